@@ -1,0 +1,47 @@
+# Every target sets up .venv by itself; nothing but Python 3.11+ and make has to be on the machine.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check format bench clean help
+
+help:
+	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit"
+	@echo "make test    the whole suite with coverage (KILLS=N for a longer kill -9 campaign)"
+	@echo "make check   ruff and mypy --strict, tests too"
+	@echo "make bench   the benchmarks behind the figures in the docs"
+
+$(READY): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "orihon needs Python 3.11 or newer: '$(PYTHON)' was not found. Install it, or run 'make PYTHON=/path/to/python3.11 ...'." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "orihon needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V). Run 'make PYTHON=python3.11 ...'." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install python3-venv." >&2; exit 1; }
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
+	  echo "pip could not install the packages above. Is a package index reachable from here?" >&2; exit 1; }
+	@touch $(READY)
+
+demo: $(READY)
+	@$(BIN)/orihon demo
+
+test: $(READY)
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(if $(KILLS),--kills=$(KILLS))
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist

@@ -1,0 +1,49 @@
+"""The catalogue, ``tasks.db``: one row for each task, its state, its owner's lease, its figures.
+
+Owns the legal changes of state, the leases with their fencing tokens, the line of queued tasks and the
+rollups that statistics are read from. Promises that what must hold together changes in one transaction, on
+disk when the call returns, and that leases never depend on the wall clock. Refuses illegal changes, stale
+owners, and columns that are not on its list. It can be rebuilt from the task folders; it knows nothing of
+messages.
+
+Safe for several processes, threads and forks. Never read or copy ``tasks.db`` with ``open()`` in a process
+that uses it: closing that file would drop SQLite's locks on it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orihon.catalogue.leases import Lease, Leases
+from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
+from orihon.catalogue.statistics import Statistics
+from orihon.catalogue.tasks import Tasks
+from orihon.catalogue.tasks_db import TasksDatabase
+
+__all__ = ["Catalogue", "Lease", "Rollup", "RollupDifference", "TaskRow", "TokenUsage"]
+
+
+class Catalogue(Tasks, Leases, Statistics):
+    """``tasks.db`` of one base folder; made when missing."""
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        timeout: float = 30.0,
+        max_retries: int = 3,
+        retry_delay: float = 0.5,
+    ) -> None:
+        self.path = Path(path)
+        self._db = TasksDatabase(self.path, timeout=timeout, max_retries=max_retries, retry_delay=retry_delay)
+        self._db.open()
+
+    def __enter__(self) -> Catalogue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every thread's connection; a later call opens again."""
+        self._db.close()

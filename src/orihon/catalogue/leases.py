@@ -1,0 +1,138 @@
+"""Who may work on a task: leases with fencing tokens, and the line of queued tasks.
+
+A lease says which process owns a task and until when, on the boot-time clock. Every new lease raises the
+task's ``epoch``; a former owner carries a lower one and is refused wherever it writes. A lease is void when
+it has run out, when the machine was booted since, or when its process is known to be dead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from orihon.catalogue.rows import TaskRow, row_from
+from orihon.catalogue.tasks import require
+from orihon.catalogue.tasks_db import Statements, TasksDatabase
+from orihon.clock import ProcessIdentity, boottime, is_alive, process_identity, utc_now
+from orihon.errors import StaleWriter, TaskBusy
+from orihon.task import TaskStatus
+
+LEASE_SECONDS = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to work on a task."""
+
+    uuid: str
+    epoch: int  # the fencing token
+    owner: str
+    seconds: float  # how long it holds from each renewal
+    until: float  # on ``boottime``
+
+
+class Leases:
+    """What the catalogue does with leases."""
+
+    _db: TasksDatabase
+
+    def acquire(
+        self, uuid: str, *, owner: str | None = None, seconds: float = LEASE_SECONDS, take_over: bool = False
+    ) -> Lease:
+        """Own the task from now on; ``take_over`` also takes it from a live owner."""
+        me = process_identity()
+        with self._db.write() as statements:
+            row = require(statements, uuid)
+            now = boottime()
+            if not take_over and is_held(row, now, me):
+                raise TaskBusy(
+                    "lease",
+                    uuid=uuid,
+                    owner=row.lease_owner,
+                    host=row.lease_host,
+                    pid=row.lease_pid,
+                    seconds_left=round((row.lease_until or now) - now, 1),
+                )
+            return _take(statements, uuid, owner, seconds, me)[1]
+
+    def renew(self, lease: Lease) -> Lease:
+        """Go on owning the task, also after the lease ran out, as long as nobody else has taken it."""
+        now = boottime()
+        renewed = replace(lease, until=now + lease.seconds)
+        with self._db.write() as statements:
+            changed = statements.run(
+                "renew_lease", uuid=lease.uuid, epoch=lease.epoch, heartbeat=now, until=renewed.until
+            )
+            if not changed:
+                current = require(statements, lease.uuid).epoch
+                reason = "released" if current == lease.epoch else "lease"
+                raise StaleWriter(reason, uuid=lease.uuid, epoch=lease.epoch, current=current)
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        """Give the task back; nothing happens if it is no longer owned."""
+        with self._db.write() as statements:
+            statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch)
+
+    def stale_leases(self) -> list[TaskRow]:
+        """Tasks that no live process owns although they are running, or have a lease."""
+        me, now = process_identity(), boottime()
+        rows = [row_from(record) for record in self._db.all("owned_tasks")]
+        return [row for row in rows if not is_held(row, now, me)]
+
+    def claim_next(
+        self, owner: str | None = None, seconds: float = LEASE_SECONDS
+    ) -> tuple[TaskRow, Lease] | None:
+        """Start the first task in line, by priority and then by age; ``None`` when none is due."""
+        if self._db.one("any_claimable", now=utc_now()) is None:
+            return None  # an idle worker that only asks must not take the write lock
+        with self._db.write() as statements:
+            now = utc_now()
+            statements.run("put_due_in_line", now=now)
+            first = statements.one("first_in_line")
+            if first is None:
+                return None
+            statements.run(
+                "change_status",
+                uuid=first["uuid"],
+                status=TaskStatus.RUNNING.value,
+                finishing=0,
+                error_message=None,
+                available_at=None,
+                now=now,
+            )
+            return _take(statements, first["uuid"], owner, seconds, process_identity())
+
+
+def is_held(row: TaskRow, now: float, me: ProcessIdentity) -> bool:
+    """Does a process that may be alive own the task?"""
+    if row.lease_owner is None or row.lease_until is None or row.lease_heartbeat is None:
+        return False
+    if row.lease_boot != me.boot or row.lease_until <= now:
+        return False
+    if row.lease_heartbeat > now:
+        return False  # the clock began anew: a boot, on a system that does not name its boots
+    if (row.lease_host, row.lease_pid_space) != (me.host, me.space):
+        return True  # its process cannot be seen from here: the lease has to run out
+    return is_alive(row.lease_pid or 0, row.lease_pid_start or 0)
+
+
+def _take(
+    statements: Statements, uuid: str, owner: str | None, seconds: float, me: ProcessIdentity
+) -> tuple[TaskRow, Lease]:
+    name, now = owner or f"{me.host}:{me.pid}", boottime()
+    record = statements.one(
+        "take_lease",
+        uuid=uuid,
+        owner=name,
+        host=me.host,
+        pid=me.pid,
+        start=me.start,
+        space=me.space,
+        boot=me.boot,
+        heartbeat=now,
+        until=now + seconds,
+        now=utc_now(),
+    )
+    assert record is not None  # the caller has read the row in this transaction
+    row = row_from(record)
+    return row, Lease(uuid=uuid, epoch=row.epoch, owner=name, seconds=seconds, until=now + seconds)

@@ -1,0 +1,135 @@
+"""The values that the catalogue gives out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from orihon import jsonio
+from orihon.errors import DamagedStore
+from orihon.task import TaskKey, TaskStatus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRow:
+    """One task as the catalogue knows it: a field for each column. Lease times are on ``boottime``."""
+
+    uuid: str
+    task_source: str
+    owner: str = ""
+    repo: str = ""
+    task_type: str
+    task_id: str
+    task_identifier: str
+    repository: str = ""
+    user: str = ""
+    status: TaskStatus
+    created_at: str
+    updated_at: str
+    started_at: str | None = None
+    completed_at: str | None = None
+    process_id: int | None = None
+    hostname: str | None = None
+    llm_provider: str | None = None
+    model: str | None = None
+    context_length: int | None = None
+    backend: str | None = None
+    correction: float = 1.0
+    llm_call_count: int = 0
+    tool_call_count: int = 0
+    total_tokens: int = 0
+    compression_count: int = 0
+    total_messages: int = 0
+    total_summaries: int = 0
+    total_tool_calls: int = 0
+    final_token_count: int | None = None
+    final_message_count: int | None = None
+    view_tokens: int | None = None
+    error_message: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    lease_owner: str | None = None
+    lease_host: str | None = None
+    lease_pid: int | None = None
+    lease_pid_start: int | None = None
+    lease_pid_space: str | None = None
+    lease_boot: str | None = None
+    lease_heartbeat: float | None = None
+    lease_until: float | None = None
+    epoch: int = 0
+    retry_count: int = 0
+    max_retries: int | None = None
+    priority: int = 0
+    available_at: str | None = None
+    parent_uuid: str | None = None
+    inherits_from: str | None = None
+    keep: bool = False
+
+    @property
+    def key(self) -> TaskKey:
+        """The task's key, with its UUID."""
+        return TaskKey(
+            self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid
+        )
+
+
+_COLUMNS = tuple(column.name for column in fields(TaskRow))
+
+
+def row_from(record: Mapping[str, Any]) -> TaskRow:
+    """A row of the table ``tasks``, checked."""
+    values = {name: record[name] for name in _COLUMNS}
+    try:
+        values["status"] = TaskStatus(record["status"])
+        values["metadata"] = jsonio.decode(record["metadata"])
+    except ValueError as error:
+        raise DamagedStore("row", uuid=record["uuid"], detail=str(error)) from error
+    values["keep"] = bool(record["keep"])
+    return TaskRow(**values)
+
+
+def record_from(row: TaskRow) -> dict[str, Any]:
+    """What is stored of a row."""
+    values = {name: getattr(row, name) for name in _COLUMNS if not name.startswith("lease_")}
+    values["status"] = row.status.value
+    values["metadata"] = encoded(row.metadata)
+    values["keep"] = int(row.keep)
+    return values
+
+
+def encoded(metadata: Mapping[str, Any]) -> str:
+    """Metadata as it is stored."""
+    return jsonio.encode(dict(metadata)).decode()
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """Sums over the tasks of one user, repository and status."""
+
+    user: str
+    repository: str
+    status: str
+    tasks: int
+    messages: int
+    tokens: int
+    llm_calls: int
+    tool_calls: int
+    compressions: int
+    timed_tasks: int  # how many have both a start and an end
+    run_milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollupDifference:
+    """A rollup that is not what the tasks add up to; ``None`` where the row is missing on one side."""
+
+    stored: Rollup | None
+    counted: Rollup | None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Tokens of the completed tasks; no average without tasks."""
+
+    total: int
+    average: float | None

@@ -1,0 +1,187 @@
+-- tasks.db, version 1. New databases get this; a later version adds a step for old ones.
+
+-- Times are ISO 8601 texts in UTC, all of one width. The lease_* times are seconds on the boot-time clock.
+CREATE TABLE tasks (
+    uuid TEXT PRIMARY KEY,
+    task_source TEXT NOT NULL,
+    owner TEXT NOT NULL DEFAULT '',
+    repo TEXT NOT NULL DEFAULT '',
+    task_type TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    task_identifier TEXT NOT NULL,
+    repository TEXT NOT NULL DEFAULT '',
+    user TEXT NOT NULL DEFAULT '',
+    status TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    started_at TEXT,
+    completed_at TEXT,
+    process_id INTEGER,
+    hostname TEXT,
+    llm_provider TEXT,
+    model TEXT,
+    context_length INTEGER,
+    backend TEXT,
+    correction REAL NOT NULL DEFAULT 1.0,
+    llm_call_count INTEGER NOT NULL DEFAULT 0,
+    tool_call_count INTEGER NOT NULL DEFAULT 0,
+    total_tokens INTEGER NOT NULL DEFAULT 0,
+    compression_count INTEGER NOT NULL DEFAULT 0,
+    total_messages INTEGER NOT NULL DEFAULT 0,
+    total_summaries INTEGER NOT NULL DEFAULT 0,
+    total_tool_calls INTEGER NOT NULL DEFAULT 0,
+    final_token_count INTEGER,
+    final_message_count INTEGER,
+    view_tokens INTEGER,
+    error_message TEXT,
+    metadata TEXT NOT NULL DEFAULT '{}',
+    lease_owner TEXT,
+    lease_host TEXT,
+    lease_pid INTEGER,
+    lease_pid_start INTEGER,
+    lease_pid_space TEXT,
+    lease_boot TEXT,
+    lease_heartbeat REAL,
+    lease_until REAL,
+    epoch INTEGER NOT NULL DEFAULT 0,
+    retry_count INTEGER NOT NULL DEFAULT 0,
+    max_retries INTEGER,
+    priority INTEGER NOT NULL DEFAULT 0,
+    available_at TEXT,
+    parent_uuid TEXT,
+    inherits_from TEXT,
+    keep INTEGER NOT NULL DEFAULT 0,
+    -- A clock that was set back must not give a negative time.
+    run_milliseconds INTEGER GENERATED ALWAYS AS (
+        max(0, CAST(round((julianday(completed_at) - julianday(started_at)) * 86400000.0) AS INTEGER))
+    ) VIRTUAL
+) STRICT;
+
+CREATE INDEX tasks_by_created ON tasks (created_at, uuid);
+CREATE INDEX tasks_by_status ON tasks (status, created_at, uuid);
+CREATE INDEX tasks_by_user ON tasks (user, created_at, uuid);
+CREATE INDEX tasks_by_repository ON tasks (repository, created_at, uuid);
+CREATE INDEX tasks_by_key ON tasks (task_source, owner, repo, task_type, task_id, user, status, completed_at);
+CREATE INDEX tasks_by_completed ON tasks (completed_at) WHERE completed_at IS NOT NULL;
+CREATE INDEX tasks_by_parent ON tasks (parent_uuid) WHERE parent_uuid IS NOT NULL;
+CREATE INDEX tasks_in_line ON tasks (priority DESC, created_at, uuid)
+    WHERE status = 'queued' AND available_at IS NULL;
+CREATE INDEX tasks_put_off ON tasks (available_at) WHERE status = 'queued' AND available_at IS NOT NULL;
+-- On the uuid alone, so that a heartbeat does not have to move the entry.
+CREATE INDEX tasks_leased ON tasks (uuid) WHERE lease_owner IS NOT NULL;
+
+-- Sums over the tasks of one user, repository and status, kept by the triggers below in the same transaction.
+CREATE TABLE rollups (
+    user TEXT NOT NULL,
+    repository TEXT NOT NULL,
+    status TEXT NOT NULL,
+    tasks INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    llm_calls INTEGER NOT NULL,
+    tool_calls INTEGER NOT NULL,
+    compressions INTEGER NOT NULL,
+    timed_tasks INTEGER NOT NULL,
+    run_milliseconds INTEGER NOT NULL,
+    PRIMARY KEY (user, repository, status)
+) STRICT, WITHOUT ROWID;
+
+-- What the rollups must be.
+CREATE VIEW counted_rollups AS
+SELECT
+    user,
+    repository,
+    status,
+    count(*) AS tasks,
+    sum(total_messages) AS messages,
+    sum(total_tokens) AS tokens,
+    sum(llm_call_count) AS llm_calls,
+    sum(tool_call_count) AS tool_calls,
+    sum(compression_count) AS compressions,
+    count(run_milliseconds) AS timed_tasks,
+    ifnull(sum(run_milliseconds), 0) AS run_milliseconds
+FROM tasks
+GROUP BY user, repository, status;
+
+CREATE TRIGGER rollup_inserted AFTER INSERT ON tasks
+BEGIN
+    INSERT INTO rollups VALUES (
+        NEW.user, NEW.repository, NEW.status, 1, NEW.total_messages, NEW.total_tokens, NEW.llm_call_count,
+        NEW.tool_call_count, NEW.compression_count, NEW.run_milliseconds IS NOT NULL,
+        ifnull(NEW.run_milliseconds, 0)
+    )
+    ON CONFLICT (user, repository, status) DO UPDATE SET
+        tasks = tasks + excluded.tasks,
+        messages = messages + excluded.messages,
+        tokens = tokens + excluded.tokens,
+        llm_calls = llm_calls + excluded.llm_calls,
+        tool_calls = tool_calls + excluded.tool_calls,
+        compressions = compressions + excluded.compressions,
+        timed_tasks = timed_tasks + excluded.timed_tasks,
+        run_milliseconds = run_milliseconds + excluded.run_milliseconds;
+END;
+
+CREATE TRIGGER rollup_deleted AFTER DELETE ON tasks
+BEGIN
+    UPDATE rollups SET
+        tasks = tasks - 1,
+        messages = messages - OLD.total_messages,
+        tokens = tokens - OLD.total_tokens,
+        llm_calls = llm_calls - OLD.llm_call_count,
+        tool_calls = tool_calls - OLD.tool_call_count,
+        compressions = compressions - OLD.compression_count,
+        timed_tasks = timed_tasks - (OLD.run_milliseconds IS NOT NULL),
+        run_milliseconds = run_milliseconds - ifnull(OLD.run_milliseconds, 0)
+    WHERE user = OLD.user AND repository = OLD.repository AND status = OLD.status;
+    DELETE FROM rollups
+    WHERE user = OLD.user AND repository = OLD.repository AND status = OLD.status AND tasks = 0;
+END;
+
+-- The common case, figures growing within one group, touches one row.
+CREATE TRIGGER rollup_counted AFTER UPDATE OF
+    total_messages, total_tokens, llm_call_count, tool_call_count, compression_count, started_at, completed_at
+ON tasks
+WHEN NEW.user = OLD.user AND NEW.repository = OLD.repository AND NEW.status = OLD.status
+BEGIN
+    UPDATE rollups SET
+        messages = messages + NEW.total_messages - OLD.total_messages,
+        tokens = tokens + NEW.total_tokens - OLD.total_tokens,
+        llm_calls = llm_calls + NEW.llm_call_count - OLD.llm_call_count,
+        tool_calls = tool_calls + NEW.tool_call_count - OLD.tool_call_count,
+        compressions = compressions + NEW.compression_count - OLD.compression_count,
+        timed_tasks = timed_tasks + (NEW.run_milliseconds IS NOT NULL) - (OLD.run_milliseconds IS NOT NULL),
+        run_milliseconds = run_milliseconds
+            + ifnull(NEW.run_milliseconds, 0) - ifnull(OLD.run_milliseconds, 0)
+    WHERE user = NEW.user AND repository = NEW.repository AND status = NEW.status;
+END;
+
+CREATE TRIGGER rollup_moved AFTER UPDATE OF user, repository, status ON tasks
+WHEN NEW.user <> OLD.user OR NEW.repository <> OLD.repository OR NEW.status <> OLD.status
+BEGIN
+    UPDATE rollups SET
+        tasks = tasks - 1,
+        messages = messages - OLD.total_messages,
+        tokens = tokens - OLD.total_tokens,
+        llm_calls = llm_calls - OLD.llm_call_count,
+        tool_calls = tool_calls - OLD.tool_call_count,
+        compressions = compressions - OLD.compression_count,
+        timed_tasks = timed_tasks - (OLD.run_milliseconds IS NOT NULL),
+        run_milliseconds = run_milliseconds - ifnull(OLD.run_milliseconds, 0)
+    WHERE user = OLD.user AND repository = OLD.repository AND status = OLD.status;
+    DELETE FROM rollups
+    WHERE user = OLD.user AND repository = OLD.repository AND status = OLD.status AND tasks = 0;
+    INSERT INTO rollups VALUES (
+        NEW.user, NEW.repository, NEW.status, 1, NEW.total_messages, NEW.total_tokens, NEW.llm_call_count,
+        NEW.tool_call_count, NEW.compression_count, NEW.run_milliseconds IS NOT NULL,
+        ifnull(NEW.run_milliseconds, 0)
+    )
+    ON CONFLICT (user, repository, status) DO UPDATE SET
+        tasks = tasks + excluded.tasks,
+        messages = messages + excluded.messages,
+        tokens = tokens + excluded.tokens,
+        llm_calls = llm_calls + excluded.llm_calls,
+        tool_calls = tool_calls + excluded.tool_calls,
+        compressions = compressions + excluded.compressions,
+        timed_tasks = timed_tasks + excluded.timed_tasks,
+        run_milliseconds = run_milliseconds + excluded.run_milliseconds;
+END;

@@ -1,0 +1,64 @@
+"""Figures over all tasks, read from the rollups: their cost follows the number of groups, not of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+from orihon.catalogue.rows import Rollup, RollupDifference, TokenUsage
+from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.task import TaskStatus
+
+_ROLLUP_COLUMNS = tuple(column.name for column in fields(Rollup))
+
+
+class Statistics:
+    """What the catalogue adds up."""
+
+    _db: TasksDatabase
+
+    def rollups(self) -> list[Rollup]:
+        """The sums of every user, repository and status."""
+        return [_rollup(record) for record in self._db.all("rollups")]
+
+    def count_by_status(self) -> dict[TaskStatus, int]:
+        """How many tasks stand where."""
+        return {TaskStatus(record["status"]): record["tasks"] for record in self._db.all("count_by_status")}
+
+    def count_by_user_and_status(self) -> dict[str, dict[TaskStatus, int]]:
+        """How many tasks of each user stand where."""
+        counts: dict[str, dict[TaskStatus, int]] = {}
+        for record in self._db.all("count_by_user_and_status"):
+            counts.setdefault(record["user"], {})[TaskStatus(record["status"])] = record["tasks"]
+        return counts
+
+    def average_minutes(self) -> float | None:
+        """From start to end, over the completed tasks."""
+        sums = self._db.one("run_time") or {}
+        return sums["run_milliseconds"] / sums["timed_tasks"] / 60_000 if sums.get("timed_tasks") else None
+
+    def token_usage(self) -> TokenUsage:
+        """Tokens of the completed tasks."""
+        sums = self._db.one("token_usage") or {}
+        total, tasks = sums.get("tokens") or 0, sums.get("tasks") or 0
+        return TokenUsage(total, total / tasks if tasks else None)
+
+    def check_rollups(self) -> list[RollupDifference]:
+        """Where the rollups are not what the tasks add up to; for the doctor."""
+        found: dict[tuple[str, str, str], dict[bool, Rollup]] = {}
+        for record in self._db.all("rollup_differences"):
+            rollup = _rollup(record)
+            group = found.setdefault((rollup.user, rollup.repository, rollup.status), {})
+            group[bool(record["is_stored"])] = rollup
+        return [RollupDifference(sides.get(True), sides.get(False)) for sides in found.values()]
+
+    def rebuild_rollups(self) -> None:
+        """Count everything again."""
+        with self._db.write() as statements:
+            statements.run("clear_rollups")
+            statements.run("fill_rollups")
+
+
+def _rollup(record: Mapping[str, Any]) -> Rollup:
+    return Rollup(**{name: record[name] for name in _ROLLUP_COLUMNS})

@@ -1,0 +1,279 @@
+"""The rows of the catalogue: registered, found, changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from orihon.catalogue.rows import TaskRow, encoded, record_from, row_from
+from orihon.catalogue.tasks_db import Statements, TasksDatabase
+from orihon.clock import process_identity, utc_now
+from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskNotFound
+from orihon.task import FINISHED, TaskKey, TaskStatus, check_change, check_id
+
+CHANGEABLE = (
+    "llm_provider",
+    "model",
+    "context_length",
+    "backend",
+    "correction",
+    "view_tokens",
+    "error_message",
+    "metadata",
+    "max_retries",
+    "priority",
+    "available_at",
+    "parent_uuid",
+    "inherits_from",
+    "keep",
+)
+TOTALS = (
+    "total_messages",
+    "total_summaries",
+    "total_tool_calls",
+    "final_token_count",
+    "final_message_count",
+    "view_tokens",
+)
+_BEYOND_IDS = "\x7f"  # sorts after every character of an id
+
+
+class Tasks:
+    """What the catalogue does with rows."""
+
+    _db: TasksDatabase
+
+    def register(
+        self,
+        key: TaskKey,
+        uuid: str,
+        *,
+        status: TaskStatus = TaskStatus.RUNNING,
+        llm_provider: str | None = None,
+        model: str | None = None,
+        context_length: int | None = None,
+        backend: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        parent_uuid: str | None = None,
+        inherits_from: str | None = None,
+        priority: int = 0,
+        available_at: str | None = None,
+        max_retries: int | None = None,
+    ) -> TaskRow:
+        """A new task, queued or running at once."""
+        if status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
+            raise IllegalTransition("change", old="-", new=status.value, legal="queued, running")
+        row = replace(
+            _new_row(key, uuid, status),
+            llm_provider=llm_provider,
+            model=model,
+            context_length=context_length,
+            backend=backend,
+            metadata=metadata or {},
+            parent_uuid=parent_uuid,
+            inherits_from=inherits_from,
+            priority=priority,
+            available_at=available_at,
+            max_retries=max_retries,
+        )
+        return self.adopt(row)
+
+    def adopt(self, row: TaskRow) -> TaskRow:
+        """Take in a row as it is, without its lease: what the doctor does with a folder that has none."""
+        check_id(row.uuid)
+        with self._db.write() as statements:
+            known = statements.one("task", uuid=row.uuid)
+            if known is not None:
+                raise IllegalTransition("exists", uuid=row.uuid, status=known["status"])
+            statements.run("insert_task", **record_from(row))
+            return require(statements, row.uuid)
+
+    # ---- finding ------------------------------------------------------------------------------------------
+
+    def find(self, uuid: str) -> TaskRow | None:
+        """The task, if there is one."""
+        record = self._db.one("task", uuid=uuid)
+        return None if record is None else row_from(record)
+
+    def get(self, uuid: str) -> TaskRow:
+        """The task; ``TaskNotFound`` when there is none."""
+        row = self.find(uuid)
+        if row is None:
+            raise TaskNotFound("uuid", uuid=uuid)
+        return row
+
+    def find_by_prefix(self, prefix: str, limit: int = 10) -> list[TaskRow]:
+        """The tasks whose UUID begins so, as people type it."""
+        first = check_id(prefix, "prefix")
+        found = self._db.all("tasks_by_prefix", first=first, beyond=first + _BEYOND_IDS, limit=limit)
+        return [row_from(record) for record in found]
+
+    def list_tasks(
+        self,
+        *,
+        status: TaskStatus | None = None,
+        user: str | None = None,
+        repository: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[TaskRow]:
+        """One page, newest first; the next one begins ``before`` the last UUID of this one."""
+        wanted = {
+            "having_status": ("status", None if status is None else status.value),
+            "having_user": ("user", user),
+            "having_repository": ("repository", repository),
+            "older_than": ("before", before),
+        }
+        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
+        bindings = {name: value for name, value in wanted.values() if value is not None}
+        return [
+            row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)
+        ]
+
+    def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
+        """The completed and failed tasks on the same key, the last one first."""
+        found = self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit)
+        return [row_from(record) for record in found]
+
+    def running_tasks(self) -> list[TaskRow]:
+        """What is being worked on, the youngest first."""
+        return [row_from(record) for record in self._db.all("running_tasks")]
+
+    def failed_tasks(self, limit: int = 10) -> list[TaskRow]:
+        """The last tasks that failed."""
+        return [row_from(record) for record in self._db.all("failed_tasks", limit=limit)]
+
+    # ---- changing -----------------------------------------------------------------------------------------
+
+    def change_status(
+        self,
+        uuid: str,
+        new: TaskStatus,
+        *,
+        error_message: str | None = None,
+        epoch: int | None = None,
+        statistics: Mapping[str, int] | None = None,
+        available_at: str | None = None,
+        keep_lease: bool = False,
+    ) -> TaskRow:
+        """A legal change of status, with the totals that belong to it.
+
+        Whatever is not running has no owner: the lease is released, unless ``keep_lease`` asks to hold it
+        until the folder has followed. An ``epoch`` below the stored one is a stale owner's.
+        """
+        now = utc_now()
+        with self._db.write() as statements:
+            row = require(statements, uuid)
+            refuse_stale(row, epoch)
+            check_change(row.status, new)
+            if statistics:
+                _set_totals(statements, uuid, statistics, now)
+            statements.run(
+                "change_status",
+                uuid=uuid,
+                status=new.value,
+                finishing=int(new in FINISHED),
+                error_message=error_message,
+                available_at=available_at,
+                now=now,
+            )
+            if new is not TaskStatus.RUNNING and not keep_lease:
+                statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
+            return require(statements, uuid)
+
+    def add_statistics(
+        self,
+        uuid: str,
+        *,
+        llm_calls: int = 0,
+        tool_calls: int = 0,
+        tokens: int = 0,
+        compressions: int = 0,
+        messages: int = 0,
+    ) -> None:
+        """Add to the counters."""
+        with self._db.write() as statements:
+            changed = statements.run(
+                "add_statistics",
+                uuid=uuid,
+                llm_calls=llm_calls,
+                tool_calls=tool_calls,
+                tokens=tokens,
+                compressions=compressions,
+                messages=messages,
+                now=utc_now(),
+            )
+        _refuse_unchanged(changed, uuid)
+
+    def set_totals(self, uuid: str, **totals: int) -> None:
+        """Set totals (``TOTALS``); the others stay."""
+        with self._db.write() as statements:
+            _refuse_unchanged(_set_totals(statements, uuid, totals, utc_now()), uuid)
+
+    def update(self, uuid: str, **columns: Any) -> TaskRow:
+        """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
+        _refuse_unknown(columns, CHANGEABLE)
+        if isinstance(columns.get("metadata"), Mapping):
+            columns = columns | {"metadata": encoded(columns["metadata"])}
+        if "keep" in columns:
+            columns = columns | {"keep": int(bool(columns["keep"]))}
+        bindings = {name: columns.get(name) for name in CHANGEABLE}
+        switches = {f"set_{name}": int(name in columns) for name in CHANGEABLE}
+        with self._db.write() as statements:
+            _refuse_unchanged(
+                statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches), uuid
+            )
+            return require(statements, uuid)
+
+
+def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:
+    now, me = utc_now(), process_identity()
+    running = status is TaskStatus.RUNNING
+    return TaskRow(
+        uuid=uuid,
+        task_source=key.task_source,
+        owner=key.owner,
+        repo=key.repo,
+        task_type=key.task_type,
+        task_id=key.task_id,
+        task_identifier=key.identifier,
+        repository=key.repository,
+        user=key.user,
+        status=status,
+        created_at=now,
+        updated_at=now,
+        started_at=now if running else None,
+        process_id=me.pid if running else None,
+        hostname=me.host if running else None,
+    )
+
+
+def require(statements: Statements, uuid: str) -> TaskRow:
+    """The task inside a transaction; ``TaskNotFound`` when there is none."""
+    record = statements.one("task", uuid=uuid)
+    if record is None:
+        raise TaskNotFound("uuid", uuid=uuid)
+    return row_from(record)
+
+
+def refuse_stale(row: TaskRow, epoch: int | None) -> None:
+    """An owner whose task another one has taken over since may not change it."""
+    if epoch is not None and epoch < row.epoch:
+        raise StaleWriter("lease", uuid=row.uuid, epoch=epoch, current=row.epoch)
+
+
+def _set_totals(statements: Statements, uuid: str, totals: Mapping[str, int], now: str) -> int:
+    _refuse_unknown(totals, TOTALS)
+    return statements.run("set_totals", uuid=uuid, now=now, **{name: totals.get(name) for name in TOTALS})
+
+
+def _refuse_unknown(given: Mapping[str, object], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise InvalidInput("column", name=name, known=", ".join(known))
+
+
+def _refuse_unchanged(changed: int, uuid: str) -> None:
+    if not changed:
+        raise TaskNotFound("uuid", uuid=uuid)

@@ -1,0 +1,97 @@
+"""Time and process identity, as leases need them.
+
+Three things that must not be mixed up: ``utc_now`` is for people and may jump; ``boottime`` counts since the
+machine started, goes on while it sleeps, and no setting of the clock touches it; ``ProcessIdentity`` tells a
+process from a later one that was given the same number. Where the system does not tell (no ``/proc``), the
+answers are weaker and never wrong: a process counts as alive, a lease has to run out.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+_LEASE_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_LARGEST_PID = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process, on one host, between two boots."""
+
+    host: str
+    pid: int
+    start: int  # in ticks since boot; 0 where unknown
+    boot: str  # changes at every boot; empty where unknown
+    space: str  # the PID namespace: the same number means another process in another container
+
+
+def utc_now() -> str:
+    """Now, ISO 8601 with microseconds and ``+00:00``: texts of one width, which sort as times do."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+def boottime() -> float:
+    """Seconds since the machine started; the clock of leases."""
+    return time.clock_gettime(_LEASE_CLOCK)
+
+
+@cache
+def boot_id() -> str:
+    """A name for the time since the last boot; empty where the system does not give one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def process_identity() -> ProcessIdentity:
+    """Who is asking. Not cached: a fork changes the answer."""
+    pid = os.getpid()
+    found = _stat(pid)
+    return ProcessIdentity(
+        host=os.uname().nodename,
+        pid=pid,
+        start=found[1] if found else 0,
+        boot=boot_id(),
+        space=_pid_space(),
+    )
+
+
+def is_alive(pid: int, start: int) -> bool:
+    """Does the process that began at ``start`` still run here? A zombie does not."""
+    if not 0 < pid <= _LARGEST_PID:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and alive
+    found = _stat(pid)
+    if found is None:
+        return True
+    state, began = found
+    return state not in "ZX" and (start == 0 or began == start)
+
+
+def _stat(pid: int) -> tuple[str, int] | None:
+    """State and start time (fields 3 and 22) of a process, ``None`` where ``/proc`` does not show it."""
+    try:
+        raw = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is the command's name in brackets, which may itself hold brackets and spaces.
+    fields = raw[raw.rindex(b")") + 2 :].split()
+    return fields[0].decode("ascii"), int(fields[19])
+
+
+def _pid_space() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return ""

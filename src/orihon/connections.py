@@ -1,0 +1,121 @@
+"""Connections to SQLite that survive threads and forks.
+
+A thread gets a connection of its own, so readers never wait for a writer. Before the process forks, every
+connection is closed, and opened again on both sides when it is next used. Opening a new one in the child is
+not enough: SQLite keeps one list of its file locks per process, the child inherits the list but not the
+locks, and the parent, closing last as it believes, removes the write-ahead log under the child's acknowledged
+writes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from weakref import WeakSet
+
+import apsw
+
+_LONGEST_NAP = 0.01
+
+
+class ThreadConnections:
+    """The connections of one process to one database, one for each thread."""
+
+    def __init__(self, open_connection: Callable[[], apsw.Connection]) -> None:
+        self._open_connection = open_connection
+        self._local = threading.local()
+        self._slots: WeakSet[_Slot] = WeakSet()
+        _close_at_forks()
+        with _registry:
+            _pools.add(self)
+
+    @contextmanager
+    def use(self) -> Iterator[apsw.Connection]:
+        """This thread's connection. Finish with it inside: a fork in another thread waits for that."""
+        slot = self._slot()
+        with slot.lock:
+            if slot.connection is None:
+                slot.connection = self._open_connection()
+            yield slot.connection
+
+    def close(self) -> None:
+        """Close the connections of all threads; the next use opens again."""
+        with _registry:
+            slots = list(self._slots)
+        for slot in slots:
+            with slot.lock:
+                slot.close()
+
+    def _slot(self) -> _Slot:
+        slot: _Slot | None = getattr(self._local, "slot", None)
+        if slot is None:
+            slot = self._local.slot = _Slot()
+            with _registry:
+                self._slots.add(slot)
+        return slot
+
+
+class _Slot:
+    """The place of one thread's connection. It goes with the thread, and the connection with it."""
+
+    __slots__ = ("__weakref__", "connection", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.connection: apsw.Connection | None = None
+
+    def close(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
+    """Wait for locks up to ``timeout`` seconds in short uneven naps.
+
+    SQLite's own waiting sleeps ever longer and lets a late comer starve for seconds under load, which would
+    cost a heartbeat its lease; it also cannot be interrupted.
+    """
+    deadline = 0.0
+
+    def nap(attempt: int) -> bool:
+        nonlocal deadline
+        now = time.monotonic()
+        if attempt == 0:
+            deadline = now + timeout
+        if now >= deadline:
+            return False
+        uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
+        time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
+        return True
+
+    connection.set_busy_handler(nap)
+
+
+_registry = threading.Lock()
+_pools: WeakSet[ThreadConnections] = WeakSet()
+_held_for_fork: list[_Slot] = []
+
+
+@cache
+def _close_at_forks() -> None:
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+
+
+def _before_fork() -> None:
+    _registry.acquire()
+    for pool in list(_pools):
+        for slot in list(pool._slots):
+            slot.lock.acquire()
+            _held_for_fork.append(slot)
+            slot.close()
+
+
+def _after_fork() -> None:
+    while _held_for_fork:
+        _held_for_fork.pop().lock.release()
+    _registry.release()

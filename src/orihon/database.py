@@ -1,0 +1,113 @@
+"""SQLite as Orihon uses it: a current build (``apsw``), WAL, private files, errors of our own tree.
+
+Owns opening and wrapping, shared by the catalogue and by the ``sqlite`` back end. Python's own ``sqlite3`` may be a
+build with the WAL-reset corruption bug (before 3.51.3); it is never used to write.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
+from orihon.folders import make_private_folder, open_private, wrapping
+
+_Result = TypeVar("_Result")
+
+_UNAVAILABLE: dict[type[apsw.Error], str] = {
+    apsw.BusyError: "locked",
+    apsw.LockedError: "locked",
+    apsw.FullError: "full",
+    apsw.ReadOnlyError: "read_only",
+    apsw.PermissionsError: "denied",
+    apsw.CantOpenError: "denied",
+    apsw.AuthError: "denied",
+}
+
+
+def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connection:
+    """A connection in WAL mode; the file, if new, is for the owner only."""
+    make_private_folder(path.parent)
+    with wrapping(path):
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    with database_errors(path, timeout):
+        connection = apsw.Connection(str(path))
+        connection.set_busy_timeout(round(timeout * 1000))
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        return connection
+
+
+@contextmanager
+def database_errors(path: Path, timeout: float) -> Iterator[None]:
+    """Turns SQLite's errors about ``path`` into ours, with their cause."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise _ours(error, path, timeout) from error
+
+
+def _ours(error: apsw.Error, path: Path, timeout: float) -> StorageError:
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return DamagedStore("database", path=path, detail=str(error))
+    reason = _UNAVAILABLE.get(type(error), "io")
+    return StorageUnavailable(reason, path=path, detail=str(error), seconds=timeout)
+
+
+def retrying(
+    action: Callable[[], _Result], *, path: Path, timeout: float, max_retries: int, retry_delay: float
+) -> _Result:
+    """Run an action that may find the database locked, a few times, waiting longer each time."""
+    for attempt in range(max_retries):
+        try:
+            return action()
+        except apsw.BusyError:
+            time.sleep(retry_delay * (attempt + 1))
+    with database_errors(path, timeout):
+        return action()
+
+
+@contextmanager
+def transaction(connection: apsw.Connection) -> Iterator[None]:
+    """Everything inside happens, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def migrate(connection: apsw.Connection, path: Path, *, schema: str, steps: list[str]) -> None:
+    """Bring the database to version ``1 + len(steps)``: a new one by ``schema``, an old one step by step.
+
+    Each step and its mark are one transaction. A database from a newer Orihon is refused.
+    """
+    current = 1 + len(steps)
+    with transaction(connection):
+        found = version(connection)
+        if found == 0:
+            connection.execute(schema)
+            connection.execute(f"PRAGMA user_version = {current}")
+            return
+    if found > current:
+        raise NewerSchema("database", path=path, found=found, known=current)
+    for number, step in enumerate(steps[found - 1 :], start=found + 1):
+        with transaction(connection):
+            if version(connection) < number:
+                connection.execute(step)
+                connection.execute(f"PRAGMA user_version = {number}")
+
+
+def version(connection: apsw.Connection) -> int:
+    """The schema version written in the file."""
+    return int(connection.execute("PRAGMA user_version").get)

@@ -1,0 +1,165 @@
+"""Files and folders as Orihon wants them: private, written whole or not at all, on a disk that keeps promises.
+
+Folders are 0700 and files 0600 whatever the umask. The system's errors are wrapped here, once, with their cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orihon.errors import DamagedStore, StorageError, StorageUnavailable
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    ["afs", "beegfs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "smb3", "smbfs"]
+)
+
+_REASONS = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EFBIG: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+}
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """The error of our tree for one of the system's."""
+    reason = _REASONS.get(error.errno or 0, "io")
+    return StorageUnavailable(reason, path=path, detail=error.strerror or str(error))
+
+
+@contextmanager
+def wrapping(path: Path) -> Iterator[None]:
+    """Turns the system's errors about ``path`` into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def make_private_folder(path: Path) -> None:
+    """The folder and what is missing above it, for the owner only."""
+    with wrapping(path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            folder.chmod(0o700)
+        if missing:
+            sync_folder(missing[-1].parent)
+        elif not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A file descriptor; the file, if new, is for the owner only."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if flags & os.O_CREAT:
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """One ``write`` that took everything, or ``OSError``."""
+    written = os.write(fd, data)
+    if written != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames and new names in the folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> None:
+    """Write a file whole or not at all: temporary file, fsync, rename, fsync of the folder."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with wrapping(path):
+        fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.writelines(chunks)
+                file.flush()
+                if durable:
+                    os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+        if durable:
+            sync_folder(path.parent)
+
+
+def keep_aside(folder: Path, name: str, data: bytes) -> Path:
+    """Store what had to be cut off under ``aside/``; nothing is ever thrown away."""
+    make_private_folder(folder / "aside")
+    path = folder / "aside" / f"{name}.{secrets.token_hex(4)}"
+    replace_file(path, [data])
+    return path
+
+
+def refuse_network_file_system(path: Path) -> None:
+    """Locks and fsync do not hold on network file systems: say so before anything is written."""
+    kind = file_system(path)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StorageUnavailable("network", path=path, kind=kind)
+
+
+def file_system(path: Path) -> str:
+    """The type of the file system below ``path``; empty where the system does not tell."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+    except OSError:
+        return ""
+    here = str(path.absolute().resolve())
+    best, kind = "", ""
+    for line in mounts.splitlines():
+        _, point, type_, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        if len(point) >= len(best) and (here + "/").startswith(point.rstrip("/") + "/"):
+            best, kind = point, type_
+    return kind
+
+
+class BlobFolder:
+    """``blobs/``: large contents by their SHA-256, each stored once."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+
+    def put(self, digest: str, data: bytes) -> None:
+        path = self._folder / digest
+        if path.exists():
+            return
+        make_private_folder(self._folder)
+        replace_file(path, [data], durable=self._durable)
+
+    def get(self, digest: str) -> bytes:
+        path = self._folder / digest
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedStore("blob_missing", path=path) from error
+        except OSError as error:
+            raise storage_error(error, path) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise DamagedStore("blob_changed", path=path)
+        return data
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

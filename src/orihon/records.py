@@ -1,0 +1,155 @@
+"""What a task's history is made of besides messages: folds, compressions, pins, tool calls and plans.
+
+Values only. Each knows how to become a line of its file (``as_record``) and to come back (``from_record``), with the
+field names of the file formats. Reading ignores fields it does not know: an older Orihon can read a newer line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+FoldForm = Literal["summary", "preview"]
+CompressionKind = Literal["compress", "undo", "redo", "unfold", "pin", "edit"]
+
+#: How a fold is introduced to the model.
+SUMMARY_PREFIX = "[Previous conversation summary]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """One replacement of a run of the log by a shorter text. One line of ``summaries.jsonl``.
+
+    A ``summary`` stands as a message of its own. A ``preview`` keeps the envelope of the one message it replaces
+    (role, tool call id, name) and shortens only its content, so that a tool result stays the answer to its call.
+    """
+
+    id: int
+    start_seq: int
+    end_seq: int
+    text: str
+    tokens: int
+    original_tokens: int
+    form: FoldForm = "summary"
+    replaces: tuple[int, ...] = ()  # the folds that stood in this run before and come back when it is opened
+    made_by: str = ""
+    reason: str = ""
+    created_at: str = ""
+
+    @property
+    def message_count(self) -> int:
+        return self.end_seq - self.start_seq + 1
+
+    def as_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "id": self.id,
+            "start_seq": self.start_seq,
+            "end_seq": self.end_seq,
+            "summary": self.text,
+            "original_tokens": self.original_tokens,
+            "summary_tokens": self.tokens,
+            "ratio": round(self.tokens / self.original_tokens, 4) if self.original_tokens else 1.0,
+            "compressed_message_count": self.message_count,
+            "tokens_saved": self.original_tokens - self.tokens,
+            "created_at": self.created_at,
+            "made_by": self.made_by,
+            "reason": self.reason,
+        }
+        if self.form != "summary":
+            record["form"] = self.form
+        if self.replaces:
+            record["replaces"] = list(self.replaces)
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Fold:
+        return cls(
+            id=record["id"],
+            start_seq=record["start_seq"],
+            end_seq=record["end_seq"],
+            text=record["summary"],
+            tokens=record["summary_tokens"],
+            original_tokens=record["original_tokens"],
+            form=record.get("form", "summary"),
+            replaces=tuple(record.get("replaces", ())),
+            made_by=record.get("made_by", ""),
+            reason=record.get("reason", ""),
+            created_at=record.get("created_at", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pin:
+    """A message, or one line of it, that must survive every compression word for word."""
+
+    seq: int
+    line: str = ""  # empty: the whole message
+
+    def as_record(self) -> dict[str, Any]:
+        return {"seq": self.seq, "line": self.line} if self.line else {"seq": self.seq}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Pin:
+        return cls(seq=record["seq"], line=record.get("line", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """One recorded change of the view: a compression, its undoing, a pin. One line of ``compressions.jsonl``.
+
+    ``folds`` came into the view and ``removed`` went out of it. ``visible`` and ``pins`` are the whole state after the
+    change, so that a resume reads the last line only.
+    """
+
+    id: int
+    kind: CompressionKind
+    folds: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+    visible: tuple[int, ...] = ()
+    pins: tuple[Pin, ...] = ()
+    trigger: str = "manual"
+    strategy: str = ""
+    level: str = ""
+    before_tokens: int = 0
+    after_tokens: int = 0
+    parent: int | None = None  # the compression that an undo or redo is about
+    made_by: str = ""
+    created_at: str = ""
+
+    def as_record(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "kind": self.kind,
+            "trigger": self.trigger,
+            "strategy": self.strategy,
+            "level": self.level,
+            "folds": list(self.folds),
+            "removed": list(self.removed),
+            "before_tokens": self.before_tokens,
+            "after_tokens": self.after_tokens,
+            "parent": self.parent,
+            "made_by": self.made_by,
+            "created_at": self.created_at,
+            "visible": list(self.visible),
+            "pins": [pin.as_record() for pin in self.pins],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Compression:
+        return cls(
+            id=record["id"],
+            kind=record["kind"],
+            folds=tuple(record["folds"]),
+            removed=tuple(record["removed"]),
+            visible=tuple(record["visible"]),
+            pins=tuple(Pin.from_record(pin) for pin in record["pins"]),
+            trigger=record.get("trigger", ""),
+            strategy=record.get("strategy", ""),
+            level=record.get("level", ""),
+            before_tokens=record.get("before_tokens", 0),
+            after_tokens=record.get("after_tokens", 0),
+            parent=record.get("parent"),
+            made_by=record.get("made_by", ""),
+            created_at=record.get("created_at", ""),
+        )

@@ -1,0 +1,42 @@
+"""One frozen ``Settings`` object: flag over environment over ``config.yaml`` over default.
+
+``load_settings`` makes it, and refuses by name what it does not know or what cannot be. The table of all
+settings is ``sections``; ``docs/settings.md`` describes them. Importing this package reads nothing.
+"""
+
+from __future__ import annotations
+
+from orihon.settings.load import find_config, load_settings
+from orihon.settings.model import Setting, Settings, schema
+from orihon.settings.sections import (
+    ArchiveSettings,
+    CompressionSettings,
+    ContextStorageSettings,
+    InheritanceSettings,
+    LLMSettings,
+    LoggingSettings,
+    MaskingSettings,
+    MemorySettings,
+    MultiprocessSettings,
+    ProviderSettings,
+    RetentionSettings,
+)
+
+__all__ = [
+    "ArchiveSettings",
+    "CompressionSettings",
+    "ContextStorageSettings",
+    "InheritanceSettings",
+    "LLMSettings",
+    "LoggingSettings",
+    "MaskingSettings",
+    "MemorySettings",
+    "MultiprocessSettings",
+    "ProviderSettings",
+    "RetentionSettings",
+    "Setting",
+    "Settings",
+    "find_config",
+    "load_settings",
+    "schema",
+]

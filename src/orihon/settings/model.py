@@ -1,0 +1,281 @@
+"""``Settings``, the one frozen object, and the table of its keys.
+
+A key is a dotted name such as ``context_storage.backend``. ``schema()`` lists all of them with defaults and
+other names; it is derived from the fields in ``sections``. ``Settings`` can be compared, hashed and pickled.
+It remembers where each value came from, which does not count in a comparison.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from orihon.errors import InvalidSettings
+from orihon.settings.kinds import BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.sections import (
+    ArchiveSettings,
+    CompressionSettings,
+    ContextStorageSettings,
+    InheritanceSettings,
+    LLMSettings,
+    LoggingSettings,
+    MaskingSettings,
+    MemorySettings,
+    MultiprocessSettings,
+    RetentionSettings,
+    Spec,
+    section,
+    spec,
+)
+from orihon.texts import LANGUAGES
+
+_DEFAULT = "default"
+_FLAG = "flag"
+_MASK = "***"
+
+
+class Given(NamedTuple):
+    """A value that somebody gave, and where: ``flag``, ``environment NAME`` or the path of a file."""
+
+    value: object
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of one process. Made by ``load_settings``; ``Settings()`` holds the defaults."""
+
+    context_storage: ContextStorageSettings = field(
+        default=ContextStorageSettings(), metadata=section("context")
+    )
+    llm: LLMSettings = field(default=LLMSettings(), metadata=section())
+    compression: CompressionSettings = field(
+        default=CompressionSettings(), metadata=section("context.compression")
+    )
+    memory: MemorySettings = field(default=MemorySettings(), metadata=section())
+    inheritance: InheritanceSettings = field(
+        default=InheritanceSettings(), metadata=section("context.inheritance")
+    )
+    archive: ArchiveSettings = field(default=ArchiveSettings(), metadata=section("context_storage.archive"))
+    retention: RetentionSettings = field(default=RetentionSettings(), metadata=section())
+    multiprocess: MultiprocessSettings = field(default=MultiprocessSettings(), metadata=section())
+    masking: MaskingSettings = field(default=MaskingSettings(), metadata=section())
+    logging: LoggingSettings = field(default=LoggingSettings(), metadata=section())
+    language: str | None = field(
+        default=None,
+        metadata=spec(
+            language(*LANGUAGES),
+            "Language of messages for people; unset: the locale decides.",
+            env=("ORIHON_LANG",),
+        ),
+    )
+    origins: FrozenMap = field(default=FrozenMap(), repr=False, compare=False)
+
+    @property
+    def model(self) -> str:
+        """The model in use."""
+        return self.llm.active.model
+
+    @property
+    def context_length(self) -> int:
+        """The window of the model in use, in tokens."""
+        return self.llm.active.context_length
+
+    @property
+    def reserve_output(self) -> int:
+        """Tokens of that window kept free for the answer."""
+        return self.llm.active.output_reserve
+
+    def get(self, key: str) -> Any:
+        """The value of a dotted key."""
+        value: Any = self
+        for name in find(key).key.split("."):
+            value = getattr(value, name)
+        return value
+
+    def origin(self, key: str) -> str:
+        """Where the value came from: ``flag``, ``environment NAME``, the path of the file, or ``default``."""
+        return self.origins.get(find(key).key, _DEFAULT)
+
+    def is_explicit(self, key: str) -> bool:
+        """Somebody set the value, even if to what is the default."""
+        return self.origin(key) != _DEFAULT
+
+    def as_dict(self, *, mask_secrets: bool = True) -> dict[str, Any]:
+        """Sections as nested dicts of plain JSON values, in the shape that ``load_settings`` reads."""
+        result: dict[str, Any] = {}
+        for row in schema().values():
+            *path, name = row.key.split(".")
+            node = result
+            for part in path:
+                node = node.setdefault(part, {})
+            value = self.get(row.key)
+            node[name] = _MASK if mask_secrets and row.secret and value is not None else _plain(value)
+        return result
+
+    def replace(self, **dotted: object) -> Settings:
+        """A copy with other values: ``settings.replace(**{"context_storage.backend": "sqlite"})``."""
+        return self.take({key: read_flag(key, raw) for key, raw in dotted.items()})
+
+    def take(self, given: Mapping[str, Given]) -> Settings:
+        """A copy with values that ``read`` has passed; refused when two of them contradict each other."""
+        values = {key: one.value for key, one in given.items()}
+        origins = FrozenMap({**self.origins, **{key: one.origin for key, one in given.items()}})
+        changed: Settings = dataclasses.replace(_changed(self, values, ""), origins=origins)
+        _check_order(changed)
+        return changed
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table."""
+
+    key: str
+    default: object
+    kind: Kind
+    doc: str
+    spellings: tuple[str, ...]
+    env: tuple[str, ...]
+    secret: bool
+
+
+@cache
+def schema() -> dict[str, Setting]:
+    """Every setting by its dotted key."""
+    return {row.key: row for row in _rows(Settings(), "", ())}
+
+
+@cache
+def names() -> dict[str, str]:
+    """Every dotted name that a file may use, old spellings too, and the key that it means."""
+    rows = schema().values()
+    return {name: row.key for row in rows for name in (row.key, *row.spellings)}
+
+
+@cache
+def section_names() -> frozenset[str]:
+    """Every dotted name of a section, old spellings too."""
+    parts = (name.split(".")[:-1] for name in names())
+    return frozenset(".".join(path[: depth + 1]) for path in parts for depth in range(len(path)))
+
+
+def find(key: str, origin: str = "call") -> Setting:
+    """The row of ``key``; an unknown key is refused together with the nearest known one."""
+    if key not in schema():
+        raise InvalidSettings("unknown_key", key=key, origin=origin, nearest=nearest(key))
+    return schema()[key]
+
+
+def nearest(name: str) -> str:
+    """The known key that somebody who wrote ``name`` most likely meant."""
+    import difflib
+
+    leaf = name.rpartition(".")[2]
+    alike = [known for known in names() if known.rpartition(".")[2] == leaf] or list(names())
+    return names()[difflib.get_close_matches(name, alike, n=1, cutoff=0.0)[0]]
+
+
+def read(row: Setting, raw: object, origin: str, *, written: object = None) -> object:
+    """The value that ``raw`` stands for; errors quote it as it was ``written``."""
+    if row.default is None and raw in (None, ""):
+        return None
+    where = {"key": row.key, "origin": origin}
+    try:
+        return row.kind.read(raw)
+    except BrokenPattern as error:
+        detail = {"value": error.pattern, "detail": error.detail}
+        raise InvalidSettings("broken_pattern", **where, **detail) from error
+    except ValueError:
+        value = _MASK if row.secret else shown(raw if written is None else written)
+        detail = {"value": value, "allowed": row.kind.allowed}
+        # A traceback with the ValueError in it would show the value, secret or not.
+        raise InvalidSettings(f"not_{row.kind.name}", **where, **detail) from None
+
+
+def read_flag(key: str, raw: object) -> Given:
+    """The value that a caller gives for a key."""
+    return Given(read(find(key, _FLAG), raw, _FLAG), _FLAG)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxlevel = 2
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
+
+
+def shown(value: object) -> str:
+    """``value`` for an error text: short however large or nested it is."""
+    try:
+        return _REPR.repr(value)
+    except ValueError:  # an integer of more digits than Python is willing to print
+        return type(value).__name__
+
+
+def _rows(node: Any, prefix: str, aliases: tuple[str, ...]) -> Iterator[Setting]:
+    """The rows under ``node``: keys begin with ``prefix``, old spellings with one of ``aliases``."""
+    for entry in dataclasses.fields(node):
+        default = getattr(node, entry.name)
+        if "section" in entry.metadata:
+            others = tuple(f"{name}." for name in entry.metadata["section"])
+            yield from _rows(default, f"{prefix}{entry.name}.", others)
+        elif "spec" in entry.metadata:
+            yield _row(entry, default, prefix, aliases)
+
+
+def _row(entry: dataclasses.Field[Any], default: object, prefix: str, aliases: tuple[str, ...]) -> Setting:
+    about: Spec = entry.metadata["spec"]
+    key = f"{prefix}{entry.name}"
+    moved = [f"{alias}{entry.name}" for alias in aliases]
+    renamed = [name if "." in name else f"{prefix}{name}" for name in about.spellings]
+    section_name = prefix.rstrip(".").rpartition(".")[2].upper()
+    named = [variable.format(SECTION=section_name) for variable in about.env]
+    generic = f"ORIHON_{key.replace('.', '__').upper()}"
+    return Setting(
+        key=key,
+        default=default,
+        kind=about.kind,
+        doc=about.doc,
+        spellings=(*moved, *renamed),
+        env=(generic, *named),
+        secret=not entry.repr,
+    )
+
+
+def _changed(node: Any, values: Mapping[str, object], prefix: str) -> Any:
+    changes: dict[str, object] = {}
+    for entry in dataclasses.fields(node):
+        key = f"{prefix}{entry.name}"
+        if "section" in entry.metadata:
+            changes[entry.name] = _changed(getattr(node, entry.name), values, f"{key}.")
+        elif key in values:
+            changes[entry.name] = values[key]
+    return dataclasses.replace(node, **changes)
+
+
+def _check_order(settings: Settings) -> None:
+    """Refuse values that would make the work run in circles, each sensible for itself."""
+    target, pruning = "memory.target_usage", "memory.pruning_threshold"
+    if settings.get(target) > settings.get(pruning):
+        raise _wrong_order(settings, target, "≤", pruning)
+    beat, lease = "multiprocess.heartbeat_interval", "context_storage.lease_seconds"
+    if settings.multiprocess.enabled and settings.get(beat) >= settings.get(lease):
+        raise _wrong_order(settings, beat, "<", lease)
+    provider = f"llm.{settings.llm.provider}"
+    if settings.reserve_output >= settings.context_length:
+        raise _wrong_order(settings, f"{provider}.reserve_output", "<", f"{provider}.context_length")
+
+
+def _wrong_order(settings: Settings, low: str, relation: str, high: str) -> InvalidSettings:
+    values = {"low_value": settings.get(low), "high_value": settings.get(high)}
+    return InvalidSettings("wrong_order", low=low, relation=relation, high=high, **values)
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, FrozenMap):
+        return dict(value)
+    if isinstance(value, tuple):
+        return list(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -1,0 +1,348 @@
+"""The sections of the settings: each field is one setting, with its default, its kind and its other names.
+
+This file is the table. Parsing, the environment, ``docs/settings.md`` and its test follow from it, so a new
+setting is one new field here and its rows in the two pages. Nothing is read or checked in this file.
+
+A spelling is another name that configuration files use for the setting: a full dotted name, or a bare name
+beside the field. ``{SECTION}`` in the name of an environment variable is the section's own name in capitals.
+A setting whose default is ``None`` may be ``None``; one that is kept out of ``repr`` is a secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orihon.settings.kinds import (
+    FLAG,
+    PATH,
+    PATTERN_LIST,
+    PATTERN_MAP,
+    TEXT,
+    URL,
+    FrozenMap,
+    Kind,
+    choice,
+    number,
+    whole,
+)
+
+_DAYS = whole(0)
+_SECONDS = number(above=0)
+_SHARE = number(above=0, high=1)
+_TOKENS = whole(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What the table says of one field, besides its default."""
+
+    kind: Kind
+    doc: str
+    spellings: tuple[str, ...]
+    env: tuple[str, ...]
+
+
+def spec(
+    kind: Kind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()
+) -> dict[str, Spec]:
+    """The metadata of a field that holds one setting."""
+    return {"spec": Spec(kind, doc, spellings, env)}
+
+
+def section(*spellings: str) -> dict[str, tuple[str, ...]]:
+    """The metadata of a field that holds a section; ``spellings`` are other names of the whole section."""
+    return {"section": spellings}
+
+
+@dataclass(frozen=True, slots=True)
+class ContextStorageSettings:
+    """Where and how histories are kept."""
+
+    enabled: bool = field(
+        default=True,
+        metadata=spec(
+            FLAG, "Keep histories on disk; false: in memory only.", env=("CONTEXT_STORAGE_ENABLED",)
+        ),
+    )
+    backend: str = field(
+        default="files",
+        metadata=spec(
+            choice("files", "sqlite", "postgres", aliases={"jsonlines": "files", "jsonl": "files"}),
+            "What keeps the messages. `jsonlines` and `jsonl` mean `files`.",
+            env=("CONTEXT_STORAGE_BACKEND",),
+        ),
+    )
+    base_dir: Path = field(
+        default=Path("contexts"),
+        metadata=spec(
+            PATH, "The base folder, relative to the working folder.", env=("CONTEXT_STORAGE_BASE_DIR",)
+        ),
+    )
+    durability: str = field(
+        default="full",
+        metadata=spec(
+            choice("full", "os"),
+            "`full`: an acknowledged message is synced to the disk; `os`: the operating system decides when.",
+        ),
+    )
+    max_memory_messages: int = field(
+        default=20,
+        metadata=spec(
+            whole(0),
+            "Recent messages that the `sqlite` back end holds in memory for callers that ask for them.",
+            spellings=("llm.max_memory_messages",),
+            env=("MAX_MEMORY_MESSAGES",),
+        ),
+    )
+    db_timeout: float = field(
+        default=30.0, metadata=spec(_SECONDS, "Seconds to wait for a locked database, each time.")
+    )
+    max_retries: int = field(
+        default=3, metadata=spec(whole(0, 1000), "Further attempts when the database stays locked.")
+    )
+    retry_delay: float = field(
+        default=0.5,
+        metadata=spec(number(low=0), "Seconds before the first further attempt; grows with each."),
+    )
+    max_message_bytes: int = field(
+        default=64 * 1024 * 1024, metadata=spec(whole(1), "A larger message is refused.")
+    )
+    blob_bytes: int = field(
+        default=64 * 1024, metadata=spec(whole(1), "Contents larger than this are stored as blobs.")
+    )
+    lease_seconds: float = field(
+        default=90.0, metadata=spec(_SECONDS, "A task whose owner was silent for so long can be taken over.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """One provider of models."""
+
+    model: str = field(metadata=spec(TEXT, "Name of the model."))
+    base_url: str = field(
+        metadata=spec(URL, "Address of the provider.", spellings=("endpoint",), env=("{SECTION}_BASE_URL",)),
+    )
+    context_length: int = field(
+        metadata=spec(_TOKENS, "The model's window in tokens.", env=("{SECTION}_CONTEXT_LENGTH",)),
+    )
+    max_token: int | None = field(default=None, metadata=spec(_TOKENS, "Most tokens of one answer."))
+    reserve_output: int | None = field(
+        default=None,
+        metadata=spec(
+            whole(0),
+            "Tokens of the window kept free for the answer; "
+            "unset: `max_token` or 4096, at most a quarter of the window.",
+        ),
+    )
+    tokenizer: str | None = field(
+        default=None, metadata=spec(TEXT, "Name of the tokenizer; unset: guessed from the model.")
+    )
+    api_key: str | None = field(
+        default=None,
+        repr=False,
+        metadata=spec(TEXT, "The provider's key; never shown.", env=("{SECTION}_API_KEY",)),
+    )
+
+    @property
+    def output_reserve(self) -> int:
+        """``reserve_output``, or what stands for it when it is not set."""
+        if self.reserve_output is not None:
+            return self.reserve_output
+        return min(self.max_token or 4096, self.context_length // 4)
+
+
+@dataclass(frozen=True, slots=True)
+class LLMSettings:
+    """The model that works on the task."""
+
+    provider: str = field(
+        default="openai",
+        metadata=spec(choice("openai", "ollama", "lmstudio", "anthropic"), "The provider in use."),
+    )
+    function_calling: bool = field(
+        default=True, metadata=spec(FLAG, "Hand tools to the model; false: ask for calls in text.")
+    )
+    openai: ProviderSettings = field(
+        default=ProviderSettings("gpt-4o", "https://api.openai.com/v1", 128_000), metadata=section()
+    )
+    ollama: ProviderSettings = field(
+        default=ProviderSettings("qwen3:30b", "http://localhost:11434", 32_768), metadata=section()
+    )
+    lmstudio: ProviderSettings = field(
+        default=ProviderSettings("qwen3-30b-a3b-mlx", "http://127.0.0.1:1234", 32_768), metadata=section()
+    )
+    anthropic: ProviderSettings = field(
+        default=ProviderSettings("claude-sonnet-4-5", "https://api.anthropic.com", 200_000),
+        metadata=section(),
+    )
+
+    @property
+    def active(self) -> ProviderSettings:
+        """The section of the provider in use."""
+        active: ProviderSettings = getattr(self, self.provider)
+        return active
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionSettings:
+    """When a view is folded, and how. What is set explicitly wins over the preset."""
+
+    preset: str = field(
+        default="default",
+        metadata=spec(choice("default", "coding-agent", "companion", "phases"), "The ladder in use."),
+    )
+    threshold: float = field(
+        default=0.7,
+        metadata=spec(
+            _SHARE,
+            "Share of the window at which folding begins.",
+            spellings=("context_storage.compression_threshold", "llm.compression_threshold"),
+            env=("COMPRESSION_THRESHOLD",),
+        ),
+    )
+    token_threshold: int | None = field(
+        default=None, metadata=spec(_TOKENS, "Number of tokens at which folding begins.")
+    )
+    keep_recent: int = field(default=10, metadata=spec(whole(0), "Newest messages that are not folded."))
+    min_to_compress: int = field(
+        default=5,
+        metadata=spec(
+            whole(1),
+            "Fewest messages worth a fold.",
+            spellings=(
+                "min_messages_to_summarize",
+                "context_storage.min_messages_to_summarize",
+                "llm.min_messages_to_summarize",
+            ),
+        ),
+    )
+    summary_prompt: str | None = field(
+        default=None,
+        metadata=spec(
+            TEXT,
+            "Prompt for summaries, `{messages}` standing for the messages; unset: the built-in one.",
+            spellings=("context_storage.summary_prompt",),
+        ),
+    )
+    auto_compress_on_approval: bool = field(
+        default=True, metadata=spec(FLAG, "Fold the exploration of a phase when it is approved.")
+    )
+    confirm_before_compress: bool = field(
+        default=False, metadata=spec(FLAG, "Ask a person before each compression.")
+    )
+    preserve_exploration_days: int = field(
+        default=7, metadata=spec(_DAYS, "Days for which the archives of phases are kept.")
+    )
+    archive_format: str = field(
+        default="markdown", metadata=spec(choice("markdown", "json"), "Format of the archives of phases.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """The limits of ``MemoryManager``."""
+
+    max_tokens: int = field(default=8000, metadata=spec(_TOKENS, "Tokens that the history may have."))
+    pruning_threshold: float = field(
+        default=0.8, metadata=spec(_SHARE, "Share of `memory.max_tokens` at which pruning begins.")
+    )
+    target_usage: float = field(
+        default=0.7, metadata=spec(_SHARE, "Share to prune down to; at most `memory.pruning_threshold`.")
+    )
+    enable_summarization: bool = field(
+        default=True, metadata=spec(FLAG, "Summarize what is pruned; false: leave only a short notice.")
+    )
+    min_gap_for_summary: int = field(
+        default=5, metadata=spec(whole(1), "Fewest pruned messages in a row that get a summary.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InheritanceSettings:
+    """What a new task takes over from the last one on the same key."""
+
+    enabled: bool = field(
+        default=True, metadata=spec(FLAG, "A new task inherits from the last finished one on its key.")
+    )
+    max_summary_tokens: int = field(default=4000, metadata=spec(_TOKENS, "Most tokens that it inherits."))
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveSettings:
+    """Packing of finished tasks."""
+
+    enabled: bool = field(default=True, metadata=spec(FLAG, "Pack finished tasks."))
+    threshold_days: int = field(
+        default=7, metadata=spec(_DAYS, "Days from the end of a task until it is packed.")
+    )
+    format: str = field(
+        default="zstd", metadata=spec(choice("zstd", "gzip", "bzip2", "xz"), "Format of the packed task.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    """Removal of finished tasks."""
+
+    days: int = field(
+        default=30,
+        metadata=spec(
+            _DAYS,
+            "Days from the end of a task until cleanup removes it.",
+            spellings=("context_storage.retention_days", "context_storage.cleanup_days"),
+            env=("CLEANUP_DAYS",),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MultiprocessSettings:
+    """Worker processes."""
+
+    enabled: bool = field(
+        default=False, metadata=spec(FLAG, "Work in several processes.", env=("MULTIPROCESS_ENABLED",))
+    )
+    max_workers: int = field(
+        default=4, metadata=spec(whole(1, 10_000), "Number of worker processes.", env=("MAX_WORKERS",))
+    )
+    process_timeout: float = field(default=3600.0, metadata=spec(_SECONDS, "Seconds that one task may take."))
+    heartbeat_interval: float = field(
+        default=30.0,
+        metadata=spec(_SECONDS, "Seconds between heartbeats; below `context_storage.lease_seconds`."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MaskingSettings:
+    """Secrets that are replaced before anything is written."""
+
+    enabled: bool = field(default=True, metadata=spec(FLAG, "Mask secrets before they are written."))
+    email: bool = field(default=False, metadata=spec(FLAG, "Mask e-mail addresses too."))
+    ssn: bool = field(default=False, metadata=spec(FLAG, "Mask US social security numbers too."))
+    patterns: Mapping[str, str] = field(
+        default=FrozenMap(),
+        metadata=spec(
+            PATTERN_MAP,
+            "Further secrets: a name, which the placeholder shows, and a regular expression for each.",
+        ),
+    )
+    allow: tuple[str, ...] = field(
+        default=(),
+        metadata=spec(PATTERN_LIST, "Regular expressions; what matches one of them is never masked."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoggingSettings:
+    """What is logged, and where to."""
+
+    level: str = field(
+        default="INFO",
+        metadata=spec(choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "Least level that is logged."),
+    )
+    file: Path | None = field(
+        default=None, metadata=spec(PATH, "Log file, such as `agent.log`; unset: none.")
+    )

@@ -1,0 +1,44 @@
+"""Exact token counts of a view, made when somebody asks and kept in a derived document.
+
+Only entries that have not been counted with this tokenizer are tokenized; another tokenizer (a change of model)
+counts anew. The append path knows nothing of this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from orihon import jsonio
+from orihon.counting import count_message
+from orihon.message import Message
+from orihon.records import Fold
+from orihon.store.task_store import TaskStore
+
+_DOCUMENT = "counts"
+
+
+def exact_view_tokens(store: TaskStore, tokenizer: str) -> int:
+    """Tokens of the request that the view makes."""
+    kept = _kept(store, tokenizer)
+    counts: dict[str, int] = {}
+    for fold, record in store.walk():
+        key = _key(fold, record)
+        count = kept.get(key)
+        if count is None:
+            count = count_message(Message.from_chat(jsonio.decode(store.view_line(fold, record))), tokenizer)
+        counts[key] = count
+    if counts.keys() != kept.keys():
+        store.save_document(_DOCUMENT, {"tokenizer": tokenizer, "entries": counts})
+    return sum(counts.values())
+
+
+def _kept(store: TaskStore, tokenizer: str) -> dict[str, int]:
+    document = store.load_document(_DOCUMENT)
+    return document["entries"] if document.get("tokenizer") == tokenizer else {}
+
+
+def _key(fold: Fold | None, record: dict[str, Any] | None) -> str:
+    if fold is not None:
+        return f"fold {fold.id}"
+    assert record is not None
+    return str(record["seq"])

@@ -1,0 +1,300 @@
+"""The ``files`` back end: JSON Lines that people read with ``cat`` and ``jq``.
+
+One writer. Its place is a small file, ``writer.json``, that says who writes and with which epoch; it is locked for
+every append and compared, so a writer that has been taken over is refused at its next append however long it slept.
+The line of the view goes to ``current.jsonl`` before the record goes to the log, unsynced: the log decides, and a
+line too many or too few is put right at the next claim.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import secrets
+import time
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar
+
+from orihon import jsonio
+from orihon.clock import is_alive, process_identity
+from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
+from orihon.folders import (
+    BlobFolder,
+    folder_size,
+    keep_aside,
+    make_private_folder,
+    open_private,
+    refuse_network_file_system,
+    replace_file,
+    storage_error,
+    sync_folder,
+    wrapping,
+)
+from orihon.store.base import NUMBER_FIELD, STREAMS, RecordStore, Stream, TornTail
+from orihon.store.jsonl import JsonlFile
+
+_WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
+
+
+class FilesRecords(RecordStore):
+    """The records of one task as JSON Lines in its folder."""
+
+    many_writers: ClassVar[bool] = False
+    keeps_view_lines: ClassVar[bool] = True
+
+    def __init__(self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0) -> None:
+        refuse_network_file_system(folder)
+        make_private_folder(folder)
+        self.folder = folder
+        self._durable = durability == "full"
+        self._lock_timeout = lock_timeout
+        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
+        self._files = {stream: JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
+        self._lock_fd = -1
+        self._place = b""  # our line in writer.json while we are the writer
+        self._pid = 0
+        self._handles: dict[str, _AppendHandle] = {}
+
+    # ---- the writer's place ------------------------------------------------------------------------------------
+
+    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+        self._drop_handles()
+        path = self.folder / "writer.json"
+        with wrapping(path):
+            self._lock_fd = open_private(path, os.O_RDWR | os.O_CREAT)
+        with self._locked():
+            granted = self._granted_epoch(self._holder(), epoch)
+            me = process_identity()
+            token = secrets.token_hex(8)
+            _WRITERS[token] = self
+            self._write_place(
+                {"epoch": granted, "host": me.host, "pid": me.pid, "start": me.start, "boot": me.boot, "token": token}
+            )
+            self._pid = me.pid
+            return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        if not self._place or os.getpid() != self._pid:
+            raise StaleWriter("not_claimed", path=self.folder)
+        self._lock()
+        try:
+            if os.pread(self._lock_fd, 1024, 0) != self._place:
+                holder = self._holder()
+                self._drop_handles()
+                raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
+            yield
+        finally:
+            self._unlock()
+
+    def close(self) -> None:
+        if self._place and os.getpid() == self._pid:
+            with suppress(StaleWriter), self.writing():
+                self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
+        self._drop_handles()
+
+    def _granted_epoch(self, holder: dict[str, Any], epoch: int | None) -> int:
+        reached: int = holder["epoch"]
+        if epoch is not None and epoch < reached:
+            raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid=holder["pid"])
+        if (epoch is None or epoch == reached) and self._is_at_work(holder):
+            raise TaskBusy("writer", path=self.folder, host=holder["host"], pid=holder["pid"])
+        return reached + 1 if epoch is None else epoch
+
+    def _is_at_work(self, holder: dict[str, Any]) -> bool:
+        me = process_identity()
+        if not holder["pid"] or holder["boot"] != me.boot:
+            return False
+        if (holder["pid"], holder["start"]) == (me.pid, me.start):
+            other = _WRITERS.get(holder["token"])
+            return other is not None and other is not self
+        return holder["host"] != me.host or is_alive(holder["pid"], holder["start"])
+
+    def _holder(self) -> dict[str, Any]:
+        raw = os.pread(self._lock_fd, 1024, 0)
+        if not raw:
+            return {"epoch": 0, "host": "", "pid": 0, "start": 0, "boot": "", "token": ""}
+        try:
+            holder: dict[str, Any] = jsonio.decode(raw)
+            holder["epoch"], holder["host"], holder["pid"], holder["start"], holder["boot"], holder["token"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise DamagedStore("writer", path=self.folder / "writer.json") from error
+        return holder
+
+    def _write_place(self, holder: dict[str, Any]) -> None:
+        place = jsonio.encode(holder) + b"\n"
+        with wrapping(self.folder / "writer.json"):
+            os.pwrite(self._lock_fd, place, 0)
+            os.ftruncate(self._lock_fd, len(place))
+            if self._durable:
+                os.fsync(self._lock_fd)
+        self._place = place
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._lock()
+        try:
+            yield
+        finally:
+            self._unlock()
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._wait_for_lock()
+
+    def _wait_for_lock(self) -> None:
+        give_up = time.monotonic() + self._lock_timeout
+        while True:
+            time.sleep(0.002)
+            try:
+                return fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                if time.monotonic() > give_up:
+                    raise StorageUnavailable("locked", path=self.folder, seconds=self._lock_timeout) from error
+
+    def _unlock(self) -> None:
+        if self._lock_fd >= 0:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+
+    def _cut_torn_tail(self, stream: Stream) -> TornTail | None:
+        file = self._files[stream]
+        torn = file.torn_tail()
+        if not torn:
+            return None
+        kept_in = keep_aside(self.folder, file.path.name, torn)
+        with wrapping(file.path):
+            os.truncate(file.path, file.path.stat().st_size - len(torn))
+        return TornTail(stream, len(torn), kept_in)
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
+        log = self._handle(f"{stream}.jsonl")
+        view = self._handle("current.jsonl") if view_line else None
+        try:
+            if view is not None:
+                view.append(view_line, durable=False)
+            log.append(record, durable=self._durable)
+        except OSError as error:
+            # Nothing of this append may stay. After a failed fsync nothing that we hold can be trusted: read anew.
+            for handle in (log, view):
+                if handle is not None:
+                    handle.roll_back()
+            self._place = b""
+            raise storage_error(error, self.folder / f"{stream}.jsonl") from error
+        log.commit()
+        if view is not None:
+            view.commit()
+
+    def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
+        if not spans:
+            yield from self._files[stream].read(1)
+        for first, last in spans:
+            yield from self._files[stream].read(first, last)
+
+    def last(self, stream: Stream) -> int:
+        return self._files[stream].last()
+
+    def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
+        path = self.folder / "current.jsonl"
+        kept = _count_lines(path) if repairing else 0
+        count = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal count
+            for line in lines:
+                count += 1
+                yield line + b"\n"
+            # An append that died between view and log leaves one line too many. More means that the log has lost
+            # records: stop before the last copy of them is replaced.
+            if kept > count + 1:
+                raise DamagedStore("log_shorter", path=self.folder, log=count, view=kept)
+
+        replace_file(path, counted(), durable=False)
+        self._close_handle("current.jsonl")
+
+    def view_file(self, lines: Iterable[bytes]) -> Path:
+        path = self.folder / "current.jsonl"
+        if not path.exists():
+            replace_file(path, (line + b"\n" for line in lines), durable=False)
+        return path
+
+    def save(self, name: str, document: bytes) -> None:
+        replace_file(self.folder / f"{name}.json", [document], durable=False)
+
+    def load(self, name: str) -> bytes | None:
+        path = self.folder / f"{name}.json"
+        with wrapping(path):
+            return path.read_bytes() if path.exists() else None
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        self._blobs.put(digest, data)
+
+    def get_blob(self, digest: str) -> bytes:
+        return self._blobs.get(digest)
+
+    def size(self) -> int:
+        return folder_size(self.folder)
+
+    # ---- handles -----------------------------------------------------------------------------------------------
+
+    def _handle(self, name: str) -> _AppendHandle:
+        handle = self._handles.get(name)
+        if handle is None:
+            path = self.folder / name
+            with wrapping(path):
+                new = not path.exists()
+                handle = self._handles[name] = _AppendHandle(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+                if new and self._durable:
+                    sync_folder(self.folder)
+        return handle
+
+    def _close_handle(self, name: str) -> None:
+        if handle := self._handles.pop(name, None):
+            os.close(handle.fd)
+
+    def _drop_handles(self) -> None:
+        for name in list(self._handles):
+            self._close_handle(name)
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._lock_fd = -1
+        self._place = b""
+
+
+class _AppendHandle:
+    """A file open for appending that can take its last, failed append back."""
+
+    __slots__ = ("fd", "grown", "size")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.size = os.fstat(fd).st_size
+        self.grown = 0
+
+    def append(self, line: bytes, *, durable: bool) -> None:
+        self.grown = len(line) + 1
+        if os.writev(self.fd, (line, b"\n")) != self.grown:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if durable:
+            os.fsync(self.fd)
+
+    def commit(self) -> None:
+        self.size += self.grown
+
+    def roll_back(self) -> None:
+        os.ftruncate(self.fd, self.size)
+
+
+def _count_lines(path: Path) -> int:
+    try:
+        with path.open("rb") as file:
+            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
+    except FileNotFoundError:
+        return 0

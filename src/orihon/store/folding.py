@@ -1,0 +1,190 @@
+"""Every change of a view, recorded: compress, undo, redo, unfold, edit, pin.
+
+Asks ``view.py`` what a change gives, appends the new texts and then one compression record (the moment from which
+the change counts), and has the derived view made anew. Nothing is ever edited or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from orihon import view as algebra
+from orihon.clock import utc_now
+from orihon.counting import estimate_message
+from orihon.errors import NoSuchMessage, NothingToUndo
+from orihon.records import SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
+from orihon.store.task_store import Tail, TaskStore
+from orihon.tokens import estimate
+from orihon.view import Change, PlannedFold, View
+
+
+class Folding:
+    """The compressions of one task."""
+
+    def __init__(self, store: TaskStore) -> None:
+        self._store = store
+
+    def records(self) -> list[Compression]:
+        """Every change so far, oldest first."""
+        return [Compression.from_record(record) for record in self._store.read("compressions")]
+
+    def compress(
+        self,
+        plans: Sequence[PlannedFold],
+        *,
+        trigger: str = "manual",
+        strategy: str = "manual",
+        level: str = "",
+        made_by: str = "",
+    ) -> Compression:
+        """Fold runs of the log; all of them or, when a rule forbids one, none."""
+        with self._store.changing() as tail:
+            view = self._store.view()
+            planned = [
+                (plan, self._numbered(plan, number, made_by))
+                for number, plan in enumerate(map(self._masked, plans), start=self._store.count("summaries") + 1)
+            ]
+            change = algebra.compress(view, planned)
+            self._keep_texts(change)
+            draft = Compression(id=0, kind="compress", trigger=trigger, strategy=strategy, level=level, made_by=made_by)
+            return self._record(draft, view, change, tail)
+
+    def unfold(self, fold_id: int, *, made_by: str = "") -> Compression:
+        """Open one fold: what it replaced stands in the view again."""
+        with self._store.changing() as tail:
+            view = self._store.view()
+            fold = self._visible(view, fold_id)
+            change = algebra.unfold(fold, self._by_id(fold.replaces))
+            return self._record(Compression(id=0, kind="unfold", made_by=made_by), view, change, tail)
+
+    def edit(self, fold_id: int, text: str, *, made_by: str = "") -> Compression:
+        """Give a fold another text."""
+        with self._store.changing() as tail:
+            view = self._store.view()
+            fold = self._visible(view, fold_id)
+            plan = self._masked(PlannedFold(fold.start_seq, fold.end_seq, text, fold.form, fold.reason))
+            algebra.site(view, plan)
+            new = self._numbered(plan, self._store.count("summaries") + 1, made_by)
+            change = algebra.edit(fold, new)
+            self._keep_texts(change)
+            return self._record(Compression(id=0, kind="edit", made_by=made_by), view, change, tail)
+
+    def undo(self, compression_id: int | None = None, *, made_by: str = "") -> Compression:
+        """Take back the last change, or a given one."""
+        return self._step("undo", compression_id, made_by)
+
+    def redo(self, compression_id: int | None = None, *, made_by: str = "") -> Compression:
+        """Make the last undone change again, or a given one."""
+        return self._step("redo", compression_id, made_by)
+
+    def pin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
+        """Protect a message, or one line of it. A folded message is opened first."""
+        with self._store.changing() as tail:
+            view = self._store.view()
+            if not 1 <= seq <= view.last_seq:
+                raise NoSuchMessage("seq", seq=seq, last=view.last_seq)
+            if line and line not in self._store.message(seq).message.text:
+                raise NoSuchMessage("line", seq=seq)
+            change = Change() if line else algebra.reveal(view, seq, self._descendants(view, seq))
+            pins = tuple(sorted({*view.pins, Pin(seq, line)}))
+            return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, change, tail)
+
+    def unpin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
+        """Take the protection away."""
+        with self._store.changing() as tail:
+            view = self._store.view()
+            if Pin(seq, line) not in view.pins:
+                raise NothingToUndo("not_pinned", seq=seq)
+            pins = tuple(pin for pin in view.pins if pin != Pin(seq, line))
+            return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, Change(), tail)
+
+    # ---- steps -------------------------------------------------------------------------------------------------
+
+    def _step(self, kind: CompressionKind, compression_id: int | None, made_by: str) -> Compression:
+        with self._store.changing() as tail:
+            records = self.records()
+            done, undone = algebra.history(records)
+            candidates = done if kind == "undo" else undone
+            if not candidates:
+                raise NothingToUndo(f"no_{kind}")
+            number = candidates[-1] if compression_id is None else compression_id
+            if number not in candidates:
+                raise NothingToUndo(f"not_{kind}able", compression=number, possible=", ".join(map(str, candidates)))
+            record = records[number - 1]
+            view = self._store.view()
+            folds = self._by_id((*record.folds, *record.removed))
+            step = algebra.undo if kind == "undo" else algebra.redo
+            change = step(record, view.folds, folds)
+            algebra.check_still_legal(view, change)
+            return self._record(Compression(id=0, kind=kind, parent=number, made_by=made_by), view, change, tail)
+
+    def _record(self, draft: Compression, before: View, change: Change, tail: Tail) -> Compression:
+        visible = algebra.apply(before.folds, change, before.last_seq)
+        pins = draft.pins if draft.kind == "pin" else before.pins
+        after = self._store.view_with(visible, pins)
+        record = replace(
+            draft,
+            folds=tuple(fold.id for fold in change.added),
+            removed=tuple(fold.id for fold in change.removed),
+            visible=tuple(fold.id for fold in visible),
+            pins=pins,
+            before_tokens=before.tokens,
+            after_tokens=after.tokens,
+            created_at=utc_now(),
+        )
+        record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
+        tail.compressions = record.id
+        tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)
+        self._store.records.sync_view(self._store.view_lines())
+        self._store.save_index()
+        return record
+
+    # ---- folds -------------------------------------------------------------------------------------------------
+
+    def _masked(self, plan: PlannedFold) -> PlannedFold:
+        return replace(plan, text=self._store.redactor.mask(plan.text))
+
+    def _numbered(self, plan: PlannedFold, number: int, made_by: str) -> Fold:
+        if plan.form == "preview" and plan.start_seq == plan.end_seq <= self._store.count("messages"):
+            message = self._store.message(plan.start_seq).message
+            tokens = estimate_message(replace(message, content=plan.text, parts=None))
+        else:
+            tokens = estimate(SUMMARY_PREFIX + plan.text)
+        return Fold(
+            id=number,
+            start_seq=plan.start_seq,
+            end_seq=plan.end_seq,
+            text=plan.text,
+            tokens=tokens,
+            original_tokens=0,
+            form=plan.form,
+            made_by=made_by,
+            reason=plan.reason,
+            created_at=utc_now(),
+        )
+
+    def _keep_texts(self, change: Change) -> None:
+        for fold in change.added:
+            self._store.add_inside("summaries", fold.as_record())
+
+    def _visible(self, view: View, fold_id: int) -> Fold:
+        for fold in view.folds:
+            if fold.id == fold_id:
+                return fold
+        known = ", ".join(str(fold.id) for fold in view.folds) or "-"
+        raise NothingToUndo("no_fold", fold=fold_id, visible=known)
+
+    def _by_id(self, numbers: Sequence[int]) -> Mapping[int, Fold]:
+        return {fold.id: fold for fold in self._store.folds(numbers)}
+
+    def _descendants(self, view: View, seq: int) -> Mapping[int, Fold]:
+        """The folds nested inside the one that holds ``seq``, all the way down."""
+        found: dict[int, Fold] = {}
+        outer = algebra.covering(view.folds, seq)
+        numbers: tuple[int, ...] = () if outer is None else outer.replaces
+        while numbers:
+            children = self._by_id(numbers)
+            found.update(children)
+            numbers = tuple(number for fold in children.values() for number in fold.replaces)
+        return found

@@ -1,0 +1,130 @@
+"""One append-only JSON Lines file, read by number without an index.
+
+Every line starts with its number (``{"seq":17,…``) and numbers have no gaps, so a line is found by bisection over
+the bytes of the file: nothing beside the file has to be kept, and nothing can get out of step with it. What follows
+the last line feed is an append in progress, or one that never finished; readers stop before it. Any other line that
+does not carry the number it should is damage and raises.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from orihon.errors import DamagedStore
+from orihon.folders import wrapping
+
+_CHUNK = 1 << 16
+
+
+class JsonlFile:
+    """Reads one stream; writing is the business of ``FilesRecords``."""
+
+    def __init__(self, path: Path, number_field: str) -> None:
+        self.path = path
+        self._number = re.compile(rb'\{"%s":([0-9]{1,18})[,}]' % number_field.encode())
+
+    def read(self, first: int, last: int | None = None) -> Iterator[bytes]:
+        """The lines ``first`` to ``last`` (or to the end), without their line feeds."""
+        if last is not None and last < first:
+            return
+        with wrapping(self.path):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return
+            with file:
+                end = self._whole_size(file)
+                position = self._find(file, first, end)
+                file.seek(position)
+                number = first
+                while position < end and (last is None or number <= last):
+                    line = file.readline()
+                    if self._number_of(line) != number:
+                        raise DamagedStore("line", path=self.path, number=number, offset=position)
+                    yield line[:-1]
+                    position += len(line)
+                    number += 1
+
+    def last(self) -> int:
+        """The number of the last whole line; 0 for an empty or missing file."""
+        with wrapping(self.path):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return 0
+            with file:
+                end = self._whole_size(file)
+                if end == 0:
+                    return 0
+                return self._number_at(file, self._line_start_before(file, end - 1))
+
+    def torn_tail(self) -> bytes:
+        """What stands after the last line feed."""
+        with wrapping(self.path):
+            try:
+                file = self.path.open("rb")
+            except FileNotFoundError:
+                return b""
+            with file:
+                file.seek(self._whole_size(file))
+                return file.read()
+
+    def _find(self, file: BinaryIO, number: int, end: int) -> int:
+        """Where the line with this number starts (``end`` when it is beyond the last one)."""
+        if end == 0 or number <= 1:
+            return 0
+        low, high = 0, end  # the line at low has a number <= the wanted one; lines from high on have a higher one
+        while high - low > _CHUNK:
+            middle = self._line_start_after(file, (low + high) // 2, high)
+            if middle >= high:
+                high = (low + high) // 2
+            elif self._number_at(file, middle) <= number:
+                low = middle
+            else:
+                high = middle
+        file.seek(low)
+        while low < end:
+            line = file.readline()
+            if self._number_of(line) >= number:
+                break
+            low += len(line)
+        return low
+
+    def _number_at(self, file: BinaryIO, position: int) -> int:
+        number = self._number_of(os.pread(file.fileno(), 64, position))
+        if number < 0:
+            raise DamagedStore("line", path=self.path, number="?", offset=position)
+        return number
+
+    def _number_of(self, line: bytes) -> int:
+        match = self._number.match(line)
+        return int(match[1]) if match else -1
+
+    @staticmethod
+    def _line_start_after(file: BinaryIO, position: int, end: int) -> int:
+        while position < end:
+            chunk = os.pread(file.fileno(), _CHUNK, position)
+            found = chunk.find(b"\n")
+            if found >= 0:
+                return position + found + 1
+            position += len(chunk) or end
+        return end
+
+    @staticmethod
+    def _line_start_before(file: BinaryIO, position: int) -> int:
+        """The start of the line that holds the byte before ``position``."""
+        while position > 0:
+            step = min(_CHUNK, position)
+            found = os.pread(file.fileno(), step, position - step).rfind(b"\n")
+            if found >= 0:
+                return position - step + found + 1
+            position -= step
+        return 0
+
+    def _whole_size(self, file: BinaryIO) -> int:
+        """The size up to and including the last line feed."""
+        return self._line_start_before(file, os.fstat(file.fileno()).st_size)

@@ -1,0 +1,241 @@
+"""``MessageStore``: the log of a task and its current context, for programs.
+
+The public face of ``TaskStore`` with the methods that agents know: add a message, ask how full the context is, get
+the file that the next request is made of, fold and open again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from orihon import jsonio
+from orihon.errors import IllegalFold, InvalidSettings
+from orihon.message import Message, ToolCall
+from orihon.records import Compression
+from orihon.settings import Settings, load_settings
+from orihon.store.exact import exact_view_tokens
+from orihon.store.folding import Folding
+from orihon.store.opening import shared_task_store
+from orihon.store.packing import StoredMessage
+from orihon.store.task_store import TaskStore
+from orihon.store.tools import ToolStore
+from orihon.view import PlannedFold, View, foldable_runs
+
+Config = Mapping[str, Any] | Settings | None
+
+
+class MessageStore:
+    """Every message of a task, for ever, and the view of them that fits the model."""
+
+    def __init__(
+        self,
+        context_dir: Path | str,
+        config: Config = None,
+        *,
+        max_memory_messages: int | None = None,
+        context_length: int | None = None,
+        compression_threshold: float | None = None,
+        backend: str | None = None,
+        task_store: TaskStore | None = None,
+    ) -> None:
+        self.context_dir = Path(context_dir)
+        flags = {
+            "context_storage.max_memory_messages": max_memory_messages,
+            "context_storage.backend": backend,
+            "compression.threshold": compression_threshold,
+        }
+        self.settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
+        self.context_length = context_length or self.settings.context_length
+        self.compression_threshold = self.settings.compression.threshold
+        self.max_memory_messages = self.settings.context_storage.max_memory_messages
+        self.task_store = task_store or shared_task_store(self.context_dir, self.settings)
+        self.folding = Folding(self.task_store)
+
+    # ---- the log -----------------------------------------------------------------------------------------------
+
+    def add_message(
+        self,
+        role: str,
+        content: str | Sequence[Mapping[str, Any]] | None = None,
+        tool_name: str | None = None,
+        *,
+        tool_calls: Sequence[Mapping[str, Any] | ToolCall] | None = None,
+        tool_call_id: str | None = None,
+        name: str | None = None,
+        tool_call: Mapping[str, Any] | None = None,
+        **metadata: Any,
+    ) -> int:
+        """Store a message and return its number (``seq``).
+
+        A ``tool`` message answers ``tool_call_id`` or, without one, the oldest open call of ``tool_name``.
+        ``tool_call`` also records the call (``tool_name``, ``arguments``, ``result``, ``status``, ``duration_ms``).
+        Further keywords are kept with the message.
+        """
+        if tool_call is not None and tool_name is None:
+            tool_name = tool_call.get("tool_name")
+        seq = self.append(
+            Message.build(
+                role,
+                content,
+                tool_name=tool_name,
+                tool_calls=tool_calls,
+                tool_call_id=tool_call_id,
+                name=name,
+                extra=metadata,
+            )
+        )
+        if tool_call is not None:
+            ToolStore(self.context_dir, task_store=self.task_store).add_tool_call(
+                tool_call.get("tool_name") or tool_name or "",
+                tool_call.get("arguments"),
+                tool_call.get("result"),
+                tool_call.get("error_message") or tool_call.get("error"),
+                status=tool_call.get("status"),
+                duration_ms=tool_call.get("duration_ms"),
+            )
+        return seq
+
+    def append(self, message: Message | Mapping[str, Any]) -> int:
+        """Store a ``Message``, or an OpenAI chat message as a dict, and return its number."""
+        return self.task_store.append(message if isinstance(message, Message) else Message.from_chat(message))
+
+    def answer_open_calls(self, text: str = "interrupted") -> list[int]:
+        """Give every tool call that still waits for a result this text as its result."""
+        waiting = list(self.task_store.tail.open_calls.items())
+        return [self.add_message("tool", text, tool, tool_call_id=call_id) for call_id, tool in waiting]
+
+    def get_messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
+        """Messages of the log by number, one at a time."""
+        return self.task_store.messages(first, last)
+
+    def get_message(self, seq: int) -> StoredMessage:
+        """One message of the log."""
+        return self.task_store.message(seq)
+
+    def get_recent_messages(self, limit: int | None = None) -> list[StoredMessage]:
+        """The newest messages, at most ``max_memory_messages`` unless told otherwise."""
+        last = self.count_messages()
+        wanted = self.max_memory_messages if limit is None else limit
+        return list(self.task_store.messages(max(1, last - wanted + 1), last)) if wanted > 0 else []
+
+    def count_messages(self) -> int:
+        """Messages in the log."""
+        return self.task_store.count("messages")
+
+    # ---- the view ----------------------------------------------------------------------------------------------
+
+    def get_current_context_file(self, unsummarized_file_path: Path | str | None = None) -> Path:
+        """The file with the current context, one OpenAI chat message per line."""
+        if unsummarized_file_path is not None:
+            return Path(unsummarized_file_path)
+        return self.task_store.records.view_file(self.task_store.view_lines())
+
+    def get_current_token_count(self) -> int:
+        """Estimated tokens of the current context; does not read it."""
+        return self.task_store.tail.view_tokens
+
+    def get_exact_token_count(self, tokenizer: str) -> int:
+        """Tokens of the current context by a real tokenizer. Entries that were counted before are not read again."""
+        return exact_view_tokens(self.task_store, tokenizer)
+
+    def get_messages_for_llm(self) -> list[dict[str, Any]]:
+        """The current context as a list of OpenAI chat messages."""
+        return [jsonio.decode(line) for line in self.task_store.view_lines()]
+
+    def view(self) -> View:
+        """The current context as a value of the fold algebra."""
+        return self.task_store.view()
+
+    def create_summary(self, start_message_id: int, end_message_id: int, summary_content: str) -> int:
+        """Fold a run of the log into this summary; returns the summary's id."""
+        record = self.folding.compress([PlannedFold(start_message_id, end_message_id, summary_content)])
+        return record.folds[0]
+
+    def recreate_current_context(
+        self,
+        summary: str | None = None,
+        unsummarized_file: Path | str | int | None = None,
+        *,
+        summary_text: str | None = None,
+        summary_tokens: int | None = None,
+    ) -> int:
+        """Fold everything but the newest entries into one summary; returns the entries the view then has.
+
+        ``unsummarized_file`` holds the newest lines of the current context, the ones to keep; it is removed
+        afterwards. The system prompt, pins and tool pairs stay whole whatever it holds.
+        """
+        text = summary if summary is not None else summary_text or ""
+        kept_lines = Path(unsummarized_file) if isinstance(unsummarized_file, str | Path) else None
+        keep = _count_lines(kept_lines) if kept_lines is not None else 0
+        view = self.view()
+        runs = foldable_runs(view, len(view.entries) - keep)
+        if not runs:
+            raise IllegalFold("nothing", entries=len(view.entries), keep=keep)
+        start, end = max(runs, key=lambda run: run[1] - run[0])
+        self.folding.compress([PlannedFold(start, end, text)], trigger="recreate", strategy="summarize")
+        if kept_lines is not None:
+            kept_lines.unlink()
+        return self.task_store.tail.view_entries
+
+    def compressions(self) -> list[Compression]:
+        """Every change of the view so far."""
+        return self.folding.records()
+
+    # ---- figures -----------------------------------------------------------------------------------------------
+
+    def get_statistics(self) -> dict[str, Any]:
+        """Counts and sizes of this task."""
+        tail = self.task_store.tail
+        folds, _ = self.task_store.state()
+        statuses = [record["status"] for record in self.task_store.read("tools")]
+        size = self.task_store.records.size()
+        return {
+            "total_messages": tail.seq,
+            "total_tokens": tail.log_tokens,
+            "summarized_messages": sum(fold.message_count for fold in folds),
+            "memory_messages": min(tail.seq, self.max_memory_messages),
+            "view_entries": tail.view_entries,
+            "view_tokens": tail.view_tokens,
+            "summaries_count": self.task_store.count("summaries"),
+            "tool_calls_total": len(statuses),
+            "tool_calls_success": statuses.count("success"),
+            "db_size_bytes": size,
+            "db_size_mb": size / (1024 * 1024),
+        }
+
+    def close(self) -> None:
+        """Let go of the task. Adding a message later takes it up again."""
+        self.task_store.close()
+
+    # ---- names of the first design, kept for programs that use them --------------------------------------------
+
+    @property
+    def db_path(self) -> Path:
+        """Where the ``sqlite`` back end keeps this task."""
+        return self.context_dir / "context.db"
+
+    @property
+    def memory_cache(self) -> list[dict[str, Any]]:
+        """The newest messages as dicts. Read from the store: nothing is held in memory."""
+        return [
+            {"id": stored.seq, "token_count": stored.tokens, "timestamp": stored.timestamp, **stored.message.to_chat()}
+            for stored in self.get_recent_messages()
+        ]
+
+    def _should_compress(self) -> bool:
+        return self.get_current_token_count() > self.context_length * self.compression_threshold
+
+    def _get_connection(self) -> sqlite3.Connection:
+        from orihon.store.sqlite import SqliteRecords
+
+        if not isinstance(self.task_store.records, SqliteRecords):
+            raise InvalidSettings("not_sqlite", backend="files")
+        return self.task_store.records.reading_connection()
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for line in file if line.strip())

@@ -1,0 +1,191 @@
+"""The ``sqlite`` back end: one ``context.db`` per task, in WAL mode, for several writing processes.
+
+Every append is one transaction that first compares the epoch, so a stale writer is refused. The view is not kept
+line by line: ``current.jsonl`` is written out when somebody asks for the file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import ClassVar
+
+import apsw
+
+from orihon.database import connect, database_errors, migrate, retrying, version
+from orihon.errors import DamagedStore, StaleWriter
+from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
+from orihon.store.base import RecordStore, Stream, TornTail
+
+_TABLES: dict[Stream, str] = {
+    "messages": "messages",
+    "summaries": "summaries",
+    "tools": "tool_calls",
+    "planning": "planning",
+    "compressions": "compressions",
+}
+# Table names are ours; nothing from outside ever becomes part of a statement.
+_INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, ?)" for stream, table in _TABLES.items()}
+_LAST = {stream: f"SELECT max(id) FROM {table}" for stream, table in _TABLES.items()}
+_PAGE_OF = {
+    stream: f"SELECT id, record FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
+    for stream, table in _TABLES.items()
+}
+_FOREVER = (1 << 62) - 1
+
+
+class SqliteRecords(RecordStore):
+    """The records of one task in its ``context.db``."""
+
+    many_writers: ClassVar[bool] = True
+    keeps_view_lines: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        durability: str = "full",
+        timeout: float = 30.0,
+        max_retries: int = 3,
+        retry_delay: float = 0.5,
+    ) -> None:
+        refuse_network_file_system(folder)
+        make_private_folder(folder)
+        self.folder = folder
+        self.path = folder / "context.db"
+        self._durable = durability == "full"
+        self._timeout = timeout
+        self._max_retries = max_retries
+        self._retry_delay = retry_delay
+        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
+        self._connection: apsw.Connection | None = None
+        self._pid = 0
+        self._epoch: int | None = None
+
+    # ---- connection --------------------------------------------------------------------------------------------
+
+    def _open(self) -> apsw.Connection:
+        """The connection of this process: SQLite's must not cross a fork."""
+        if self._connection is None or os.getpid() != self._pid:
+            connection = connect(self.path, timeout=self._timeout, durable=self._durable)
+            with database_errors(self.path, self._timeout):
+                if version(connection) != 1:
+                    schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
+                    migrate(connection, self.path, schema=schema, steps=[])
+            self._connection = connection
+            self._pid = os.getpid()
+        return self._connection
+
+    def reading_connection(self) -> sqlite3.Connection:
+        """A read-only connection of the standard library, for people and for tests."""
+        self._open()
+        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self._timeout)
+        connection.row_factory = sqlite3.Row
+        return connection
+
+    def close(self) -> None:
+        if self._connection is not None and os.getpid() == self._pid:
+            self._connection.close()
+        self._connection = None
+        self._epoch = None
+
+    # ---- writing -----------------------------------------------------------------------------------------------
+
+    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+        connection = self._open()
+        with self._transaction(connection):
+            reached = self._reached_epoch(connection)
+            if epoch is not None and epoch < reached:
+                raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
+            granted = max(reached, 1) if epoch is None else epoch
+            if granted != reached:
+                connection.execute("UPDATE fence SET epoch = ?", (granted,))
+        self._epoch = granted
+        return granted, []
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        connection = self._open()
+        if self._epoch is None:
+            raise StaleWriter("not_claimed", path=self.folder)
+        with self._transaction(connection):
+            reached = self._reached_epoch(connection)
+            if reached != self._epoch:
+                raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
+            yield
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+        retrying(
+            lambda: connection.execute("BEGIN IMMEDIATE"),
+            path=self.path,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+            retry_delay=self._retry_delay,
+        )
+        with database_errors(self.path, self._timeout):
+            try:
+                yield
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    @staticmethod
+    def _reached_epoch(connection: apsw.Connection) -> int:
+        return int(connection.execute("SELECT epoch FROM fence").get)
+
+    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
+        self._open().execute(_INSERT[stream], (number, record.decode()))
+
+    # ---- reading -----------------------------------------------------------------------------------------------
+
+    def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
+        for first, last in spans or ((1, _FOREVER),):
+            expected = first
+            # A page at a time: a reader must not keep a transaction open while its caller thinks.
+            while expected <= last:
+                with database_errors(self.path, self._timeout):
+                    page = list(self._open().execute(_PAGE_OF[stream], (expected, last)))
+                for number, record in page:
+                    if number != expected:
+                        raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
+                    yield record.encode()
+                    expected += 1
+                if not page:
+                    break
+
+    def last(self, stream: Stream) -> int:
+        with database_errors(self.path, self._timeout):
+            return int(self._open().execute(_LAST[stream]).get or 0)
+
+    def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
+        """Nothing is kept, so nothing can be out of step."""
+
+    def view_file(self, lines: Iterable[bytes]) -> Path:
+        path = self.folder / "current.jsonl"
+        replace_file(path, (line + b"\n" for line in lines), durable=False)
+        return path
+
+    def save(self, name: str, document: bytes) -> None:
+        with database_errors(self.path, self._timeout):
+            self._open().execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
+
+    def load(self, name: str) -> bytes | None:
+        with database_errors(self.path, self._timeout):
+            body = self._open().execute("SELECT body FROM documents WHERE name = ?", (name,)).get
+        return None if body is None else bytes(body)
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        self._blobs.put(digest, data)
+
+    def get_blob(self, digest: str) -> bytes:
+        return self._blobs.get(digest)
+
+    def size(self) -> int:
+        return folder_size(self.folder)

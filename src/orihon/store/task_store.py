@@ -1,0 +1,436 @@
+"""The heart: one task's log and its view, over any back end.
+
+Owns numbering, tool pairs, masking, token counters and the claim. Everything that is written to a task passes
+through here, and everything read comes out as values. Holds counters and open handles, never history: what the view
+is made of is read from the records when somebody asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from orihon import jsonio
+from orihon.clock import utc_now
+from orihon.counting import estimate_message
+from orihon.errors import DamagedStore, NoSuchMessage, StaleWriter, StorageError, ToolCallError
+from orihon.guard import Redactor
+from orihon.message import Message
+from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
+from orihon.store.base import NUMBER_FIELD, RecordStore, Stream
+from orihon.store.call_ids import CallIds
+from orihon.store.packing import StoredMessage, pack, pack_record, unpack, unpack_record
+from orihon.view import Entry, View, layout, ordered
+
+logger = logging.getLogger("orihon.store")
+
+Record = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Tail:
+    """What has to be known about a history to go on with it: a few counters."""
+
+    seq: int = 0
+    compressions: int = 0
+    log_tokens: int = 0
+    view_tokens: int = 0
+    view_entries: int = 0
+    open_calls: dict[str, str] = field(default_factory=dict)  # id -> tool, oldest first
+    used_calls: CallIds = field(default_factory=CallIds)
+
+    def advance(self, calls: Mapping[str, str], answers: str | None, tokens: int) -> None:
+        """One more entry at the end of the view."""
+        self.view_tokens += tokens
+        self.view_entries += 1
+        if answers is not None:
+            self.open_calls.pop(answers, None)
+        elif calls:
+            self.open_calls = dict(calls)
+
+
+class TaskStore:
+    """Log and view of one task."""
+
+    def __init__(
+        self,
+        records: RecordStore,
+        redactor: Redactor,
+        *,
+        epoch: int | None = None,
+        max_message_bytes: int = 64 << 20,
+        blob_bytes: int = 1 << 20,
+        name: str = "",
+    ) -> None:
+        self.records = records
+        self.redactor = redactor
+        self.name = name
+        self.epoch = epoch
+        self._max_bytes = max_message_bytes
+        self._blob_bytes = blob_bytes
+        self._lock = threading.RLock()
+        self._writer_pid = 0
+        self._tail: Tail | None = None
+        self._saved_index = 0
+
+    # ---- the log -----------------------------------------------------------------------------------------------
+
+    def append(self, message: Message) -> int:
+        """Add a message; its number is returned once it is stored."""
+        messages = message.as_chat()
+        if self.redactor.enabled:
+            messages = tuple(one.map_strings(self.redactor.mask) for one in messages)
+        with self.changing() as tail:
+            admitted = self._admitted(messages, tail)
+            lines = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
+            for one, (line, tokens) in zip(admitted, lines, strict=True):
+                self._append(one, line, tokens, tail)
+            return tail.seq
+
+    def _packed(self, message: Message, seq: int) -> tuple[bytes, int]:
+        tokens = estimate_message(message)
+        line = pack(
+            message,
+            seq=seq,
+            timestamp=utc_now(),
+            tokens=tokens,
+            epoch=self.epoch or 0,
+            blob_bytes=self._blob_bytes,
+            max_bytes=self._max_bytes,
+            put_blob=self.records.put_blob,
+        )
+        return line, tokens
+
+    def _append(self, message: Message, line: bytes, tokens: int, tail: Tail) -> None:
+        view_line = jsonio.encode(message.request()) if self.records.keeps_view_lines else b""
+        self.records.append("messages", tail.seq + 1, line, view_line)
+        tail.seq += 1
+        tail.log_tokens += tokens
+        for call in message.tool_calls:
+            tail.used_calls.add(call.id)
+        tail.advance({call.id: call.name for call in message.tool_calls}, message.answers, tokens)
+
+    def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
+        """Messages of the log by number; one at a time in memory."""
+        for record in self.read("messages", first, last):
+            yield unpack(record, self.records.get_blob)
+
+    def message(self, seq: int) -> StoredMessage:
+        """One message of the log."""
+        for stored in self.messages(seq, seq):
+            return stored
+        raise NoSuchMessage("seq", seq=seq, last=self.count("messages"))
+
+    def _admitted(self, messages: Sequence[Message], tail: Tail) -> list[Message]:
+        """The messages with their tool ids settled; refuses what would make the view unacceptable."""
+        open_calls = dict(tail.open_calls)
+        admitted = []
+        for offset, message in enumerate(messages, start=1):
+            if message.role == "tool":
+                message = _matched(message, open_calls)
+                del open_calls[message.answers or ""]
+            elif open_calls:
+                raise ToolCallError("calls_open", calls=", ".join(open_calls), role=message.role)
+            elif message.tool_calls:
+                message = self._with_new_ids(message, tail, tail.seq + offset)
+                open_calls = {call.id: call.name for call in message.tool_calls}
+            admitted.append(message)
+        return admitted
+
+    def _with_new_ids(self, message: Message, tail: Tail, seq: int) -> Message:
+        calls = tuple(
+            call if call.id else replace(call, id=f"call_{seq}_{number}")
+            for number, call in enumerate(message.tool_calls, start=1)
+        )
+        seen: set[str] = set()
+        for call in calls:
+            if call.id in seen or (tail.used_calls.perhaps_has(call.id) and self._was_used(call.id)):
+                raise ToolCallError("id_reused", call=call.id)
+            seen.add(call.id)
+        return message if calls == message.tool_calls else replace(message, tool_calls=calls)
+
+    def _was_used(self, call_id: str) -> bool:
+        needle = jsonio.encode(call_id)
+        return any(
+            any(call.get("id") == call_id for call in self._decoded("messages", line).get("tool_calls", ()))
+            for line in self.records.read("messages")
+            if needle in line
+        )
+
+    # ---- other records -----------------------------------------------------------------------------------------
+
+    def add(self, stream: Stream, fields: Mapping[str, Any]) -> int:
+        """Add a record (masked) to a stream other than the log; returns its number."""
+        record = self.redactor.clean(dict(fields))
+        with self.changing():
+            return self.add_inside(stream, record)
+
+    def add_inside(self, stream: Stream, record: Mapping[str, Any]) -> int:
+        """The same inside ``changing``, where several records belong together."""
+        number = self.records.last(stream) + 1
+        key = NUMBER_FIELD[stream]
+        rest = {name: value for name, value in record.items() if name != key}
+        line = pack_record(
+            {key: number, **rest},
+            blob_bytes=self._blob_bytes,
+            max_bytes=self._max_bytes,
+            put_blob=self.records.put_blob,
+        )
+        self.records.append(stream, number, line)
+        return number
+
+    def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
+        """Records as dicts, by number."""
+        end = self.records.last(stream) if last is None else last
+        if first <= end:
+            for line in self.records.read(stream, (first, end)):
+                record = self._decoded(stream, line)
+                yield record if stream == "messages" else unpack_record(record, self.records.get_blob)
+
+    def count(self, stream: Stream) -> int:
+        return self.records.last(stream)
+
+    def _decoded(self, stream: Stream, line: bytes) -> Record:
+        try:
+            record = jsonio.decode(line)
+            record[NUMBER_FIELD[stream]]
+        except (ValueError, TypeError, KeyError) as error:
+            raise DamagedStore("record", stream=stream, where=self.name, start=line[:40]) from error
+        return dict(record)
+
+    # ---- the view ----------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
+        """The visible folds and the pins, as the last compression record left them."""
+        last = self.records.last("compressions")
+        if last == 0:
+            return (), ()
+        record = Compression.from_record(next(self.read("compressions", last, last)))
+        folds = ordered(self.folds(record.visible), self.records.last("messages"))
+        return folds, record.pins
+
+    def folds(self, numbers: Sequence[int]) -> list[Fold]:
+        """Folds by their numbers."""
+        if not numbers:
+            return []
+        wanted = sorted(set(numbers))
+        lines = self.records.read("summaries", *((number, number) for number in wanted))
+        return [Fold.from_record(self._decoded("summaries", line)) for line in lines]
+
+    def view(self) -> View:
+        """The view as a value: what every entry is, not what it says."""
+        return self.view_with(*self.state())
+
+    def view_with(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> View:
+        """The view that these folds would make."""
+        return View(tuple(_entry(fold, record) for fold, record in self._walk(folds)), tuple(pins))
+
+    def view_lines(self) -> Iterator[bytes]:
+        """The view as the next request needs it: one provider-ready message per line."""
+        for fold, record in self.walk():
+            yield self.view_line(fold, record)
+
+    def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
+        """One line of the view: a message, a fold, or the preview of a message."""
+        if record is None:
+            assert fold is not None
+            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + fold.text})
+        message = unpack(record, self.records.get_blob).message
+        if fold is not None:
+            message = replace(message, content=fold.text, parts=None)
+        return jsonio.encode(message.request())
+
+    def walk(self) -> Iterator[tuple[Fold | None, Record | None]]:
+        """The entries of the current view with the records they are made of."""
+        folds, _ = self.state()
+        return self._walk(folds)
+
+    def _walk(self, folds: Sequence[Fold]) -> Iterator[tuple[Fold | None, Record | None]]:
+        """The entries of the view in order, with the records they are made of, read in one go."""
+        items = list(layout(self.records.last("messages"), folds))
+        spans = [_span(item) for item in items if not _stands_alone(item)]
+        records = self.records.read("messages", *spans) if spans else iter(())
+        for item in items:
+            if isinstance(item, Fold) and _stands_alone(item):
+                yield item, None
+                continue
+            fold = item if isinstance(item, Fold) else None
+            first, last = _span(item)
+            for number in range(first, last + 1):
+                line = next(records, None)
+                if line is None:
+                    raise DamagedStore("no_record", stream="messages", number=number, where=self.name)
+                yield fold, self._decoded("messages", line)
+
+    # ---- counters ----------------------------------------------------------------------------------------------
+
+    @property
+    def tail(self) -> Tail:
+        """The counters, as of now."""
+        with self._lock:
+            return self._fresh_tail()
+
+    def _fresh_tail(self) -> Tail:
+        """The counters; read again when somebody else has written, which a sole writer need not ask."""
+        tail = self._tail
+        if tail is not None and self._writer_pid and not self.records.many_writers:
+            return tail
+        seq, compressions = self.records.last("messages"), self.records.last("compressions")
+        if tail is None or compressions != tail.compressions or seq < tail.seq:
+            tail = self._tail = self._load_tail(seq, compressions)
+        elif seq > tail.seq:
+            for record in self.read("messages", tail.seq + 1, seq):
+                _count_in_log(tail, record)
+                tail.advance(_calls(record), record.get("tool_call_id"), record["tokens"])
+        return tail
+
+    def _load_tail(self, seq: int, compressions: int) -> Tail:
+        tail = self._indexed_tail(seq)
+        tail.compressions = compressions
+        for record in self.read("messages", tail.seq + 1, seq):
+            _count_in_log(tail, record)
+        for fold, view_record in self.walk():
+            entry = _entry(fold, view_record)
+            calls = {} if view_record is None else _calls(view_record)
+            tail.advance(calls, entry.answers, entry.tokens)
+        return tail
+
+    def _indexed_tail(self, seq: int) -> Tail:
+        """What the derived index saves us from reading again; nothing when it is missing or from another life."""
+        index = self.load_document("index")
+        if not index or index["seq"] > seq:
+            return Tail()
+        calls = CallIds(base64.b64decode(index["calls"]))
+        return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=calls)
+
+    def save_index(self) -> None:
+        """Keep the counters that would otherwise have to be read from the whole log; inside ``changing``."""
+        tail = self._fresh_tail()
+        if tail.seq != self._saved_index:
+            calls = base64.b64encode(tail.used_calls.state()).decode()
+            self.save_document("index", {"seq": tail.seq, "log_tokens": tail.log_tokens, "calls": calls})
+            self._saved_index = tail.seq
+
+    def save_document(self, name: str, document: Mapping[str, Any]) -> None:
+        """Keep something derived that saves work later."""
+        body = jsonio.encode(document)
+        self.records.save(name, jsonio.encode({"check": zlib.crc32(body), "body": document}))
+
+    def load_document(self, name: str) -> Record:
+        """What was kept; empty when it is missing or damaged, for it can be derived again."""
+        raw = self.records.load(name)
+        if raw is None:
+            return {}
+        try:
+            document = jsonio.decode(raw)
+            body: Record = document["body"]
+            if document["check"] == zlib.crc32(jsonio.encode(body)):
+                return body
+        except (ValueError, KeyError, TypeError):
+            pass
+        logger.warning("%s: %s is damaged and is made anew", self.name, name)
+        return {}
+
+    # ---- the writer --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self) -> Iterator[Tail]:
+        """The section in which this process, and nobody else, changes the task."""
+        with self._lock:
+            if self._writer_pid != os.getpid():
+                self._become_writer()
+            try:
+                with self.records.writing():
+                    yield self._fresh_tail()
+            except StorageError:
+                # What we hold may not be what the disk holds: claim and read again before the next change.
+                self._writer_pid = 0
+                self._tail = None
+                raise
+
+    def _become_writer(self) -> None:
+        self.epoch, torn = self.records.claim(self.epoch)
+        for tail in torn:
+            logger.warning(
+                "%s: the last record of %s was unfinished (%d bytes); it is kept in %s",
+                self.name,
+                tail.stream,
+                tail.size,
+                tail.kept_in,
+            )
+        self._tail = None
+        with self.records.writing():
+            self.records.sync_view(self.view_lines(), repairing=True)
+        self._writer_pid = os.getpid()
+
+    def close(self) -> None:
+        """Let go of the task; a later change claims it again."""
+        with self._lock:
+            if self._writer_pid == os.getpid():
+                with suppress(StaleWriter), self.changing():
+                    self.save_index()
+            self.records.close()
+            self._writer_pid = 0
+            self._tail = None
+
+
+# ---- records and entries ---------------------------------------------------------------------------------------
+
+
+def _matched(message: Message, open_calls: Mapping[str, str]) -> Message:
+    """A tool result with the id of the call it answers: its own, or the oldest open call of its tool."""
+    if message.tool_call_id:
+        if message.tool_call_id not in open_calls:
+            raise ToolCallError("none_open", call=message.tool_call_id, open=", ".join(open_calls) or "-")
+        return message
+    tool = message.tool_name or message.name
+    for call_id, name in open_calls.items():
+        if name == tool:
+            return replace(message, tool_call_id=call_id)
+    raise ToolCallError("none_open", call=tool or "-", open=", ".join(open_calls) or "-")
+
+
+def _stands_alone(item: tuple[int, int] | Fold) -> bool:
+    return isinstance(item, Fold) and item.form == "summary"
+
+
+def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
+    return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+
+
+def _calls(record: Mapping[str, Any]) -> dict[str, str]:
+    return {call["id"]: _tool_of(call) for call in record.get("tool_calls", ())}
+
+
+def _tool_of(call: Mapping[str, Any]) -> str:
+    """The tool's name, wherever this kind of call keeps it."""
+    return str((call.get("function") or call.get("custom") or call).get("name", ""))
+
+
+def _count_in_log(tail: Tail, record: Mapping[str, Any]) -> None:
+    tail.seq = record["seq"]
+    tail.log_tokens += record["tokens"]
+    for call_id in _calls(record):
+        tail.used_calls.add(call_id)
+
+
+def _entry(fold: Fold | None, record: Mapping[str, Any] | None) -> Entry:
+    if record is None:
+        assert fold is not None
+        return Entry(fold.start_seq, fold.end_seq, "system", fold.tokens, fold)
+    return Entry(
+        start=record["seq"],
+        end=record["seq"],
+        role=record["role"],
+        tokens=record["tokens"] if fold is None else fold.tokens,
+        fold=fold,
+        calls=tuple(_calls(record)),
+        answers=record.get("tool_call_id") if record["role"] == "tool" else None,
+    )

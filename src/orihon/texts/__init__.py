@@ -1,0 +1,50 @@
+"""Everything Orihon says to people, in English and Japanese.
+
+Owns the two catalogue files beside it and the choice between them: ``set_language`` (the setting), then
+``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. A text is found by a dotted key and filled
+with named fields. A missing key is a programming error and raises ``KeyError``; a test compares both catalogues.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any
+
+LANGUAGES = ("en", "ja")
+
+_chosen: str | None = None
+
+
+def set_language(language: str | None) -> None:
+    """Fix the language for this process (``None``: back to the environment)."""
+    global _chosen
+    if language is not None and language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, not {language!r}")
+    _chosen = language
+
+
+def language() -> str:
+    """The language in force."""
+    if _chosen is not None:
+        return _chosen
+    wanted = os.environ.get("ORIHON_LANG") or os.environ.get("LANG") or ""
+    return "ja" if wanted.lower().startswith("ja") else "en"
+
+
+def text(key: str, /, *, lang: str | None = None, **fields: object) -> str:
+    """The text under ``key``, with ``{field}`` places filled in."""
+    node: Any = _catalogue(lang or language())
+    for part in key.split("."):
+        node = node[part]
+    if not isinstance(node, str):
+        raise KeyError(key)
+    return node.format_map(fields) if fields else node
+
+
+@cache
+def _catalogue(lang: str) -> dict[str, Any]:
+    import tomllib  # only when something has to be said
+    from importlib.resources import files
+
+    return tomllib.loads(files(__package__).joinpath(f"{lang}.toml").read_text(encoding="utf-8"))

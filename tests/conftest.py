@@ -1,0 +1,27 @@
+"""What all tests share: the language is English, the environment says nothing, options for longer campaigns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
+
+
+@pytest.fixture(autouse=True)
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in list(os.environ):
+        if name.startswith(("ORIHON_", "CONTEXT_STORAGE_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "LMSTUDIO_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("ORIHON_LANG", "en")
+    yield
+
+
+@pytest.fixture
+def kills(request: pytest.FixtureRequest) -> int:
+    """How many kills a stress test makes."""
+    return int(request.config.getoption("--kills"))

@@ -1,0 +1,20 @@
+"""Small things that many tests need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from orihon.errors import OrihonError
+
+
+@contextmanager
+def refused(kind: type[OrihonError], reason: str) -> Iterator[pytest.ExceptionInfo[OrihonError]]:
+    """The block raises this error for this reason, and the error can be read in both languages."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    assert caught.value.reason == reason
+    assert caught.value.cause
+    assert caught.value.remedy

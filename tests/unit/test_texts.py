@@ -1,0 +1,111 @@
+"""English and Japanese say the same things, and every error that is raised can be read."""
+
+from __future__ import annotations
+
+import ast
+import pickle
+import string
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import orihon.errors
+from orihon.errors import InvalidMessage, OrihonError
+from orihon.texts import LANGUAGES, language, set_language, text
+
+SOURCE = Path(orihon.errors.__file__).parent
+
+
+def catalogue(lang: str) -> dict[str, str]:
+    return dict(_flat(tomllib.loads(files("orihon.texts").joinpath(f"{lang}.toml").read_text(encoding="utf-8"))))
+
+
+def _flat(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in node.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _fields(template: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(template) if name}
+
+
+def raised() -> Iterator[tuple[str, str, set[str], bool]]:
+    """Class, reason, field names and whether there may be more fields, of each error built in the source."""
+    kinds = {name for name, kind in vars(orihon.errors).items() if isinstance(kind, type)}
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+                for reason in _constants(node.args[0]) if node.args else ():
+                    names = {keyword.arg for keyword in node.keywords}
+                    yield node.func.id, reason, {name for name in names if name}, None in names
+
+
+def _constants(node: ast.expr) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    elif isinstance(node, ast.IfExp):
+        yield from _constants(node.body)
+        yield from _constants(node.orelse)
+
+
+def test_both_catalogues_have_the_same_keys_and_fields() -> None:
+    english, japanese = catalogue("en"), catalogue("ja")
+    assert english.keys() == japanese.keys()
+    for key in english:
+        assert _fields(english[key]) == _fields(japanese[key]), key
+
+
+def test_every_error_in_the_source_has_its_texts_and_their_fields() -> None:
+    texts = catalogue("en")
+    found = list(raised())
+    assert len(found) > 40
+    for kind, reason, names, open_ended in found:
+        for which in ("cause", "remedy"):
+            template = texts.get(f"errors.{kind}.{reason}.{which}")
+            assert template is not None, f"errors.{kind}.{reason}.{which} is missing"
+            assert open_ended or _fields(template) <= names, f"{kind}.{reason} lacks {_fields(template) - names}"
+
+
+@pytest.fixture
+def _environment_language() -> Iterator[None]:
+    set_language(None)
+    yield
+    set_language(None)
+
+
+@pytest.mark.usefixtures("_environment_language")
+def test_the_setting_beats_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORIHON_LANG", raising=False)
+    monkeypatch.setenv("LANG", "ja_JP.UTF-8")
+    assert language() == "ja"
+    monkeypatch.setenv("ORIHON_LANG", "en")
+    assert language() == "en"
+    set_language("ja")
+    assert language() == "ja"
+    with pytest.raises(ValueError, match="language"):
+        set_language("fr")
+
+
+def test_an_error_says_cause_and_remedy_in_both_languages() -> None:
+    error = InvalidMessage("unknown_role", role="wizard", known="user, assistant")
+    assert str(error) == "Unknown role wizard. Use one of: user, assistant."
+    assert "不明なロール wizard" in text("errors.InvalidMessage.unknown_role.cause", lang="ja", role="wizard")
+    assert LANGUAGES == ("en", "ja")
+
+
+def test_an_error_survives_the_way_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(InvalidMessage("unknown_role", role="wizard", known="user")))
+    assert isinstance(error, OrihonError)
+    assert str(error) == "Unknown role wizard. Use one of: user."
+
+
+def test_a_missing_text_is_a_programming_error() -> None:
+    with pytest.raises(KeyError):
+        text("errors.InvalidMessage")
