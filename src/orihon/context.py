@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from orihon import jsonio
-from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue import Lease, TaskRow
+from orihon.catalogue.opening import open_catalogue
 from orihon.clock import process_identity, utc_now
-from orihon.compression.final_summary import final_summary
+from orihon.compression.compressor import ContextCompressor
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError
 from orihon.folders import replace_file
 from orihon.heartbeat import Heartbeat
@@ -63,13 +64,14 @@ class TaskContextManager:
         self._lease: Lease | None = self.catalogue.acquire(
             self.uuid, seconds=self.settings.context_storage.lease_seconds, take_over=take_over
         )
+        self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
         try:
             self._start(row)
+            self._inheritance = self._find_inheritance(row) if inherit else None
         except BaseException:
             self.catalogue.release(self._lease)
             raise
-        self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
-        self._inheritance = self._find_inheritance(row) if inherit else None
+        self.compressor = ContextCompressor(self)
         self._completion_hooks: dict[str, Hook] = {}
         self._stop_hooks: dict[str, Hook] = {}
         lease = self._lease
@@ -216,6 +218,13 @@ class TaskContextManager:
     def heartbeat(self) -> None:
         """Say that this process is alive; ``StaleWriter`` when another has taken the task over."""
         self._lease = self.catalogue.renew(self.lease)
+
+    def compress_if_needed(self) -> bool:
+        """Fold the older part of the view when it is too full, and count it; did it change?"""
+        changed = self.compressor.compress_if_needed()
+        if changed:
+            self.update_statistics(compressions=1)
+        return changed
 
     # ---- inheritance -------------------------------------------------------------------------------------------
 
@@ -368,9 +377,7 @@ class TaskContextManager:
 
     def _create_final_summary(self) -> None:
         try:
-            said = (stored.message for stored in self.task_store.messages())
-            summary = self.task_store.redactor.mask(final_summary(said, self.llm_client))
-            replace_file(self.context_dir / "final_summary.txt", [summary.encode("utf-8", "replace")])
+            self.compressor.create_final_summary()
         except OrihonError as error:
             logger.warning("%s: no final summary: %s", self.uuid, error)
 
@@ -379,23 +386,11 @@ class TaskContextManager:
         message = None if error_message is None else self.task_store.redactor.mask(error_message)
         totals = self._totals()
         self.task_store.close()
-        self.catalogue.change_status(
-            self.uuid, status, epoch=lease.epoch, error_message=message, statistics=totals
-        )
+        self.catalogue.change_status(self.uuid, status, epoch=lease.epoch, error_message=message, statistics=totals)
         self._lease = None
         self._heartbeat.stop()
         self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
-
-
-def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
-    """The catalogue of a base folder."""
-    storage = settings.context_storage
-    return Catalogue(
-        base_dir / "tasks.db",
-        timeout=storage.db_timeout,
-        max_retries=storage.max_retries,
-        retry_delay=storage.retry_delay,
-    )
+        self.task_store.end(status.value, self.context_dir)
 
 
 def _correction_of(row: TaskRow) -> Correction:

@@ -45,9 +45,9 @@ def encode_sorted(value: Any) -> bytes:
     except TypeError:
         pass
     try:
-        return json.dumps(
-            value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
-        ).encode("ascii")
+        return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")).encode(
+            "ascii"
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage("not_json", detail=str(error)) from error
 

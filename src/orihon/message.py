@@ -131,9 +131,7 @@ class Message:
         converted by itself: parallel calls come as one assistant message each.
         """
         if self.dialect == "anthropic":
-            return tuple(
-                Message(**chat.read(data, notes)) for data, notes in anthropic.as_chat(self.to_anthropic())
-            )
+            return tuple(Message(**chat.read(data, notes)) for data, notes in anthropic.as_chat(self.to_anthropic()))
         if self.dialect == "responses":
             return (Message(**chat.read(*responses.as_chat(self.to_responses()))),)
         if chat.is_old(self.role, self.tool_calls, self.extra):

@@ -44,9 +44,7 @@ LEGAL_CHANGES: Mapping[TaskStatus, frozenset[TaskStatus]] = {
     TaskStatus.QUEUED: frozenset((TaskStatus.RUNNING, TaskStatus.CANCELLED)),
     TaskStatus.RUNNING: FINISHED | {TaskStatus.PAUSED, TaskStatus.WAITING},
     TaskStatus.PAUSED: frozenset((TaskStatus.RUNNING, TaskStatus.CANCELLED, TaskStatus.FAILED)),
-    TaskStatus.WAITING: frozenset(
-        (TaskStatus.RUNNING, TaskStatus.CANCELLED, TaskStatus.FAILED, TaskStatus.PAUSED)
-    ),
+    TaskStatus.WAITING: frozenset((TaskStatus.RUNNING, TaskStatus.CANCELLED, TaskStatus.FAILED, TaskStatus.PAUSED)),
     TaskStatus.COMPLETED: frozenset((TaskStatus.ARCHIVED,)),
     TaskStatus.FAILED: _RETRY,
     TaskStatus.CANCELLED: _RETRY,

@@ -301,9 +301,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if min(self.tools, self.reserve_output) < 0 or self.tokens <= 0:
-            raise InvalidSettings(
-                "budget", window=self.window, tools=self.tools, reserve_output=self.reserve_output
-            )
+            raise InvalidSettings("budget", window=self.window, tools=self.tools, reserve_output=self.reserve_output)
 
     @property
     def tokens(self) -> int:

@@ -26,9 +26,7 @@ KEY = bytes(range(32))
 PLACEHOLDER = re.compile(r"\[[A-Z_]+\]#[0-9a-f]{8,}")
 
 BASE64_LINE = "MIIEpAIBAAKCAQEA7b" + "q9Zk" * 11 + "aa"
-PEM = "\n".join(
-    ["-----BEGIN RSA " + "PRIVATE KEY-----", *[BASE64_LINE] * 6, "-----END RSA " + "PRIVATE KEY-----"]
-)
+PEM = "\n".join(["-----BEGIN RSA " + "PRIVATE KEY-----", *[BASE64_LINE] * 6, "-----END RSA " + "PRIVATE KEY-----"])
 JWT = ".".join(["ey" + "JhbGciOiJIUzI1NiJ9", "ey" + "JzdWIiOiIxMjM0NTY3ODkwIn0", "dozjgNryP4J3jVmNHl0w5N"])
 
 # Secrets that are recognised by their own form.
@@ -86,7 +84,8 @@ CLEAN = (
     "git@github.com:a/b.git", "-----BEGIN CERTIFICATE-----\n" + BASE64_LINE,
     'if "-----BEGIN PRIVATE ' + 'KEY-----" in text:', "dev@example.com", "123-45-6789", "[OPENAI_KEY]", "ー",
     "秘密鍵", "認証トークンは sk- で始まります", "--skip-" + "a1" * 20, "sk_live_",
-    "def get_secret_access_key(self):", '"-----BEGIN PRIVATE ' + 'KEY-----", "-----END PRIVATE KEY-----"', "sk-" + "estimator" * 3,
+    "def get_secret_access_key(self):",
+    '"-----BEGIN PRIVATE ' + 'KEY-----", "-----END PRIVATE KEY-----"', "sk-" + "estimator" * 3,
 )  # fmt: skip
 
 # What may stand directly before and after a secret.
@@ -94,18 +93,14 @@ GLUE_BEFORE = ["", " ", "\n", '"', "'", "=", ":", "/", "@", *"は「（。", "\\
 GLUE_AFTER = ["", " ", "\n", '"', "'", ",", ";", ")", "。", "」", "です", "\\n", "&", "\x1b[0m", "<", "["]
 
 redactor = Redactor(KEY)
-full_redactor = Redactor(
-    KEY, email=True, ssn=True, patterns={"ACME": r"acme-[a-z0-9]+", "HEX": "[0-9a-f]{6,}"}
-)
+full_redactor = Redactor(KEY, email=True, ssn=True, patterns={"ACME": r"acme-[a-z0-9]+", "HEX": "[0-9a-f]{6,}"})
 
 plain_keys = st.sampled_from([secret for _, secret in KEYS.values()])
 fragments = st.one_of(
     plain_keys,
     st.sampled_from([template.format(secret) for _, template, secret in VALUES.values()]),
     st.sampled_from(CLEAN),
-    st.sampled_from(
-        [*GLUE_BEFORE, *GLUE_AFTER, "-----", "://a:", "Bearer ", "a1b2c3d4", "acme-x1", "x@", "@x.jp"]
-    ),
+    st.sampled_from([*GLUE_BEFORE, *GLUE_AFTER, "-----", "://a:", "Bearer ", "a1b2c3d4", "acme-x1", "x@", "@x.jp"]),
     st.sampled_from(["[GITHUB_TOKEN]#0123456789ab", "[X]#deadbeef", "]#", "[A]#"]),
     st.text(max_size=8),
 )
@@ -203,15 +198,11 @@ def test_a_user_pattern_that_matches_nothing_masks_nothing() -> None:
     assert Redactor(KEY, patterns={"EMPTY": "x*"}).mask("abc") == "abc"
 
 
-@pytest.mark.parametrize(
-    "before", [0, 1, WINDOW - WINDOW_OVERLAP, WINDOW - 20, WINDOW - 1, WINDOW, 3 * WINDOW - 7]
-)
+@pytest.mark.parametrize("before", [0, 1, WINDOW - WINDOW_OVERLAP, WINDOW - 20, WINDOW - 1, WINDOW, 3 * WINDOW - 7])
 def test_user_patterns_find_secrets_wherever_they_lie(before: int) -> None:
     custom = Redactor(KEY, patterns={"ACME": "acme-[a-z0-9]+"})
     secret = "acme-" + "a1" * 300
-    assert (
-        custom.mask("." * before + secret + "." * WINDOW) == "." * before + custom.mask(secret) + "." * WINDOW
-    )
+    assert custom.mask("." * before + secret + "." * WINDOW) == "." * before + custom.mask(secret) + "." * WINDOW
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "a{2,1}", "(?P<a>x)(?P<a>y)"])
@@ -240,9 +231,7 @@ def test_user_patterns_with_nested_repeats_are_refused(pattern: str) -> None:
     assert pattern in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["(a++)+", "(?:a+b)?c+", r"(\(a+\))[+*)]", "(a{1,4}-)+", "(?=.*x)[a-z]+", "[(+)]+"]
-)
+@pytest.mark.parametrize("pattern", ["(a++)+", "(?:a+b)?c+", r"(\(a+\))[+*)]", "(a{1,4}-)+", "(?=.*x)[a-z]+", "[(+)]+"])
 def test_user_patterns_without_nested_repeats_are_taken(pattern: str) -> None:
     assert Redactor(KEY, patterns={"FINE": pattern}).mask("日本") == "日本"
 

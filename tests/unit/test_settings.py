@@ -288,10 +288,15 @@ def test_expanded_numbers_and_patterns() -> None:
 
 @pytest.mark.parametrize("environ", [{}, {"OPENAI_KEY": ""}])
 def test_an_undefined_variable_is_named_with_its_key(environ: dict[str, str]) -> None:
-    error = refused({"llm": {"openai": {"api_key": "${OPENAI_KEY}"}}}, environ)
+    error = refused({"llm": {"openai": {"model": "${OPENAI_KEY}"}}}, environ)
     assert error.reason == "undefined_variable"
-    assert error.fields["key"] == "llm.openai.api_key"
+    assert error.fields["key"] == "llm.openai.model"
     assert "OPENAI_KEY" in str(error)
+
+
+def test_a_key_whose_variable_is_not_set_is_missing_until_it_is_needed() -> None:
+    settings = load_settings({"llm": {"openai": {"api_key": "${NOWHERE}"}}}, environ={})
+    assert settings.llm.openai.api_key is None
 
 
 def test_an_error_quotes_what_is_written_not_what_it_stands_for() -> None:

@@ -167,7 +167,7 @@ def test_errors_are_explained_in_both_languages(language: str, write: Write) -> 
         refused({"compression": {"threshold": 7}}),
         refused(environ={"MAX_WORKERS": "auto"}),
         refused({"context_storage": {"backend": "tape"}}),
-        refused({"llm": {"openai": {"api_key": "${NOWHERE}"}}}),
+        refused({"llm": {"openai": {"model": "${NOWHERE}"}}}),
         refused({"context_storage": {"retention_days": 5, "cleanup_days": 6}}),
         refused({"masking": {"allow": ["("]}}),
         refused(write("a: [")),

@@ -73,9 +73,7 @@ def test_layout_covers_the_log_exactly_once(last: int, spots: list[tuple[int, in
     seen = [
         seq
         for item in layout(last, folds)
-        for seq in (
-            range(item.start_seq, item.end_seq + 1) if isinstance(item, Fold) else range(item[0], item[1] + 1)
-        )
+        for seq in (range(item.start_seq, item.end_seq + 1) if isinstance(item, Fold) else range(item[0], item[1] + 1))
     ]
     assert seen == list(range(1, last + 1))
 

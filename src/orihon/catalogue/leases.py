@@ -79,9 +79,7 @@ class Leases:
         rows = [row_from(record) for record in self._db.all("owned_tasks")]
         return [row for row in rows if not is_held(row, now, me)]
 
-    def claim_next(
-        self, owner: str | None = None, seconds: float = LEASE_SECONDS
-    ) -> tuple[TaskRow, Lease] | None:
+    def claim_next(self, owner: str | None = None, seconds: float = LEASE_SECONDS) -> tuple[TaskRow, Lease] | None:
         """Start the first task in line, by priority and then by age; ``None`` when none is due."""
         if self._db.one("any_claimable", now=utc_now()) is None:
             return None  # an idle worker that only asks must not take the write lock

@@ -68,9 +68,7 @@ class TaskRow:
     @property
     def key(self) -> TaskKey:
         """The task's key, with its UUID."""
-        return TaskKey(
-            self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid
-        )
+        return TaskKey(self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid)
 
 
 _COLUMNS = tuple(column.name for column in fields(TaskRow))

@@ -127,9 +127,7 @@ class Tasks:
         }
         conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
         bindings = {name: value for name, value in wanted.values() if value is not None}
-        return [
-            row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)
-        ]
+        return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
 
     def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
         """The completed and failed tasks on the same key, the last one first."""
@@ -221,9 +219,7 @@ class Tasks:
         bindings = {name: columns.get(name) for name in CHANGEABLE}
         switches = {f"set_{name}": int(name in columns) for name in CHANGEABLE}
         with self._db.write() as statements:
-            _refuse_unchanged(
-                statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches), uuid
-            )
+            _refuse_unchanged(statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches), uuid)
             return require(statements, uuid)
 
 

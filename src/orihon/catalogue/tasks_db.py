@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ import apsw
 
 from orihon.connections import ThreadConnections, wait_fairly
 from orihon.database import connect, database_errors, migrate, retrying, version
-from orihon.errors import DamagedStore, InvalidInput
+from orihon.errors import DamagedStore, InvalidInput, StorageError
 from orihon.folders import refuse_network_file_system
 
 Record = Mapping[str, Any]
@@ -39,8 +39,7 @@ class Statements:
         """Every row; ``conditions`` name texts that are joined by AND in the place of ``{conditions}``."""
         cursor = self._connection.execute(_statement(name, conditions), _storable(bindings))
         return [
-            {column[0]: value for column, value in zip(cursor.get_description(), row, strict=True)}
-            for row in cursor
+            {column[0]: value for column, value in zip(cursor.get_description(), row, strict=True)} for row in cursor
         ]
 
     def one(self, name: str, /, **bindings: apsw.SQLiteValue) -> Record | None:
@@ -63,7 +62,8 @@ class TasksDatabase:
         self._timeout = timeout
         self._max_retries = max_retries
         self._retry_delay = retry_delay
-        self._connections = ThreadConnections(self._connect)
+        # No reference back to this object: a forgotten catalogue closes at once, not at some later collection.
+        self._connections = ThreadConnections(partial(_connect, path, timeout))
 
     def open(self) -> None:
         """Make the database if it is missing, and check that it is one of ours."""
@@ -109,37 +109,40 @@ class TasksDatabase:
             retry_delay=self._retry_delay,
         )
 
-    def _connect(self) -> apsw.Connection:
-        with database_errors(self.path, self._timeout):
-            return self._patiently(self._connect_once)
 
-    def _connect_once(self) -> apsw.Connection:
-        connection = connect(self.path, timeout=self._timeout)
-        wait_fairly(connection, self._timeout)
-        with database_errors(self.path, self._timeout):
+def _connect(path: Path, timeout: float) -> apsw.Connection:
+    connection = connect(path, timeout=timeout)
+    wait_fairly(connection, timeout)
+    try:
+        with database_errors(path, timeout):
             if version(connection) != 1 + len(_STEPS):
-                self._refuse_foreign(connection)
-                migrate(connection, self.path, schema=_text("schema.sql"), steps=_STEPS)
-        return connection
+                _refuse_foreign(connection, path)
+                migrate(connection, path, schema=_text("schema.sql"), steps=_STEPS)
+    except StorageError:
+        connection.close()
+        raise
+    return connection
 
-    def _refuse_foreign(self, connection: apsw.Connection) -> None:
-        """A database without our mark but with tables is somebody else's; it is not touched."""
-        # In this order: another process may be making the schema, and its mark comes with it.
-        if connection.execute("SELECT count(*) FROM sqlite_schema").get and version(connection) == 0:
-            raise DamagedStore("foreign", path=self.path)
+
+def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
+    """A database without our mark but with tables is somebody else's; it is not touched."""
+    # In this order: another process may be making the schema, and its mark comes with it.
+    if connection.execute("SELECT count(*) FROM sqlite_schema").get and version(connection) == 0:
+        raise DamagedStore("foreign", path=path)
 
 
 @cache
-def _queries() -> dict[str, str]:
+def queries() -> dict[str, str]:
+    """The texts of ``sql/queries.sql`` by name."""
     _, *parts = _NAME.split(_text("queries.sql"))
     return {name: text.strip() for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def _statement(name: str, conditions: tuple[str, ...]) -> str:
-    text = _queries()[name]
+    text = queries()[name]
     if "{conditions}" not in text:
         return text
-    return text.replace("{conditions}", " AND ".join(_queries()[each] for each in conditions) or "true")
+    return text.replace("{conditions}", " AND ".join(queries()[each] for each in conditions) or "true")
 
 
 def _storable(bindings: Mapping[str, apsw.SQLiteValue]) -> Mapping[str, apsw.SQLiteValue]:

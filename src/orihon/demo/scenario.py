@@ -47,9 +47,7 @@ class DemoReport:
 class Scenario:
     """Runs the steps one by one; ``stage`` and ``progress`` tell the screen."""
 
-    def __init__(
-        self, folder: Path, stage: Callable[[str], object], progress: Callable[[Progress], object]
-    ) -> None:
+    def __init__(self, folder: Path, stage: Callable[[str], object], progress: Callable[[Progress], object]) -> None:
         self.base_dir = folder / "contexts"
         self.workspace = folder / "workspace"
         self._stage = stage

@@ -39,8 +39,8 @@ _ASSIGN = rf"{_QUOTE}(?:[ \t]{{0,8}}(?:=>|:=|[=:>,])[ \t]{{0,8}}|[ \t]{{1,8}}){_
 _AWS_SECRET = rf"{_ASSIGN}()[A-Za-z0-9/+]{{30,}}+={{0,2}}"
 
 _PEM_LABEL = r"[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
-# Code that names both lines has little between them and no key. A listing may stop in the middle of a key: then
-# the lines that are there are taken.
+# Code that names both lines has little between them and no key. A listing may stop in the middle of a key:
+# then the lines that are there are taken.
 _PEM = (
     rf"{_PEM_LABEL}(?:(?!(?s:.){{0,19}}-----)(?:[^-]++|-(?!----))*+-----END {_PEM_LABEL}"
     r"|(?:(?:\s|\\[nr])++[A-Za-z0-9+/=]{16,}+)++)"

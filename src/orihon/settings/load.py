@@ -156,6 +156,10 @@ def _expand(raw: Any, name: str, origin: str, environ: Mapping[str, str]) -> Any
         if escaped:
             return str(escaped)
         value = environ.get(variable) or default
+        if value is None and name.endswith(".api_key"):
+            # Most files name the keys of all providers; only the one in use needs its key, and its client says so.
+            logger.debug("%s: %s is not set, so %s has no value", origin, variable, name)
+            return ""
         if value is None:
             raise InvalidSettings("undefined_variable", key=name, variable=variable, origin=origin)
         return value

@@ -110,7 +110,8 @@ class ContextStorageSettings:
         default=64 * 1024 * 1024, metadata=spec(whole(1), "A larger message is refused.")
     )
     blob_bytes: int = field(
-        default=64 * 1024, metadata=spec(whole(1), "Contents larger than this are stored as blobs.")
+        default=1024 * 1024,
+        metadata=spec(whole(1), "Texts longer than this are stored as blobs; images and files always are."),
     )
     lease_seconds: float = field(
         default=90.0, metadata=spec(_SECONDS, "A task whose owner was silent for so long can be taken over.")

@@ -107,5 +107,9 @@ class RecordStore(ABC):
         """Bytes on disk."""
 
     @abstractmethod
+    def moved_to(self, folder: Path) -> None:
+        """The task's folder is somewhere else now; to be called on a closed store."""
+
+    @abstractmethod
     def close(self) -> None:
         """Let go of handles and of the writer's place. Appending afterwards claims again."""

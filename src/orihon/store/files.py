@@ -49,15 +49,18 @@ class FilesRecords(RecordStore):
     def __init__(self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0) -> None:
         refuse_network_file_system(folder)
         make_private_folder(folder)
-        self.folder = folder
         self._durable = durability == "full"
         self._lock_timeout = lock_timeout
-        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
-        self._files = {stream: JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
+        self.moved_to(folder)
         self._lock_fd = -1
         self._place = b""  # our line in writer.json while we are the writer
         self._pid = 0
         self._handles: dict[str, _AppendHandle] = {}
+
+    def moved_to(self, folder: Path) -> None:
+        self.folder = folder
+        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
+        self._files = {stream: JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 

@@ -56,6 +56,7 @@ class Folding:
             view = self._store.view()
             fold = self._visible(view, fold_id)
             change = algebra.unfold(fold, self._by_id(fold.replaces))
+            algebra.check_still_legal(view, change)
             return self._record(Compression(id=0, kind="unfold", made_by=made_by), view, change, tail)
 
     def edit(self, fold_id: int, text: str, *, made_by: str = "") -> Compression:
@@ -79,14 +80,16 @@ class Folding:
         return self._step("redo", compression_id, made_by)
 
     def pin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
-        """Protect a message, or one line of it. A folded message is opened first."""
+        """Protect a message, or one line of it. A fold that hides it is opened first."""
         with self._store.changing() as tail:
             view = self._store.view()
             if not 1 <= seq <= view.last_seq:
                 raise NoSuchMessage("seq", seq=seq, last=view.last_seq)
             if line and line not in self._store.message(seq).message.text:
                 raise NoSuchMessage("line", seq=seq)
-            change = Change() if line else algebra.reveal(view, seq, self._descendants(view, seq))
+            fold = algebra.covering(view.folds, seq)
+            is_shown = fold is not None and line != "" and line in fold.text
+            change = Change() if is_shown else algebra.reveal(view, seq, self._descendants(view, seq))
             pins = tuple(sorted({*view.pins, Pin(seq, line)}))
             return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, change, tail)
 
@@ -133,7 +136,8 @@ class Folding:
             after_tokens=after.tokens,
             created_at=utc_now(),
         )
-        record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
+        line = self._store.redactor.clean(record.as_record())
+        record = replace(record, id=self._store.add_inside("compressions", line))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)
         self._store.records.sync_view(self._store.view_lines())
@@ -166,7 +170,7 @@ class Folding:
 
     def _keep_texts(self, change: Change) -> None:
         for fold in change.added:
-            self._store.add_inside("summaries", fold.as_record())
+            self._store.add_inside("summaries", self._store.redactor.clean(fold.as_record()))
 
     def _visible(self, view: View, fold_id: int) -> Fold:
         for fold in view.folds:

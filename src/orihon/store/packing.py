@@ -108,9 +108,7 @@ def _put_back(target: dict[str, Any], blobs: Iterable[Mapping[str, Any]], get_bl
         node[last] = _as_string(blob, get_blob(blob["sha256"]))
 
 
-_BODY_FIELDS = frozenset(
-    {"role", "content", "tool_name", "tool_calls", "tool_call_id", "name", "parts", "extra"}
-)
+_BODY_FIELDS = frozenset({"role", "content", "tool_name", "tool_calls", "tool_call_id", "name", "parts", "extra"})
 
 
 def content_digest(body: Mapping[str, Any], salt: str) -> str:
@@ -169,7 +167,7 @@ def _move_out(
     for step in path:
         node[step] = node = node[step].copy()  # the caller's message is not ours to change
     value: str = node[last]
-    head, data = _decoded(value)
+    head, data = _decoded(value) if _is_encoded(value, last) else ("", None)
     encoding = "text" if data is None else "base64"
     data = value.encode("utf-8", "surrogatepass") if data is None else data
     if len(data) > max_bytes:

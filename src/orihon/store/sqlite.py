@@ -6,7 +6,6 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from typing import ClassVar
 
 import apsw
 
+from orihon.connections import ThreadConnections
 from orihon.database import connect, database_errors, migrate, retrying, version
 from orihon.errors import DamagedStore, StaleWriter
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
@@ -55,49 +55,54 @@ class SqliteRecords(RecordStore):
     ) -> None:
         refuse_network_file_system(folder)
         make_private_folder(folder)
-        self.folder = folder
-        self.path = folder / "context.db"
         self._durable = durability == "full"
         self._timeout = timeout
         self._max_retries = max_retries
         self._retry_delay = retry_delay
-        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
-        self._connection: apsw.Connection | None = None
-        self._pid = 0
+        self.moved_to(folder)
+        self._connections = ThreadConnections(self._connect)
         self._epoch: int | None = None
+
+    def moved_to(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder / "context.db"
+        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
 
     # ---- connection --------------------------------------------------------------------------------------------
 
-    def _open(self) -> apsw.Connection:
-        """The connection of this process: SQLite's must not cross a fork."""
-        if self._connection is None or os.getpid() != self._pid:
-            connection = connect(self.path, timeout=self._timeout, durable=self._durable)
+    def _connect(self) -> apsw.Connection:
+        connection = connect(self.path, timeout=self._timeout, durable=self._durable)
+        try:
             with database_errors(self.path, self._timeout):
                 if version(connection) != 1:
                     schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
                     migrate(connection, self.path, schema=schema, steps=[])
-            self._connection = connection
-            self._pid = os.getpid()
-        return self._connection
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        with self._connections.use() as connection, database_errors(self.path, self._timeout):
+            yield connection
 
     def reading_connection(self) -> sqlite3.Connection:
         """A read-only connection of the standard library, for people and for tests."""
-        self._open()
+        with self._connection():
+            pass  # there is a database now
         connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self._timeout)
         connection.row_factory = sqlite3.Row
         return connection
 
     def close(self) -> None:
-        if self._connection is not None and os.getpid() == self._pid:
-            self._connection.close()
-        self._connection = None
+        self._connections.close()
         self._epoch = None
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
-        connection = self._open()
-        with self._transaction(connection):
+        with self._transaction() as connection:
             reached = self._reached_epoch(connection)
             if epoch is not None and epoch < reached:
                 raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
@@ -109,27 +114,26 @@ class SqliteRecords(RecordStore):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        connection = self._open()
         if self._epoch is None:
             raise StaleWriter("not_claimed", path=self.folder)
-        with self._transaction(connection):
+        with self._transaction() as connection:
             reached = self._reached_epoch(connection)
             if reached != self._epoch:
                 raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
             yield
 
     @contextmanager
-    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
-        retrying(
-            lambda: connection.execute("BEGIN IMMEDIATE"),
-            path=self.path,
-            timeout=self._timeout,
-            max_retries=self._max_retries,
-            retry_delay=self._retry_delay,
-        )
-        with database_errors(self.path, self._timeout):
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        with self._connection() as connection:
+            retrying(
+                lambda: connection.execute("BEGIN IMMEDIATE"),
+                path=self.path,
+                timeout=self._timeout,
+                max_retries=self._max_retries,
+                retry_delay=self._retry_delay,
+            )
             try:
-                yield
+                yield connection
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -141,7 +145,8 @@ class SqliteRecords(RecordStore):
         return int(connection.execute("SELECT epoch FROM fence").get)
 
     def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
-        self._open().execute(_INSERT[stream], (number, record.decode()))
+        with self._connection() as connection:
+            connection.execute(_INSERT[stream], (number, record.decode()))
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -150,8 +155,8 @@ class SqliteRecords(RecordStore):
             expected = first
             # A page at a time: a reader must not keep a transaction open while its caller thinks.
             while expected <= last:
-                with database_errors(self.path, self._timeout):
-                    page = list(self._open().execute(_PAGE_OF[stream], (expected, last)))
+                with self._connection() as connection:
+                    page = list(connection.execute(_PAGE_OF[stream], (expected, last)))
                 for number, record in page:
                     if number != expected:
                         raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
@@ -161,8 +166,8 @@ class SqliteRecords(RecordStore):
                     break
 
     def last(self, stream: Stream) -> int:
-        with database_errors(self.path, self._timeout):
-            return int(self._open().execute(_LAST[stream]).get or 0)
+        with self._connection() as connection:
+            return int(connection.execute(_LAST[stream]).get or 0)
 
     def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
         """Nothing is kept, so nothing can be out of step."""
@@ -173,12 +178,12 @@ class SqliteRecords(RecordStore):
         return path
 
     def save(self, name: str, document: bytes) -> None:
-        with database_errors(self.path, self._timeout):
-            self._open().execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
+        with self._connection() as connection:
+            connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
 
     def load(self, name: str) -> bytes | None:
-        with database_errors(self.path, self._timeout):
-            body = self._open().execute("SELECT body FROM documents WHERE name = ?", (name,)).get
+        with self._connection() as connection:
+            body = connection.execute("SELECT body FROM documents WHERE name = ?", (name,)).get
         return None if body is None else bytes(body)
 
     def put_blob(self, digest: str, data: bytes) -> None:

@@ -15,19 +15,21 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from orihon import jsonio
 from orihon.clock import utc_now
 from orihon.counting import estimate_message
-from orihon.errors import DamagedStore, NoSuchMessage, StaleWriter, StorageError, ToolCallError
+from orihon.errors import DamagedStore, IllegalTransition, NoSuchMessage, StaleWriter, StorageError, ToolCallError
 from orihon.guard import Redactor
-from orihon.message import Message
+from orihon.message import Message, ToolCall
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.base import NUMBER_FIELD, RecordStore, Stream
 from orihon.store.call_ids import CallIds
 from orihon.store.packing import StoredMessage, pack, pack_record, unpack, unpack_record
 from orihon.view import Entry, View, layout, ordered
+from orihon.wire import clean
 
 logger = logging.getLogger("orihon.store")
 
@@ -73,12 +75,14 @@ class TaskStore:
         self.redactor = redactor
         self.name = name
         self.epoch = epoch
+        self._lease_epoch = epoch
         self._max_bytes = max_message_bytes
         self._blob_bytes = blob_bytes
         self._lock = threading.RLock()
         self._writer_pid = 0
         self._tail: Tail | None = None
         self._saved_index = 0
+        self._ended: str | None = None
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -146,7 +150,7 @@ class TaskStore:
 
     def _with_new_ids(self, message: Message, tail: Tail, seq: int) -> Message:
         calls = tuple(
-            call if call.id else replace(call, id=f"call_{seq}_{number}")
+            call if call.id else ToolCall.from_chat({**call.to_chat(), "id": f"call_{seq}_{number}"})
             for number, call in enumerate(message.tool_calls, start=1)
         )
         seen: set[str] = set()
@@ -207,9 +211,9 @@ class TaskStore:
 
     # ---- the view ----------------------------------------------------------------------------------------------
 
-    def state(self) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
-        """The visible folds and the pins, as the last compression record left them."""
-        last = self.records.last("compressions")
+    def state(self, compression: int | None = None) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
+        """The visible folds and the pins, as a compression record (the last one unless told) left them."""
+        last = self.records.last("compressions") if compression is None else compression
         if last == 0:
             return (), ()
         record = Compression.from_record(next(self.read("compressions", last, last)))
@@ -222,7 +226,8 @@ class TaskStore:
             return []
         wanted = sorted(set(numbers))
         lines = self.records.read("summaries", *((number, number) for number in wanted))
-        return [Fold.from_record(self._decoded("summaries", line)) for line in lines]
+        records = (unpack_record(self._decoded("summaries", line), self.records.get_blob) for line in lines)
+        return [Fold.from_record(record) for record in records]
 
     def view(self) -> View:
         """The view as a value: what every entry is, not what it says."""
@@ -241,7 +246,7 @@ class TaskStore:
         """One line of the view: a message, a fold, or the preview of a message."""
         if record is None:
             assert fold is not None
-            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + fold.text})
+            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
         message = unpack(record, self.records.get_blob).message
         if fold is not None:
             message = replace(message, content=fold.text, parts=None)
@@ -252,9 +257,9 @@ class TaskStore:
         folds, _ = self.state()
         return self._walk(folds)
 
-    def _walk(self, folds: Sequence[Fold]) -> Iterator[tuple[Fold | None, Record | None]]:
+    def _walk(self, folds: Sequence[Fold], last_seq: int | None = None) -> Iterator[tuple[Fold | None, Record | None]]:
         """The entries of the view in order, with the records they are made of, read in one go."""
-        items = list(layout(self.records.last("messages"), folds))
+        items = list(layout(self.records.last("messages") if last_seq is None else last_seq, folds))
         spans = [_span(item) for item in items if not _stands_alone(item)]
         records = self.records.read("messages", *spans) if spans else iter(())
         for item in items:
@@ -282,7 +287,8 @@ class TaskStore:
         tail = self._tail
         if tail is not None and self._writer_pid and not self.records.many_writers:
             return tail
-        seq, compressions = self.records.last("messages"), self.records.last("compressions")
+        # In this order: somebody may be writing, and a compression is about messages that were there before it.
+        compressions, seq = self.records.last("compressions"), self.records.last("messages")
         if tail is None or compressions != tail.compressions or seq < tail.seq:
             tail = self._tail = self._load_tail(seq, compressions)
         elif seq > tail.seq:
@@ -296,7 +302,8 @@ class TaskStore:
         tail.compressions = compressions
         for record in self.read("messages", tail.seq + 1, seq):
             _count_in_log(tail, record)
-        for fold, view_record in self.walk():
+        folds, _ = self.state(compressions)
+        for fold, view_record in self._walk(folds, seq):
             entry = _entry(fold, view_record)
             calls = {} if view_record is None else _calls(view_record)
             tail.advance(calls, entry.answers, entry.tokens)
@@ -344,6 +351,8 @@ class TaskStore:
     def changing(self) -> Iterator[Tail]:
         """The section in which this process, and nobody else, changes the task."""
         with self._lock:
+            if self._ended is not None:
+                raise IllegalTransition("closed", uuid=self.name, status=self._ended)
             if self._writer_pid != os.getpid():
                 self._become_writer()
             try:
@@ -377,8 +386,15 @@ class TaskStore:
                 with suppress(StaleWriter), self.changing():
                     self.save_index()
             self.records.close()
+            self.epoch = self._lease_epoch
             self._writer_pid = 0
             self._tail = None
+
+    def end(self, status: str, folder: Path) -> None:
+        """The task has ended (or pauses) and lies in ``folder`` now: it can be read here, no longer changed."""
+        with self._lock:
+            self._ended = status
+            self.records.moved_to(folder)
 
 
 # ---- records and entries ---------------------------------------------------------------------------------------

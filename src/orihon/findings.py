@@ -1,0 +1,75 @@
+"""``Finding``: one thing that ``verify`` or the doctor found wrong, as a value.
+
+Where it is, what is wrong and what to do about it are looked up under ``findings.<check>.<detail>`` in
+``orihon/texts``, so that a finding can be said in English and Japanese. Knows nothing of disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from orihon.texts import text
+
+#: ``error``: history or the proof of it is damaged. ``warning``: something derived or left over; nothing is lost.
+Severity = Literal["error", "warning"]
+#: ``none``: for a person to do. ``possible``, ``done``, ``failed``: what the doctor can do, has done, could not do.
+Repair = Literal["none", "possible", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be."""
+
+    check: str  # what was looked at: log, folds, view, folder, catalogue …
+    detail: str  # what is wrong with it
+    where: str  # the file, record or row
+    task: str = ""  # the task's UUID; empty when it is about the base folder
+    severity: Severity = "error"
+    repair: Repair = "none"
+    note: str = ""  # why a repair failed
+    fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What the finding is about, whichever task it was found in."""
+        return self.check, self.detail
+
+    @property
+    def cause(self) -> str:
+        """What is wrong."""
+        return self._text("cause")
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it, or what the doctor does."""
+        return self._text("remedy")
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.cause} {self.remedy}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "task": self.task or None,
+            "check": self.check,
+            "detail": self.detail,
+            "where": self.where,
+            "severity": self.severity,
+            "cause": self.cause,
+            "remedy": self.remedy,
+            "repair": self.repair,
+            "note": self.note or None,
+            "fields": {name: _plain(value) for name, value in self.fields.items()},
+        }
+
+    def _text(self, which: str) -> str:
+        return text(f"findings.{self.check}.{self.detail}.{which}", **{"where": self.where, **self.fields})
+
+
+Report = Callable[[Finding], None]
+
+
+def _plain(value: object) -> object:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

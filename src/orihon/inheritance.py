@@ -1,0 +1,307 @@
+"""What a new task takes over from the last finished one on its key: ``ContextInheritanceManager``.
+
+Owns the search for earlier tasks, reading what they left behind, and wording it for the model and for people.
+Finished tasks stay as they are: this looks, never claims, and makes no file in them. What is inherited is told
+to the model as background and not as an instruction, within ``inheritance.max_summary_tokens``. A task whose
+folder is gone (archived) has nothing to give; a damaged one raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orihon import jsonio
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.opening import open_catalogue
+from orihon.errors import DamagedStore
+from orihon.folders import wrapping
+from orihon.guard import Redactor
+from orihon.settings import Settings, load_settings
+from orihon.store.opening import open_records
+from orihon.store.task_store import TaskStore
+from orihon.task import FINISHED, TaskKey, TaskStatus
+from orihon.task_folders import TaskFolders
+from orihon.texts import text
+from orihon.tokens import estimate
+
+if TYPE_CHECKING:
+    from orihon.context import TaskContextManager
+
+logger = logging.getLogger("orihon.inheritance")
+
+Plan = Mapping[str, Any]
+
+_MOST_PREVIOUS = 10
+_MOST_EARLIER = 3
+_MOST_TOOL_PROBLEMS = 5
+_PROBLEM_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousContext:
+    """A finished task on the same key, and what it left behind."""
+
+    uuid: str
+    status: TaskStatus
+    completed_at: datetime | None
+    metadata: Mapping[str, Any]
+    final_summary: str | None = None
+    planning_history: tuple[Plan, ...] = ()
+    open_problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InheritanceContext:
+    """What a new task inherits.
+
+    ``earlier`` is set when the task inherited from did not complete: the tasks before it, the last one first,
+    up to one that did. What they knew would otherwise be lost with the failure.
+    """
+
+    uuid: str
+    final_summary: str
+    planning_history: tuple[Plan, ...]
+    metadata: Mapping[str, Any]
+    open_problems: tuple[str, ...] = ()
+    status: TaskStatus = TaskStatus.COMPLETED
+    completed_at: datetime | None = None
+    earlier: tuple[PreviousContext, ...] = ()
+
+
+class ContextInheritanceManager:
+    """Looks at the finished tasks below one base folder."""
+
+    def __init__(
+        self,
+        base_dir: Path | str,
+        config: Mapping[str, Any] | Settings | None = None,
+        *,
+        catalogue: Catalogue | None = None,
+    ) -> None:
+        self.base_dir = Path(base_dir)
+        self.settings = load_settings(config)
+        self.max_summary_tokens = self.settings.inheritance.max_summary_tokens
+        self._catalogue = catalogue or open_catalogue(self.base_dir, self.settings)
+        self._folders = TaskFolders(self.base_dir)
+
+    # ---- finding -------------------------------------------------------------------------------------------
+
+    def find_previous_contexts(self, task_key: TaskKey | Mapping[str, Any]) -> list[PreviousContext]:
+        """The completed and failed tasks on exactly this key, user included, the last one first."""
+        key = task_key if isinstance(task_key, TaskKey) else TaskKey.from_dict(task_key)
+        rows = self._catalogue.previous(key, _MOST_PREVIOUS)
+        return [self._build_previous_context_from_db(row) for row in rows if self._is_here(row)]
+
+    def get_inheritance_context(self, previous_uuid: str) -> InheritanceContext | None:
+        """What can be inherited from this task; ``None`` when it is unknown, not finished or archived."""
+        row = self._catalogue.find(previous_uuid)
+        if row is None or row.status not in FINISHED:
+            logger.info("%s: not a finished task, nothing to inherit", previous_uuid)
+            return None
+        if not self._is_here(row):
+            return None
+        previous = self._build_previous_context_from_db(row)
+        return InheritanceContext(
+            uuid=previous.uuid,
+            final_summary=previous.final_summary or "",
+            planning_history=previous.planning_history,
+            metadata=previous.metadata,
+            open_problems=previous.open_problems,
+            status=previous.status,
+            completed_at=previous.completed_at,
+            earlier=self._find_earlier(row),
+        )
+
+    def _is_here(self, row: TaskRow) -> bool:
+        if self._folders.find(row.uuid) is not None:
+            return True
+        logger.info("%s: the folder is gone (archived?), nothing to inherit", row.uuid)
+        return False
+
+    def _find_earlier(self, row: TaskRow) -> tuple[PreviousContext, ...]:
+        if row.status is TaskStatus.COMPLETED:
+            return ()
+        found: list[PreviousContext] = []
+        for older in self._catalogue.previous(row.key, _MOST_PREVIOUS):
+            if (older.completed_at or "") < (row.completed_at or "") and self._is_here(older):
+                found.append(self._build_previous_context_from_db(older))
+                if older.status is TaskStatus.COMPLETED or len(found) == _MOST_EARLIER:
+                    break
+        return tuple(found)
+
+    # ---- reading -------------------------------------------------------------------------------------------
+
+    def _build_previous_context_from_db(self, row: TaskRow) -> PreviousContext:
+        return PreviousContext(
+            uuid=row.uuid,
+            status=row.status,
+            completed_at=None if row.completed_at is None else datetime.fromisoformat(row.completed_at),
+            metadata=self._load_metadata(row.uuid),
+            final_summary=self._load_final_summary(row.uuid),
+            planning_history=tuple(self._load_planning_history(row.uuid)),
+            open_problems=tuple(self._load_open_problems(row)),
+        )
+
+    def _load_final_summary(self, uuid: str) -> str | None:
+        raw = self._load_file(uuid, "final_summary.txt")
+        return None if raw is None else raw.decode("utf-8", "replace").strip()
+
+    def _load_metadata(self, uuid: str) -> dict[str, Any]:
+        raw = self._load_file(uuid, "metadata.json")
+        if raw is None:
+            return {}
+        try:
+            return dict(jsonio.decode(raw))
+        except (ValueError, TypeError) as error:
+            path = (self._folders.find(uuid) or self.base_dir) / "metadata.json"
+            raise DamagedStore("metadata", path=path) from error
+
+    def _load_planning_history(self, uuid: str) -> list[dict[str, Any]]:
+        with self._reading(uuid) as store:
+            return [] if store is None else list(store.read("planning"))
+
+    def _load_open_problems(self, row: TaskRow) -> list[str]:
+        """Why the task failed, then each tool's last error that no later success followed, the newest first."""
+        failed: dict[str, str] = {}
+        with self._reading(row.uuid) as store:
+            for call in () if store is None else store.read("tools"):
+                tool, error = str(call.get("tool_name")), call.get("error")
+                failed.pop(tool, None)
+                if error or call.get("status") == "error":
+                    failed[tool] = str(error or "error")
+        newest = list(failed.items())[: -_MOST_TOOL_PROBLEMS - 1 : -1]
+        problems = [f"{tool}: {error}" for tool, error in newest]
+        if row.error_message and row.status is not TaskStatus.COMPLETED:
+            problems.insert(0, row.error_message)
+        return [_one_line(problem) for problem in problems]
+
+    def _load_file(self, uuid: str, name: str) -> bytes | None:
+        folder = self._folders.find(uuid)
+        if folder is None:
+            return None
+        with wrapping(folder / name):
+            try:
+                return (folder / name).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    @contextmanager
+    def _reading(self, uuid: str) -> Iterator[TaskStore | None]:
+        folder = self._folders.find(uuid)
+        if folder is None:
+            yield None
+            return
+        # The files back end makes nothing until it is written to, so a folder without a store stays without.
+        settings = self.settings.replace(**{"context_storage.backend": "files"})
+        store = TaskStore(open_records(folder, settings), Redactor(b"", enabled=False), name=uuid)
+        try:
+            yield store
+        finally:
+            store.close()
+
+    # ---- wording -------------------------------------------------------------------------------------------
+
+    def create_initial_context(self, task_ctx: TaskContextManager, inheritance_ctx: InheritanceContext) -> int:
+        """Add one system message with what is inherited; returns its number."""
+        prefix = text("inheritance.prefix", **_about(inheritance_ctx))
+        room = self.max_summary_tokens - estimate(prefix)
+        while True:
+            inherited = self._build_inherited_text(inheritance_ctx, room)
+            message = self._format_summary_with_prefix(inherited, prefix)
+            # The estimate of a mixture of languages can be larger than the sum over its parts.
+            excess = estimate(message) - self.max_summary_tokens
+            if excess <= 0 or room <= 0:
+                return task_ctx.message_store.add_message("system", message)
+            room -= excess
+
+    def generate_notification_comment(self, inheritance_ctx: InheritanceContext) -> str:
+        """A comment in Markdown for the task's source. It quotes nothing of what is inherited."""
+        contents = [
+            text("inheritance.has_summary") if inheritance_ctx.final_summary else "",
+            _counted("inheritance.has_plans", inheritance_ctx.planning_history),
+            _counted("inheritance.has_problems", inheritance_ctx.open_problems),
+            _counted("inheritance.has_earlier", inheritance_ctx.earlier),
+        ]
+        listed = ", ".join(filter(None, contents)) or text("inheritance.nothing")
+        return text("inheritance.comment", contents=listed, **_about(inheritance_ctx))
+
+    def _build_inherited_text(self, inheritance_ctx: InheritanceContext, room: int) -> str:
+        """The parts one after another; when room is short, an even share for each that wants more."""
+        if room <= 0:
+            return text("inheritance.truncated")
+        problems = "\n".join(f"- {problem}" for problem in inheritance_ctx.open_problems)
+        parts = [
+            _section("inheritance.problems", problems),
+            _section("inheritance.summary", inheritance_ctx.final_summary),
+            _section("inheritance.plans", self._build_planning_summary(inheritance_ctx.planning_history)),
+            *(
+                _section("inheritance.earlier", previous.final_summary or "", **_about(previous))
+                for previous in inheritance_ctx.earlier
+            ),
+        ]
+        parts = [part for part in parts if part] or [text("inheritance.nothing")]
+        shares = _shares([estimate(part) for part in parts], room)
+        cut = (self._truncate_summary_if_needed(*pair) for pair in zip(parts, shares, strict=True))
+        return "\n\n".join(cut)
+
+    def _build_planning_summary(self, planning_history: Sequence[Plan]) -> str:
+        """The plans, the newest first: that one counts when the rest has to go."""
+        lines = []
+        for plan in reversed(planning_history):
+            content = plan.get("plan_content")
+            shown = content if isinstance(content, str) else jsonio.encode(content).decode()
+            lines.append(f"- [{plan.get('created_at', '-')}] {plan.get('plan_type', '-')}: {shown}")
+        return self._truncate_summary_if_needed("\n".join(lines))
+
+    def _truncate_summary_if_needed(self, summary: str, max_tokens: int | None = None) -> str:
+        """The beginning of the text and a notice, when the whole has more tokens than allowed."""
+        limit = self.max_summary_tokens if max_tokens is None else max_tokens
+        if estimate(summary) <= limit:
+            return summary
+        notice = text("inheritance.truncated")
+        kept = summary[: 4 * limit]
+        while kept and (excess := estimate(f"{kept}\n{notice}") - limit) > 0:
+            # A token is at least two characters, so this never takes too much away.
+            kept = kept[: -2 * excess].rstrip()
+        return f"{kept}\n{notice}" if kept else notice
+
+    @staticmethod
+    def _format_summary_with_prefix(summary: str, prefix: str) -> str:
+        return f"{prefix}\n\n{summary}"
+
+
+def _shares(sizes: Sequence[int], room: int) -> list[int]:
+    """How much each may have: what it needs, or an even part of what the smaller ones leave."""
+    shares = [0] * len(sizes)
+    for place, index in enumerate(sorted(range(len(sizes)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], room // (len(sizes) - place))
+        room -= shares[index]
+    return shares
+
+
+def _section(key: str, body: str, **fields: str) -> str:
+    return f"## {text(key, **fields)}\n{body}" if body.strip() else ""
+
+
+def _counted(key: str, items: Sequence[object]) -> str:
+    return text(key, count=len(items)) if items else ""
+
+
+def _about(task: PreviousContext | InheritanceContext) -> dict[str, str]:
+    ended = task.completed_at
+    return {
+        "uuid": task.uuid,
+        "status": text(f"inheritance.status.{task.status}"),
+        "time": "-" if ended is None else ended.strftime("%Y-%m-%d %H:%M UTC"),
+    }
+
+
+def _one_line(problem: str) -> str:
+    line = " ".join(problem[: 2 * _PROBLEM_CHARACTERS].split())
+    return line if len(line) <= _PROBLEM_CHARACTERS else line[: _PROBLEM_CHARACTERS - 1] + "…"

@@ -1,0 +1,352 @@
+"""The life of a task: pause, resume anywhere, take over from the dead, end in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orihon import TaskContextManager, TaskKey, TaskStatus
+from orihon.errors import (
+    DamagedStore,
+    IllegalTransition,
+    InvalidId,
+    InvalidInput,
+    StaleWriter,
+    TaskBusy,
+    TaskNotFound,
+)
+from tests.helpers import refused
+
+KEY = TaskKey("github", "me", "project", "issue", "27", "me")
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def config(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {"context_storage": {"backend": request.param}, "llm": {"openai": {"context_length": 8000}}}
+
+
+def filled(base_dir: Path, config: dict[str, Any], messages: int = 12) -> TaskContextManager:
+    ctx = TaskContextManager(base_dir, KEY, config)
+    ctx.message_store.add_message("system", "You are careful.")
+    for number in range(2, messages + 1):
+        ctx.message_store.add_message("user" if number % 2 else "assistant", f"message {number} " + "x" * 50)
+    return ctx
+
+
+def child(program: str, *arguments: object) -> subprocess.Popen[str]:
+    """A process that runs ``program`` and says things on its standard output."""
+    source = textwrap.dedent(program)
+    words = [sys.executable, "-c", source, *map(str, arguments)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
+
+
+HOLDER = """
+    import json, sys
+    from orihon import TaskContextManager
+    from orihon.errors import OrihonError
+    ctx = TaskContextManager.resume(sys.argv[1], sys.argv[2], json.loads(sys.argv[3]))
+    print(ctx.message_store.add_message("user", "from the holder"), flush=True)
+    for line in sys.stdin:
+        try:
+            print(ctx.message_store.add_message("user", "again"), flush=True)
+        except OrihonError as error:
+            print(type(error).__name__, flush=True)
+"""
+
+
+@pytest.fixture
+def holder(tmp_path: Path, config: dict[str, Any]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Another process that owns a running task."""
+    ctx = filled(tmp_path, config)
+    ctx.stop()
+    with child(HOLDER, tmp_path, ctx.uuid, json.dumps(config)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "13\n"
+        yield process, ctx.uuid
+        process.kill()
+
+
+def test_a_task_pauses_and_resumes_at_exactly_its_view(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.message_store.create_summary(2, 7, "The first messages.")
+    before = ctx.message_store.get_current_context_file().read_bytes()
+    ctx.stop()
+    assert (tmp_path / "paused" / ctx.uuid / "metadata.json").exists()
+    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.PAUSED
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert again.message_store.get_current_context_file().read_bytes() == before
+    assert again.context_dir == tmp_path / "running" / ctx.uuid
+    again.message_store.folding.undo()
+    assert len(again.message_store.get_messages_for_llm()) == 12
+    again.complete()
+
+
+def test_completion_writes_summary_figures_and_place(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.message_store.create_summary(2, 7, "The first messages.")
+    ctx.tool_store.add_tool_call("grep", {"word": "x"}, "found")
+    ctx.complete()
+    row = ctx.catalogue.get(ctx.uuid)
+    assert row.status is TaskStatus.COMPLETED
+    assert (row.total_messages, row.total_summaries, row.total_tool_calls) == (12, 1, 1)
+    assert row.final_message_count == 7
+    assert row.completed_at is not None
+    assert row.lease_owner is None
+    folder = tmp_path / "completed" / ctx.uuid
+    assert ctx.context_dir == folder
+    assert "message 11" in (folder / "final_summary.txt").read_text(encoding="utf-8")
+    assert ctx.message_store.count_messages() == 12, "a finished task can still be read"
+    with refused(IllegalTransition, "closed"):
+        ctx.message_store.add_message("user", "too late")
+    with refused(IllegalTransition, "closed"):
+        ctx.complete()
+    with refused(IllegalTransition, "change"):
+        TaskContextManager.resume(tmp_path, ctx.uuid, config)
+
+
+def test_metadata_says_what_the_task_is(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    metadata = json.loads((ctx.context_dir / "metadata.json").read_text(encoding="utf-8"))
+    assert metadata["uuid"] == ctx.uuid
+    assert metadata["task_key"] == {
+        "task_source": "github",
+        "owner": "me",
+        "repo": "project",
+        "task_type": "issue",
+        "task_id": "27",
+    }
+    assert metadata["repository"] == "me/project"
+    assert metadata["process_id"] == os.getpid()
+    assert metadata["config"]["context_length"] == 8000
+    ctx.close()
+
+
+def test_failure_keeps_the_error_without_its_secrets(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    token = "ghp_" + "a1B2" * 9
+    ctx.fail(f"push refused for {token}")
+    row = ctx.catalogue.get(ctx.uuid)
+    assert row.status is TaskStatus.FAILED
+    assert row.error_message is not None
+    assert token not in row.error_message
+    assert "[GITHUB_TOKEN]" in row.error_message
+
+
+def test_a_block_completes_fails_or_pauses_its_task(tmp_path: Path, config: dict[str, Any]) -> None:
+    with TaskContextManager(tmp_path, KEY, config) as done:
+        done.message_store.add_message("user", "hello")
+    with pytest.raises(ValueError, match="broken"), TaskContextManager(tmp_path, KEY, config) as failed:
+        raise ValueError("broken")
+    with pytest.raises(KeyboardInterrupt), TaskContextManager(tmp_path, KEY, config) as paused:
+        raise KeyboardInterrupt
+    states = [done.catalogue.get(ctx.uuid).status for ctx in (done, failed, paused)]
+    assert states == [TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.PAUSED]
+
+
+def test_hooks_run_and_a_broken_one_does_not_stop_the_end(
+    tmp_path: Path, config: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    called: list[str] = []
+    ctx = filled(tmp_path, config)
+    ctx.register_stop_hook("note", lambda: called.append("stop"))
+    ctx.stop()
+    ctx = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    ctx.register_completion_hook("broken", lambda: 1 // 0)
+    ctx.register_completion_hook("note", lambda: called.append("done"))
+    ctx.complete()
+    assert called == ["stop", "done"]
+    assert "the hook broken failed" in caplog.text
+    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.COMPLETED
+
+
+def test_a_live_owner_is_not_disturbed(
+    tmp_path: Path, config: dict[str, Any], holder: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, uuid = holder
+    with refused(TaskBusy, "lease") as caught:
+        TaskContextManager.resume(tmp_path, uuid, config)
+    assert caught.value.fields["pid"] == process.pid
+
+
+def test_a_dead_owner_is_taken_over_and_nothing_is_lost(
+    tmp_path: Path, config: dict[str, Any], holder: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, uuid = holder
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    ctx = TaskContextManager.resume(tmp_path, uuid, config)
+    assert ctx.message_store.count_messages() == 13
+    assert ctx.message_store.add_message("assistant", "I go on.") == 14
+    ctx.complete()
+
+
+def test_a_stopped_owner_is_refused_when_it_wakes(
+    tmp_path: Path, config: dict[str, Any], holder: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, uuid = holder
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.send_signal(signal.SIGSTOP)
+    ctx = TaskContextManager.resume(tmp_path, uuid, config, take_over=True)
+    assert ctx.message_store.add_message("assistant", "taken over") == 14
+    process.stdin.write("\n")
+    process.stdin.flush()
+    process.send_signal(signal.SIGCONT)
+    assert process.stdout.readline() == "StaleWriter\n"
+    assert ctx.message_store.count_messages() == 14
+    assert [stored.epoch for stored in ctx.message_store.get_messages(12, 14)] == sorted(
+        {stored.epoch for stored in ctx.message_store.get_messages(12, 14)}
+    )
+    ctx.complete()
+
+
+def test_an_owner_that_was_taken_over_cannot_end_the_task(tmp_path: Path, config: dict[str, Any]) -> None:
+    first = filled(tmp_path, config)
+    second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
+    second.message_store.add_message("user", "mine now")
+    with pytest.raises(StaleWriter):
+        first.message_store.add_message("user", "late")
+    with pytest.raises(StaleWriter):
+        first.complete()
+    assert second.catalogue.get(first.uuid).status is TaskStatus.RUNNING
+    second.complete()
+    first._heartbeat.stop()
+
+
+@pytest.mark.parametrize(("status", "place"), [(TaskStatus.PAUSED, "running"), (TaskStatus.RUNNING, "paused")])
+def test_a_crash_between_catalogue_and_folder_is_put_right(
+    tmp_path: Path, config: dict[str, Any], status: TaskStatus, place: str
+) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.stop()
+    if status is TaskStatus.RUNNING:
+        ctx.catalogue.change_status(ctx.uuid, TaskStatus.RUNNING)
+    else:
+        (tmp_path / "paused" / ctx.uuid).rename(tmp_path / "running" / ctx.uuid)
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert again.message_store.count_messages() == 12
+    assert again.context_dir.parent.name == "running"
+    again.stop()
+    assert [path.parent.name for path in again._folders.places(ctx.uuid)] == ["paused"]
+
+
+def test_a_log_that_has_lost_acknowledged_messages_is_refused(tmp_path: Path) -> None:
+    ctx = filled(tmp_path, {})
+    ctx.stop()
+    log = tmp_path / "paused" / ctx.uuid / "messages.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+    with refused(DamagedStore, "log_lost"):
+        TaskContextManager.resume(tmp_path, ctx.uuid)
+    assert ctx.catalogue.get(ctx.uuid).lease_owner is None
+
+
+def test_figures_by_increments_and_by_totals(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.update_statistics(llm_calls=1, tool_calls=2, tokens=300, compressions=1)
+    ctx.update_statistics(llm_calls=1)
+    ctx.update_statistics(total_messages=12, total_summaries=3)
+    row = ctx.catalogue.get(ctx.uuid)
+    assert (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count) == (2, 2, 300, 1)
+    assert (row.total_messages, row.total_summaries) == (12, 3)
+    ctx.cancel()
+    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.CANCELLED
+
+
+def test_reported_usage_corrects_the_estimate_and_is_remembered(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    estimated = ctx.message_store.get_current_token_count()
+    plain = ctx.usage
+    ctx.report_usage({"prompt_tokens": 2 * estimated, "prompt_tokens_details": {"cached_tokens": estimated}})
+    assert ctx.usage == pytest.approx(2 * plain, rel=0.01)
+    ctx.report_usage({"nonsense": True})
+    ctx.stop()
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert again.usage == pytest.approx(2 * plain, rel=0.01)
+    assert again.catalogue.get(ctx.uuid).total_tokens == 2 * estimated
+    again.complete()
+
+
+def test_another_model_in_mid_task_refits_the_counts(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    by_first = ctx.message_store.get_exact_token_count("o200k_base")
+    by_second = ctx.change_model("gpt-4", 4000)
+    assert by_second == ctx.message_store.get_exact_token_count("cl100k_base")
+    assert by_first > 0
+    assert ctx.budget.window == 4000
+    ctx.stop()
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert (again.model, again.context_length) == ("gpt-4", 4000)
+    again.complete()
+
+
+def test_the_next_task_on_the_key_inherits_and_others_do_not(tmp_path: Path, config: dict[str, Any]) -> None:
+    first = filled(tmp_path, config)
+    first.planning_store.add_plan("initial", "first the parser, then the tests")
+    first.complete()
+    second = TaskContextManager(tmp_path, KEY, config)
+    assert second.has_inheritance_context()
+    seq = second.create_initial_context_with_inheritance("You are careful.")
+    inherited = second.message_store.get_message(seq).message
+    assert inherited.role == "system"
+    assert "first the parser" in inherited.text
+    assert first.uuid in (second.get_inheritance_notification_comment() or "")
+    assert second.catalogue.get(second.uuid).inherits_from == first.uuid
+    second.complete()
+    other = TaskContextManager(tmp_path, TaskKey("github", "me", "project", "issue", "28", "me"), config)
+    assert other.get_inheritance_context() is None
+    assert other.get_inheritance_notification_comment() is None
+    other.complete()
+    alone = TaskContextManager(tmp_path, KEY, config, inherit=False)
+    assert not alone.has_inheritance_context()
+    alone.complete()
+
+
+def test_keywords_of_the_first_design(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ctx = TaskContextManager(
+        task_key={"task_source": "github", "owner": "o", "repo": "r", "task_type": "issue", "task_id": "1"},
+        uuid="550e8400-e29b-41d4-a716-446655440000",
+        config={"context_storage": {"base_dir": "logs"}},
+    )
+    assert ctx.context_dir == Path("logs/running/550e8400-e29b-41d4-a716-446655440000")
+    assert ctx.get_message_store() is ctx.message_store
+    assert ctx.get_summary_store() is ctx.summary_store
+    assert ctx.get_tool_store() is ctx.tool_store
+    assert ctx.get_planning_store() is ctx.planning_store
+    ctx.update_status("running")
+    ctx.update_status("failed", "no reason")
+    assert ctx.catalogue.get(ctx.uuid).error_message == "no reason"
+
+
+@pytest.mark.parametrize("uuid", ["../x", "/etc", "a\0b", "x" * 300, "", "a/b", "."])
+def test_an_id_that_is_a_path_is_refused_and_nothing_is_made(tmp_path: Path, uuid: str) -> None:
+    base = tmp_path / "contexts"
+    if uuid == "":
+        with pytest.raises(TaskNotFound):
+            TaskContextManager(base, None, uuid="nobody", is_resumed=True)
+        return
+    with refused(InvalidId, "unsafe"):
+        TaskContextManager(base, KEY, uuid=uuid)
+    assert not (base / "running").exists()
+
+
+def test_a_second_start_of_the_same_task_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    with refused(IllegalTransition, "exists"):
+        TaskContextManager(tmp_path, KEY, config, uuid=ctx.uuid, is_resumed=False)
+    with pytest.raises(InvalidInput):
+        TaskContextManager(tmp_path, {"task_source": 7}, config)
+    ctx.close()
+    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.RUNNING
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    again.heartbeat()
+    again.complete()
