@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -13,12 +12,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(("ORIHON_", "CONTEXT_STORAGE_", "OPENAI_", "ANTHROPIC_", "OLLAMA_", "LMSTUDIO_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ORIHON_LANG", "en")
-    yield
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def boottime() -> float:
 def boot_id() -> str:
     """A name for the time since the last boot; empty where the system does not give one."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip().decode("ascii")
     except OSError:
         return ""
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
-from orihon.clock import process_identity, utc_now
 from orihon.compression.compressor import ContextCompressor
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError
-from orihon.folders import replace_file
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
+from orihon.logs import enter_task, leave_task
+from orihon.metadata import NAME as METADATA
+from orihon.metadata import write_metadata
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.store.opening import open_task_store
@@ -70,6 +70,7 @@ class TaskContextManager:
             self._inheritance = self._find_inheritance(row) if inherit else None
         except BaseException:
             self.catalogue.release(self._lease)
+            leave_task(self.uuid)
             raise
         self.compressor = ContextCompressor(self)
         self._completion_hooks: dict[str, Hook] = {}
@@ -126,6 +127,7 @@ class TaskContextManager:
         return row
 
     def _start(self, row: TaskRow) -> None:
+        enter_task(self.uuid)
         if row.status is not TaskStatus.RUNNING:
             row = self.catalogue.change_status(self.uuid, TaskStatus.RUNNING, epoch=self.lease.epoch)
         self.context_dir = self._folders.settle(self.uuid, TaskStatus.RUNNING) or self._folders.create(self.uuid)
@@ -151,29 +153,8 @@ class TaskContextManager:
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
 
     def _create_metadata(self, row: TaskRow) -> None:
-        path = self.context_dir / "metadata.json"
-        if path.exists():
-            return
-        me = process_identity()
-        compression = self.settings.compression
-        metadata = {
-            "uuid": self.uuid,
-            "task_key": row.key.as_dict(),
-            "task_identifier": row.key.identifier,
-            "repository": row.key.repository,
-            "user": row.key.user,
-            "created_at": row.created_at or utc_now(),
-            "process_id": me.pid,
-            "hostname": me.host,
-            "config": {
-                "llm_provider": row.llm_provider,
-                "model": row.model,
-                "context_length": row.context_length,
-                "compression_threshold": compression.threshold,
-                "backend": row.backend,
-            },
-        }
-        replace_file(path, [jsonio.encode_pretty(metadata)])
+        if not (self.context_dir / METADATA).exists():
+            write_metadata(self.context_dir, row, self.settings)
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -367,6 +348,7 @@ class TaskContextManager:
             self.task_store.close()
             self.catalogue.release(self._lease)
             self._lease = None
+            leave_task(self.uuid)
 
     def _run(self, hooks: Mapping[str, Hook]) -> None:
         for name, hook in hooks.items():
@@ -391,6 +373,7 @@ class TaskContextManager:
         self._heartbeat.stop()
         self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
         self.task_store.end(status.value, self.context_dir)
+        leave_task(self.uuid)
 
 
 def _correction_of(row: TaskRow) -> Correction:

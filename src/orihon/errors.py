@@ -26,13 +26,15 @@ An error is raised with a reason and named fields; cause and remedy are looked u
 
 from __future__ import annotations
 
+from typing import Any
+
 from orihon.texts import text
 
 
 class OrihonError(Exception):
     """Base of every error that Orihon raises on purpose."""
 
-    def __init__(self, reason: str, /, **fields: object) -> None:
+    def __init__(self, reason: str, /, **fields: Any) -> None:
         super().__init__(reason, fields)
         self.reason = reason
         self.fields = fields
@@ -57,7 +59,7 @@ class OrihonError(Exception):
         return text(f"errors.{type(self).__name__}.{self.reason}.{which}", **self.fields)
 
 
-def _rebuild(kind: type[OrihonError], reason: str, fields: dict[str, object]) -> OrihonError:
+def _rebuild(kind: type[OrihonError], reason: str, fields: dict[str, Any]) -> OrihonError:
     return kind(reason, **fields)
 
 

@@ -16,27 +16,10 @@ from pathlib import Path
 from orihon.errors import DamagedStore, StorageError, StorageUnavailable
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    [
-        "afs",
-        "beegfs",
-        "ceph",
-        "cifs",
-        "coda",
-        "fuse.ceph",
-        "fuse.glusterfs",
-        "fuse.rclone",
-        "fuse.s3fs",
-        "fuse.sshfs",
-        "glusterfs",
-        "lustre",
-        "ncpfs",
-        "nfs",
-        "nfs4",
-        "ocfs2",
-        "orangefs",
-        "smb3",
-        "smbfs",
-    ]
+    {
+        *("afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs"),
+        *("smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    }
 )
 
 _REASONS = {
@@ -104,22 +87,29 @@ def sync_folder(path: Path) -> None:
 
 def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> None:
     """Write a file whole or not at all: temporary file, fsync, rename, fsync of the folder."""
+    with replacing_file(path, chunks, durable=durable):
+        pass
+
+
+@contextmanager
+def replacing_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[None]:
+    """The same with the rename at the end of the block, and only if that ends well."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with wrapping(path):
-        fd = open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.writelines(chunks)
-                file.flush()
-                if durable:
-                    os.fsync(file.fileno())
+    try:
+        with wrapping(path), os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        yield
+        with wrapping(path):
             temporary.rename(path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
-        if durable:
-            sync_folder(path.parent)
+            if durable:
+                sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
 
 
 def keep_aside(folder: Path, name: str, data: bytes) -> Path:

@@ -286,7 +286,7 @@ def _shares(sizes: Sequence[int], room: int) -> list[int]:
 
 
 def _section(key: str, body: str, **fields: str) -> str:
-    return f"## {text(key, **fields)}\n{body}" if body.strip() else ""
+    return f"# {text(key, **fields)}\n{body}" if body.strip() else ""
 
 
 def _counted(key: str, items: Sequence[object]) -> str:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 import apsw
 
-from orihon import jsonio
 from orihon.settings import load_settings
 from orihon.store import MessageStore
 from orihon.store.opening import open_task_store
@@ -96,14 +95,20 @@ class SqliteBackend(Backend):
             return b""
         connection = apsw.Connection(str(path))
         try:
-            rows = list(connection.execute("SELECT id, record FROM messages ORDER BY id"))
+            rows = list(connection.execute("SELECT id, CAST(record AS BLOB) FROM messages ORDER BY id"))
         finally:
             connection.close()
-        return b"".join(jsonio.encode([number, record]) + b"\n" for number, record in rows)
+        return b"".join(b"%d %b\n" % row for row in rows)
 
     def damage(self, folder: Path, number: int, record: bytes) -> None:
-        text = record.decode("utf-8", "replace")
-        self._execute(folder, "UPDATE messages SET record = ? WHERE id = ?", (text, number))
+        # In the pages of the file: SQLite itself would not let it in. Blanks after a JSON text mean nothing.
+        path = folder / "context.db"
+        connection = apsw.Connection(str(path))
+        old = connection.execute("SELECT CAST(record AS BLOB) FROM messages WHERE id = ?", (number,)).get
+        connection.close()
+        pages = path.read_bytes()
+        assert old in pages
+        path.write_bytes(pages.replace(old, record.ljust(len(old))))
 
     def forget(self, folder: Path, after: int) -> None:
         self._execute(folder, "DELETE FROM messages WHERE id > ?", (after,))
@@ -112,7 +117,7 @@ class SqliteBackend(Backend):
         self._execute(folder, "UPDATE documents SET body = ? WHERE name = ?", (b"\xff{not json", document))
 
     @staticmethod
-    def _execute(folder: Path, statement: str, values: tuple[str | bytes | int, ...]) -> None:
+    def _execute(folder: Path, statement: str, values: tuple[bytes | str | int, ...]) -> None:
         connection = apsw.Connection(str(folder / "context.db"))
         try:
             connection.execute(statement, values)

@@ -42,7 +42,9 @@ class OtherProcess:
         **options: Any,
     ) -> None:
         """``before`` is a command that runs the process (strace, setpriv); a plain environment measures nothing."""
-        environment = {key: value for key, value in os.environ.items() if not _is_measuring(key) or not plain_environment}
+        environment = {
+            key: value for key, value in os.environ.items() if not _is_measuring(key) or not plain_environment
+        }
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", __name__, backend.name, str(folder), json.dumps(options)],
             stdin=subprocess.PIPE,

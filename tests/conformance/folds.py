@@ -39,7 +39,12 @@ class FoldBehaviour(Behaviour):
         plans = [PlannedFold(12, 16, "third turn"), PlannedFold(2, 6, "first turn"), PlannedFold(7, 7, "short")]
         record = store.folding.compress(plans, trigger="usage", strategy="summarize", level="light", made_by="test")
         assert record.folds == (1, 2, 3)
-        assert (record.trigger, record.strategy, record.level, record.made_by) == ("usage", "summarize", "light", "test")
+        assert (record.trigger, record.strategy, record.level, record.made_by) == (
+            "usage",
+            "summarize",
+            "light",
+            "test",
+        )
         assert record.after_tokens == store.get_current_token_count() < record.before_tokens
         assert store.get_messages_for_llm()[1:3] == [summary("first turn"), summary("short")]
         check_task(store)

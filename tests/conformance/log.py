@@ -102,7 +102,10 @@ class LogBehaviour(Behaviour):
         again.close()
 
     def test_an_image_is_stored_once(self, store: MessageStore) -> None:
-        content = [{"type": "text", "text": "見て"}, {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "low"}}]
+        content = [
+            {"type": "text", "text": "見て"},
+            {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "low"}},
+        ]
         for _ in range(2):
             store.add_message("user", content)
         blob = store.context_dir / "blobs" / hashlib.sha256(PICTURE).hexdigest()
@@ -167,7 +170,9 @@ class LogBehaviour(Behaviour):
     def test_statistics(self, store: MessageStore) -> None:
         last = add_conversation(store, 5)
         store.create_summary(2, 11, "two turns")
-        store.add_message("user", "look", tool_call={"tool_name": "ls", "arguments": {}, "result": "x", "status": "success"})
+        store.add_message(
+            "user", "look", tool_call={"tool_name": "ls", "arguments": {}, "result": "x", "status": "success"}
+        )
         store.add_message("user", "again", tool_call={"tool_name": "ls", "error": "no such folder"})
         found = store.get_statistics()
         assert found["total_messages"] == last + 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.errors import StaleWriter, TaskBusy
+from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy
 from orihon.store import MessageStore
 from tests.conformance.behaviour import Behaviour, add_conversation, texts
 from tests.conformance.child import PATIENCE, OtherProcess
@@ -155,7 +155,20 @@ class WriterBehaviour(Behaviour):
             other.ask("check")
             assert other.ask("tokens") == store.get_current_token_count()
 
-    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_a_writer_waits_only_so_long(self, folder: Path) -> None:
+        with OtherProcess(self.backend, folder, epoch=1) as other:
+            other.ask("append", texts=["one"])
+            other.send("hold_the_task")
+            assert other.answer_line() == "held"
+            store = self.backend.open(folder, epoch=2, db_timeout=0.1, max_retries=0)
+            with refused(StorageUnavailable, "locked"):
+                store.add_message("user", "two")
+            other.send("told")
+            other.answer()
+            other.answer()
+            assert store.add_message("user", "two") == 2
+            check_task(store)
+
     def test_a_forked_child_cannot_do_harm(self, folder: Path) -> None:
         with OtherProcess(self.backend, folder) as other:
             other.ask("append", texts=["one"])

@@ -55,7 +55,9 @@ class RefusalBehaviour(Behaviour):
         assert store.add_message("user", "goes on") == 2
         check_task(store)
 
-    @pytest.mark.parametrize("given", [7, "user", ["role", "user"], {}, {"content": "x"}, {"role": "user", "content": 1.5}])
+    @pytest.mark.parametrize(
+        "given", [7, "user", ["role", "user"], {}, {"content": "x"}, {"role": "user", "content": 1.5}]
+    )
     def test_a_dict_that_is_no_message(self, store: MessageStore, given: Any) -> None:
         with pytest.raises(InvalidMessage) as caught:
             store.append(given)
@@ -130,7 +132,6 @@ class DamageBehaviour(Behaviour):
             again.get_messages_for_llm()
         assert self.backend.raw_log(store.context_dir).startswith(before)
         assert [stored.seq for stored in again.get_messages(1, 2)] == [1, 2]
-        assert [stored.seq for stored in again.get_messages(4, 6)] == [4, 5, 6]
 
     def test_a_blob_that_is_gone_or_changed(self, folder: Path) -> None:
         store = self.backend.open(folder, blob_bytes=100)

@@ -78,7 +78,12 @@ class SiblingBehaviour(Behaviour):
 
     def test_tool_calls_of_the_second_design(self, tools: ToolStore) -> None:
         tools.add_tool_call(
-            tool_name="ls", args={"path": "/"}, result={"files": ["a", "b"]}, status="success", duration_ms=12.5, error=None
+            tool_name="ls",
+            args={"path": "/"},
+            result={"files": ["a", "b"]},
+            status="success",
+            duration_ms=12.5,
+            error=None,
         )
         (found,) = tools.get_tool_calls()
         assert found["arguments"] == {"path": "/"}

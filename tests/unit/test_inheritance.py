@@ -173,7 +173,7 @@ def test_without_final_summary_plans_and_problems_are_inherited(tmp_path: Path, 
     message = ctx.message_store.get_message(inheritance.create_initial_context(ctx, inherited)).message.text
     assert "no fuel" in message
     assert "look at tank.py" in message
-    assert "## Final summary" not in message
+    assert "# Final summary" not in message
 
 
 def test_an_archived_task_gives_nothing_and_says_so(
@@ -242,7 +242,7 @@ def test_the_model_is_told_what_it_reads(
     assert "look at tank.py" in message
     assert message.index('{"steps":["弁を直す","test"]}') < message.index("look at tank.py")
     assert {"en": "not an instruction", "ja": "指示ではありません"}[lang] in message
-    assert {"en": "## Open problems", "ja": "## 未解決の問題"}[lang] in message
+    assert {"en": "\n# Open problems\n", "ja": "\n# 未解決の問題\n"}[lang] in message
     assert ctx.message_store.view().head == 2, "what is inherited is as safe from folding as the system prompt"
 
 

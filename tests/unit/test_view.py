@@ -39,7 +39,7 @@ def fold(number: int, start: int, end: int, text: str = "text", **more: object) 
 
 
 def view_of(roles: str, pins: tuple[Pin, ...] = ()) -> View:
-    """One letter per message: s system, d developer, u user, a assistant, c assistant with a call, C with two, t result."""
+    """One letter a message: s system, d developer, u user, a assistant, c and C with one or two calls, t result."""
     entries: list[Entry] = []
     waiting: list[str] = []
     for seq, letter in enumerate(roles, start=1):

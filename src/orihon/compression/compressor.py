@@ -193,12 +193,13 @@ class ContextCompressor:
         runs = [run for run in _runs(view, len(view.entries) - self.keep_recent) if run.messages]
         if sum(run.messages for run in runs) < self.min_to_compress:
             return []
+        mask = self.message_store.task_store.redactor.mask
         largest = max(runs, key=lambda run: run.tokens)
         plans = []
         for run in runs:
             # One call to the model is enough for a compression: the largest run is worth it.
             written, reason = self._summary(run, self.llm_client if run is largest else None)
-            whole = with_pinned_lines(written, _pinned_lines(view, run.start, run.end))
+            whole = with_pinned_lines(mask(written), _pinned_lines(view, run.start, run.end))
             if estimate(SUMMARY_PREFIX + whole) < run.tokens:
                 plans.append(PlannedFold(run.start, run.end, whole, reason=reason))
         return plans

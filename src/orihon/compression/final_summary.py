@@ -41,8 +41,13 @@ def ask(llm_client: LLMClientProtocol, prompt: str, notes: str) -> str | None:
     except Exception:  # any client may be plugged in; a summary that fails must not stop the task
         logger.exception("the summary could not be written by the model")
         return None
-    answer = answer.strip() if isinstance(answer, str) else ""
-    if not answer or len(answer) > 2 * len(notes):
+    written = _text_in(answer)
+    if not written or len(written) > 2 * len(notes):
         logger.warning("the model's summary was empty or longer than its input; the outline is kept")
         return None
-    return answer
+    return written
+
+
+def _text_in(answer: object) -> str:
+    """A client may hand over anything, whatever its types promise."""
+    return answer.strip() if isinstance(answer, str) else ""

@@ -16,9 +16,12 @@ from orihon.message import Message
 from orihon.texts import LANGUAGES, text
 from orihon.tokens import estimate
 
+# The line that says what went wrong: best the end of a traceback, else the first that speaks of an error.
+_EXCEPTION_LINE = re.compile(r"^(?:E +)?[\w.]*(?:Error|Exception)\b.*$", re.M)
 _ERROR_LINE = re.compile(
-    r"^.*\b(?:error|exception|failed|failure|traceback)\b.*$|^.*(?:エラー|失敗|例外).*$", re.I | re.M
+    r"^.*(?:\b(?i:error|exception|failed|failure)\b|\w(?:Error|Exception)\b|エラー|失敗|例外).*$", re.M
 )
+_SEARCHED = 10_000  # characters at either end of a result
 _TOOL_COUNT = re.compile(r"(\S+) ×(\d+)")
 _QUOTE = 300
 _STEPS = 40
@@ -47,9 +50,9 @@ class Outline:
             self._add_goal(_quote(said))
         elif message.role == "assistant" and said:
             self._last = _quote(said)
-            self._steps.append(self._last)
-        elif message.role == "tool" and (found := _ERROR_LINE.search(said[:20_000])):
-            self._problems.append(_quote(found[0].strip()))
+            _append_once(self._steps, self._last)
+        elif message.role == "tool" and (problem := _problem(said)):
+            _append_once(self._problems, _quote(problem))
 
     def add_summary(self, summary: str, count: int) -> None:
         """A text that stands for ``count`` messages of the run: an outline is merged, another text carried on."""
@@ -62,7 +65,7 @@ class Outline:
             found = _headings().get(line, "")
             if found == "pinned":
                 break  # whoever folds puts the pinned lines in again
-            if is_outline and found:
+            if is_outline and found and heading != "earlier":  # that text stands last and is not ours
                 heading = found
             elif not (is_outline and line.startswith("- ") and self._merge(heading, line[2:])):
                 carried.append(line)
@@ -74,11 +77,11 @@ class Outline:
             case "goal":
                 self._add_goal(line)
             case "steps":
-                self._steps.append(line)
+                _append_once(self._steps, line)
             case "tools":
                 self._tools.update({name: int(count) for name, count in _TOOL_COUNT.findall(line)})
             case "problems":
-                self._problems.append(line)
+                _append_once(self._problems, line)
             case "last":
                 self._last = line
             case _:
@@ -104,11 +107,11 @@ class Outline:
         blocks = [
             text("outline.title", count=self.count),
             _block("goal", self._goals),
-            f"{_heading('earlier')}\n{earlier}" if earlier else "",
             _block("steps", steps),
             _block("tools", [tools] if tools else []),
             _block("problems", list(self._problems)),
             _block("last", [self._last] if self._last and not steps else []),
+            f"{_heading('earlier')}\n{earlier}" if earlier else "",
         ]
         return "\n\n".join(block for block in blocks if block)
 
@@ -125,6 +128,19 @@ def with_pinned_lines(summary: str, lines: Iterable[str]) -> str:
     """The summary followed by the lines that it must hold word for word and does not yet."""
     missing = [line for line in lines if line not in summary]
     return "\n".join([summary, "", _heading("pinned"), *missing]) if missing else summary
+
+
+def _append_once(lines: deque[str], line: str) -> None:
+    """What is said again counts as said now."""
+    if line in lines:
+        lines.remove(line)
+    lines.append(line)
+
+
+def _problem(result: str) -> str:
+    searched = result if len(result) <= 2 * _SEARCHED else f"{result[:_SEARCHED]}\n{result[-_SEARCHED:]}"
+    found = _EXCEPTION_LINE.search(searched) or _ERROR_LINE.search(searched)
+    return found[0] if found else ""
 
 
 def _block(name: str, lines: list[str]) -> str:

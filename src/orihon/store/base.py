@@ -76,10 +76,10 @@ class RecordStore(ABC):
         """The number of the last record; 0 when there is none."""
 
     @abstractmethod
-    def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
-        """Make the kept view lines (if any are kept) exactly these; inside ``writing``.
+    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
+        """The kept view lines (if any are kept) become exactly these when the block ends well; inside ``writing``.
 
-        ``repairing`` (after a claim): lines that the log cannot account for raise ``DamagedStore``.
+        ``accounted`` (after a claim) is how many lines the log can account for; more raise ``DamagedStore``.
         """
 
     @abstractmethod

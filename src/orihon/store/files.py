@@ -30,6 +30,7 @@ from orihon.folders import (
     open_private,
     refuse_network_file_system,
     replace_file,
+    replacing_file,
     storage_error,
     sync_folder,
     wrapping,
@@ -204,22 +205,16 @@ class FilesRecords(RecordStore):
     def last(self, stream: Stream) -> int:
         return self._files[stream].last()
 
-    def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
+    @contextmanager
+    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> Iterator[None]:
         path = self.folder / "current.jsonl"
-        kept = _count_lines(path) if repairing else 0
-        count = 0
-
-        def counted() -> Iterator[bytes]:
-            nonlocal count
-            for line in lines:
-                count += 1
-                yield line + b"\n"
-            # An append that died between view and log leaves one line too many. More means that the log has lost
-            # records: stop before the last copy of them is replaced.
-            if kept > count + 1:
-                raise DamagedStore("log_shorter", path=self.folder, log=count, view=kept)
-
-        replace_file(path, counted(), durable=False)
+        kept = 0 if accounted is None else _count_lines(path)
+        # An append that died between view and log leaves one line too many. More means that the log has lost
+        # records: stop before the last copy of them is replaced.
+        if accounted is not None and kept > accounted + 1:
+            raise DamagedStore("log_shorter", path=self.folder, log=accounted, view=kept)
+        with replacing_file(path, (line + b"\n" for line in lines), durable=False):
+            yield
         self._close_handle("current.jsonl")
 
     def view_file(self, lines: Iterable[bytes]) -> Path:

@@ -137,11 +137,12 @@ class Folding:
             created_at=utc_now(),
         )
         line = self._store.redactor.clean(record.as_record())
-        record = replace(record, id=self._store.add_inside("compressions", line))
+        # What is derived comes first: when it cannot be written, nothing has changed.
+        self._store.save_index()
+        with self._store.records.sync_view(self._store.view_lines(visible)):
+            record = replace(record, id=self._store.add_inside("compressions", line))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)
-        self._store.records.sync_view(self._store.view_lines())
-        self._store.save_index()
         return record
 
     # ---- folds -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import weakref
 from pathlib import Path
 
 from orihon.errors import InvalidSettings
+from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
 from orihon.settings import Settings
 from orihon.store.base import RecordStore
@@ -18,10 +19,11 @@ _OPEN: weakref.WeakValueDictionary[Path, TaskStore] = weakref.WeakValueDictionar
 
 def backend_of(folder: Path, default: str) -> str:
     """The back end that already lives in a folder, or ``default`` for a new one."""
-    if (folder / "context.db").exists():
-        return "sqlite"
-    if (folder / "messages.jsonl").exists():
-        return "files"
+    with wrapping(folder):
+        if (folder / "context.db").exists():
+            return "sqlite"
+        if (folder / "messages.jsonl").exists():
+            return "files"
     return default
 
 

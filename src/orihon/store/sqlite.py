@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
@@ -32,7 +32,7 @@ _TABLES: dict[Stream, str] = {
 _INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, ?)" for stream, table in _TABLES.items()}
 _LAST = {stream: f"SELECT max(id) FROM {table}" for stream, table in _TABLES.items()}
 _PAGE_OF = {
-    stream: f"SELECT id, record FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
+    stream: f"SELECT id, CAST(record AS BLOB) FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
     for stream, table in _TABLES.items()
 }
 _FOREVER = (1 << 62) - 1
@@ -160,7 +160,7 @@ class SqliteRecords(RecordStore):
                 for number, record in page:
                     if number != expected:
                         raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
-                    yield record.encode()
+                    yield record
                     expected += 1
                 if not page:
                     break
@@ -169,8 +169,8 @@ class SqliteRecords(RecordStore):
         with self._connection() as connection:
             return int(connection.execute(_LAST[stream]).get or 0)
 
-    def sync_view(self, lines: Iterable[bytes], *, repairing: bool = False) -> None:
-        """Nothing is kept, so nothing can be out of step."""
+    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()  # nothing is kept, so nothing can be out of step
 
     def view_file(self, lines: Iterable[bytes]) -> Path:
         path = self.folder / "current.jsonl"

@@ -21,7 +21,15 @@ from typing import Any
 from orihon import jsonio
 from orihon.clock import utc_now
 from orihon.counting import estimate_message
-from orihon.errors import DamagedStore, IllegalTransition, NoSuchMessage, StaleWriter, StorageError, ToolCallError
+from orihon.errors import (
+    DamagedStore,
+    IllegalTransition,
+    InvalidInput,
+    NoSuchMessage,
+    StaleWriter,
+    StateError,
+    ToolCallError,
+)
 from orihon.guard import Redactor
 from orihon.message import Message, ToolCall
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
@@ -34,6 +42,15 @@ from orihon.wire import clean
 logger = logging.getLogger("orihon.store")
 
 Record = dict[str, Any]
+
+#: Fields without which a record cannot be used.
+_REQUIRED: dict[Stream, tuple[str, ...]] = {
+    "messages": ("role", "content", "timestamp", "tokens", "epoch", "digest"),
+    "summaries": ("start_seq", "end_seq", "summary", "summary_tokens", "original_tokens"),
+    "tools": ("tool_name", "status"),
+    "planning": ("plan_type", "plan_content"),
+    "compressions": ("kind", "folds", "removed", "visible", "pins"),
+}
 
 
 @dataclass(slots=True)
@@ -124,7 +141,7 @@ class TaskStore:
     def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
         """Messages of the log by number; one at a time in memory."""
         for record in self.read("messages", first, last):
-            yield unpack(record, self.records.get_blob)
+            yield self._unpacked(record)
 
     def message(self, seq: int) -> StoredMessage:
         """One message of the log."""
@@ -163,8 +180,8 @@ class TaskStore:
     def _was_used(self, call_id: str) -> bool:
         needle = jsonio.encode(call_id)
         return any(
-            any(call.get("id") == call_id for call in self._decoded("messages", line).get("tool_calls", ()))
-            for line in self.records.read("messages")
+            call_id in _calls(self._decoded("messages", number, line))
+            for number, line in enumerate(self.records.read("messages"), start=1)
             if needle in line
         )
 
@@ -192,22 +209,34 @@ class TaskStore:
 
     def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
         """Records as dicts, by number."""
+        first = max(first, 1)
         end = self.records.last(stream) if last is None else last
         if first <= end:
-            for line in self.records.read(stream, (first, end)):
-                record = self._decoded(stream, line)
+            for number, line in enumerate(self.records.read(stream, (first, end)), start=first):
+                record = self._decoded(stream, number, line)
                 yield record if stream == "messages" else unpack_record(record, self.records.get_blob)
 
     def count(self, stream: Stream) -> int:
         return self.records.last(stream)
 
-    def _decoded(self, stream: Stream, line: bytes) -> Record:
+    def _decoded(self, stream: Stream, number: int, line: bytes) -> Record:
         try:
-            record = jsonio.decode(line)
-            record[NUMBER_FIELD[stream]]
-        except (ValueError, TypeError, KeyError) as error:
-            raise DamagedStore("record", stream=stream, where=self.name, start=line[:40]) from error
-        return dict(record)
+            record: Record = jsonio.decode(line)
+            if record[NUMBER_FIELD[stream]] == number and all(field in record for field in _REQUIRED[stream]):
+                _calls(record)
+                return record
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(stream, line) from error
+        raise self._damaged(stream, line)
+
+    def _unpacked(self, record: Record) -> StoredMessage:
+        try:
+            return unpack(record, self.records.get_blob)
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._damaged("messages", jsonio.encode(record)) from error
+
+    def _damaged(self, stream: Stream, line: bytes) -> DamagedStore:
+        return DamagedStore("record", stream=stream, where=self.name, start=line[:40])
 
     # ---- the view ----------------------------------------------------------------------------------------------
 
@@ -217,8 +246,11 @@ class TaskStore:
         if last == 0:
             return (), ()
         record = Compression.from_record(next(self.read("compressions", last, last)))
-        folds = ordered(self.folds(record.visible), self.records.last("messages"))
-        return folds, record.pins
+        folds, last_seq = self.folds(record.visible), self.records.last("messages")
+        reach = max((fold.end_seq for fold in folds), default=0)
+        if reach > last_seq:
+            raise DamagedStore("no_record", stream="messages", number=reach, where=self.name)
+        return ordered(folds, last_seq), record.pins
 
     def folds(self, numbers: Sequence[int]) -> list[Fold]:
         """Folds by their numbers."""
@@ -226,8 +258,13 @@ class TaskStore:
             return []
         wanted = sorted(set(numbers))
         lines = self.records.read("summaries", *((number, number) for number in wanted))
-        records = (unpack_record(self._decoded("summaries", line), self.records.get_blob) for line in lines)
-        return [Fold.from_record(record) for record in records]
+        found = [
+            Fold.from_record(unpack_record(self._decoded("summaries", number, line), self.records.get_blob))
+            for number, line in zip(wanted, lines, strict=False)
+        ]
+        if len(found) < len(wanted):
+            raise DamagedStore("no_record", stream="summaries", number=wanted[len(found)], where=self.name)
+        return found
 
     def view(self) -> View:
         """The view as a value: what every entry is, not what it says."""
@@ -237,9 +274,9 @@ class TaskStore:
         """The view that these folds would make."""
         return View(tuple(_entry(fold, record) for fold, record in self._walk(folds)), tuple(pins))
 
-    def view_lines(self) -> Iterator[bytes]:
-        """The view as the next request needs it: one provider-ready message per line."""
-        for fold, record in self.walk():
+    def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
+        """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
+        for fold, record in self.walk() if folds is None else self._walk(folds):
             yield self.view_line(fold, record)
 
     def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
@@ -247,7 +284,7 @@ class TaskStore:
         if record is None:
             assert fold is not None
             return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
-        message = unpack(record, self.records.get_blob).message
+        message = self._unpacked(record).message
         if fold is not None:
             message = replace(message, content=fold.text, parts=None)
         return jsonio.encode(message.request())
@@ -272,7 +309,7 @@ class TaskStore:
                 line = next(records, None)
                 if line is None:
                     raise DamagedStore("no_record", stream="messages", number=number, where=self.name)
-                yield fold, self._decoded("messages", line)
+                yield fold, self._decoded("messages", number, line)
 
     # ---- counters ----------------------------------------------------------------------------------------------
 
@@ -358,7 +395,9 @@ class TaskStore:
             try:
                 with self.records.writing():
                     yield self._fresh_tail()
-            except StorageError:
+            except (InvalidInput, StateError):
+                raise  # refused before anything was written
+            except BaseException:
                 # What we hold may not be what the disk holds: claim and read again before the next change.
                 self._writer_pid = 0
                 self._tail = None
@@ -375,9 +414,15 @@ class TaskStore:
                 tail.kept_in,
             )
         self._tail = None
-        with self.records.writing():
-            self.records.sync_view(self.view_lines(), repairing=True)
+        with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self._most_entries()):
+            pass
         self._writer_pid = os.getpid()
+
+    def _most_entries(self) -> int:
+        """Entries that a kept view may have: a crash can have come between the last compression and its view."""
+        last_seq, last = self.records.last("messages"), self.records.last("compressions")
+        states = [self.state(number)[0] for number in range(max(last - 1, 0), last + 1)]
+        return max(last_seq - sum(fold.message_count - 1 for fold in folds) for folds in states)
 
     def close(self) -> None:
         """Let go of the task; a later change claims it again."""

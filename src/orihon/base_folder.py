@@ -1,0 +1,143 @@
+"""``BaseFolder``: the folder with ``tasks.db`` and the task folders, looked at as a whole.
+
+Opening one makes nothing: a missing catalogue stays missing until somebody asks for a new one. Whatever is moved out
+of the way goes to ``aside/``; nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue.leases import is_held
+from orihon.catalogue.opening import open_catalogue
+from orihon.clock import boottime, process_identity
+from orihon.errors import InvalidId, StorageUnavailable, TaskNotFound
+from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.settings import Settings
+from orihon.task import check_id
+from orihon.task_folders import TaskFolders
+
+_PAGE = 1000
+
+
+@dataclass(slots=True)
+class Hold:
+    """A task that nobody else may open meanwhile; no lease when the catalogue does not know the task."""
+
+    lease: Lease | None = None
+
+
+class BaseFolder:
+    """One base folder; ``catalogue`` is ``None`` while there is no readable one."""
+
+    def __init__(self, base_dir: Path | str, settings: Settings) -> None:
+        self.path = Path(base_dir)
+        if not self.path.is_dir():
+            raise StorageUnavailable("no_base_dir", path=self.path)
+        self.settings = settings
+        self.folders = TaskFolders(self.path)
+        self.catalogue: Catalogue | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close_catalogue()
+
+    # ---- the catalogue ---------------------------------------------------------------------------------------------
+
+    @property
+    def database(self) -> Path:
+        return self.path / "tasks.db"
+
+    def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
+        """The catalogue; ``None`` when there is no file and none is wanted."""
+        if self.catalogue is None and (create or self.database.exists()):
+            self.catalogue = open_catalogue(self.path, self.settings)
+        return self.catalogue
+
+    def close_catalogue(self) -> None:
+        if self.catalogue is not None:
+            self.catalogue.close()
+            self.catalogue = None
+
+    def rows(self) -> Iterator[TaskRow]:
+        """Every task of the catalogue, a page at a time."""
+        last: str | None = None
+        while self.catalogue is not None:
+            page = self.catalogue.list_tasks(limit=_PAGE, before=last)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            last = page[-1].uuid
+
+    def row(self, uuid: str) -> TaskRow | None:
+        return None if self.catalogue is None else self.catalogue.find(uuid)
+
+    # ---- tasks -----------------------------------------------------------------------------------------------------
+
+    def uuids(self) -> list[str]:
+        """Every task that has a row or a folder."""
+        named = {name for name, _ in self.folders.all() if is_id(name)}
+        return sorted(named.union(row.uuid for row in self.rows()))
+
+    def resolve(self, name: str) -> str:
+        """The task that a UUID, or the beginning of one, means."""
+        check_id(name)
+        self.open_catalogue()
+        rows = [] if self.catalogue is None else self.catalogue.find_by_prefix(name)
+        found = {row.uuid for row in rows} | {uuid for uuid, _ in self.folders.all() if uuid.startswith(name)}
+        if name in found:
+            return name
+        if len(found) > 1:
+            raise InvalidId("ambiguous", value=name, matches=", ".join(sorted(found)[:5]))
+        if not found:
+            raise TaskNotFound("uuid", uuid=name)
+        return found.pop()
+
+    @contextmanager
+    def holding(self, uuid: str) -> Iterator[Hold]:
+        """Own a task while something is put right; ``TaskBusy`` when a live process does."""
+        hold = Hold()
+        if uuid and self.catalogue is not None and self.row(uuid) is not None:
+            hold.lease = self.catalogue.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
+        try:
+            yield hold
+        finally:
+            if hold.lease is not None and self.catalogue is not None:
+                self.catalogue.release(hold.lease)
+
+
+def is_in_use(row: TaskRow | None) -> bool:
+    """Does a process that may be alive own the task?"""
+    return row is not None and is_held(row, boottime(), process_identity())
+
+
+def is_id(name: str) -> bool:
+    """Can this be the name of a task's folder?"""
+    try:
+        check_id(name)
+    except InvalidId:
+        return False
+    return True
+
+
+def move_aside(path: Path, owner: Path, name: str = "") -> Path:
+    """Move a file or folder to ``aside/`` of the folder ``owner``."""
+    aside = owner / "aside"
+    make_private_folder(aside)
+    target = aside / f"{name or path.name.lstrip('.')}.{secrets.token_hex(4)}"
+    with wrapping(path):
+        path.rename(target)
+        sync_folder(aside)
+        sync_folder(path.parent)
+    return target

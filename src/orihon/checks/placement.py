@@ -1,0 +1,67 @@
+"""The catalogue's row against the task's folder: is it there, once, in the right place, and as long as it was?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orihon.catalogue import TaskRow
+from orihon.checks.database import fence
+from orihon.checks.folder import WRITER
+from orihon.findings import Finding, Report
+from orihon.metadata import NAME as METADATA
+from orihon.metadata import key_in, read_metadata, read_object
+from orihon.store.task_store import TaskStore
+from orihon.task import TaskStatus, folder
+
+#: A note in the row's metadata: the loss of the folder has been reported and cannot be mended.
+FOLDER_LOST = "folder_lost"
+
+
+def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report) -> None:
+    """Where the folder is, against where the row's status says that it is."""
+    if len(places) > 1:
+        fields = {"places": ", ".join(f"{path.parent.name}/" for path in places)}
+        report(Finding("catalogue", "two_folders", "tasks.db", fields=fields))
+    elif row is None:
+        report(Finding("catalogue", "no_row", f"{places[0].parent.name}/", severity="warning"))
+    elif not places:
+        _check_absence(row, report)
+    else:
+        wanted = folder(row.status)
+        if wanted is not None and places[0].parent.name != wanted:
+            fields = {"status": row.status.value, "place": places[0].parent.name, "wanted": wanted}
+            report(Finding("catalogue", "misplaced", f"{places[0].parent.name}/", severity="warning", fields=fields))
+        if FOLDER_LOST in row.metadata:
+            report(Finding("catalogue", "found_again", f"{places[0].parent.name}/", severity="warning"))
+
+
+def _check_absence(row: TaskRow, report: Report) -> None:
+    if folder(row.status) is None or FOLDER_LOST in row.metadata:
+        return
+    if row.status is TaskStatus.RUNNING and not row.total_messages:
+        return  # registered a moment ago, or by a process that died then: opening the task makes the folder
+    report(Finding("catalogue", "no_folder", "tasks.db", fields={"status": row.status.value}))
+
+
+def check_row(row: TaskRow, place: Path, store: TaskStore, report: Report) -> None:
+    """What the row says about the task, against the folder."""
+    key = key_in(read_metadata(place))
+    if key is not None and key != row.key:
+        labels = {"row": row.key.label, "folder": key.label}
+        report(Finding("folder", "other_key", METADATA, fields=labels))
+    stored = store.count("messages")
+    if stored < row.total_messages:
+        counts = {"stored": stored, "known": row.total_messages}
+        report(Finding("catalogue", "lost_messages", "tasks.db", fields=counts))
+    reached = reached_epoch(place)
+    if reached > row.epoch:
+        report(Finding("catalogue", "epoch", "tasks.db", fields={"epoch": row.epoch, "reached": reached}))
+
+
+def reached_epoch(place: Path) -> int:
+    """The highest epoch that has written to the task; a lease below it would be refused."""
+    if (place / "context.db").exists():
+        return fence(place / "context.db")
+    epoch = (read_object(place / WRITER) or {}).get("epoch")
+    return epoch if type(epoch) is int else 0

@@ -1,0 +1,66 @@
+"""``metadata.json``: what a task's folder knows about the task by itself.
+
+Written once, when the folder is made. The catalogue can be rebuilt from it, and it from the catalogue.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from orihon import jsonio
+from orihon.catalogue import TaskRow
+from orihon.clock import process_identity
+from orihon.errors import InvalidInput
+from orihon.folders import replace_file, wrapping
+from orihon.settings import Settings
+from orihon.task import TaskKey
+
+NAME = "metadata.json"
+
+
+def write_metadata(folder: Path, row: TaskRow, settings: Settings) -> None:
+    """The file for a task, from its row in the catalogue."""
+    me = process_identity()
+    metadata = {
+        "uuid": row.uuid,
+        "task_key": row.key.as_dict(),
+        "task_identifier": row.key.identifier,
+        "repository": row.key.repository,
+        "user": row.key.user,
+        "created_at": row.created_at,
+        "process_id": me.pid,
+        "hostname": me.host,
+        "config": {
+            "llm_provider": row.llm_provider,
+            "model": row.model,
+            "context_length": row.context_length,
+            "compression_threshold": settings.compression.threshold,
+            "backend": row.backend,
+        },
+    }
+    replace_file(folder / NAME, [jsonio.encode_pretty(metadata)])
+
+
+def read_object(path: Path) -> dict[str, Any] | None:
+    """The JSON object in a small file; ``None`` when there is none that can be read as such."""
+    with wrapping(path):
+        try:
+            found = jsonio.decode(path.read_bytes())
+        except (FileNotFoundError, ValueError):
+            return None
+    return found if isinstance(found, dict) else None
+
+
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """What the file says; empty when it is missing or damaged."""
+    return read_object(folder / NAME) or {}
+
+
+def key_in(metadata: dict[str, Any]) -> TaskKey | None:
+    """The task's key as its folder knows it."""
+    key = metadata.get("task_key")
+    try:
+        return TaskKey.from_dict({**key, "user": metadata.get("user")}) if isinstance(key, dict) else None
+    except InvalidInput:
+        return None

@@ -1,0 +1,111 @@
+"""Rows of the catalogue made again: from what a damaged ``tasks.db`` still gives, and from the task folders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from orihon.catalogue import TaskRow
+from orihon.clock import utc_now
+from orihon.errors import DamagedStore, StorageError
+from orihon.metadata import key_in, read_metadata
+from orihon.settings import Settings
+from orihon.store.opening import backend_of
+from orihon.store.task_store import TaskStore
+from orihon.task import TaskKey, TaskStatus
+from orihon.verify import reading_store
+
+logger = logging.getLogger("orihon.doctor")
+
+_STATUS_OF = {"running": TaskStatus.RUNNING, "paused": TaskStatus.PAUSED, "completed": TaskStatus.COMPLETED}
+
+
+def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
+    """The row of a task that only its folder tells about; ``TaskBusy`` while somebody writes there.
+
+    How often a model was called, and whether a finished task had failed, the folder does not know.
+    """
+    metadata = read_metadata(place)
+    key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
+    store = reading_store(place, uuid, settings)
+    try:
+        epoch, _ = store.records.claim()
+        figures = _figures(store)
+    finally:
+        store.close()
+    status = _STATUS_OF[place.parent.name]
+    created = _moment(metadata.get("created_at")) or utc_now()
+    if status is TaskStatus.COMPLETED:
+        figures["completed_at"] = _last_change(place)
+    config = metadata.get("config")
+    return TaskRow(
+        uuid=uuid,
+        **key.as_dict(),
+        task_identifier=key.identifier,
+        repository=key.repository,
+        user=key.user,
+        status=status,
+        created_at=created,
+        started_at=created,
+        updated_at=utc_now(),
+        backend=backend_of(place, settings.context_storage.backend),
+        epoch=epoch,
+        **_model(config if isinstance(config, dict) else {}),
+        **figures,
+    )
+
+
+def _figures(store: TaskStore) -> dict[str, Any]:
+    try:
+        tail = store.tail
+        return {
+            "total_messages": tail.seq,
+            "total_summaries": store.count("summaries"),
+            "total_tool_calls": store.count("tools"),
+            "tool_call_count": store.count("tools"),
+            "compression_count": sum(record.get("kind") == "compress" for record in store.read("compressions")),
+            "view_tokens": tail.view_tokens,
+            "final_token_count": tail.view_tokens,
+            "final_message_count": tail.view_entries,
+        }
+    except DamagedStore as error:
+        logger.warning("%s: the row is made without figures: %s", store.name, error)
+        return {}
+
+
+def _model(config: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = {"llm_provider": str, "model": str, "context_length": int}
+    return {name: config[name] for name, kind in kinds.items() if isinstance(config.get(name), kind)}
+
+
+def _moment(value: object) -> str | None:
+    """A time in the one form that the catalogue sorts by."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None
+    if moment is None:
+        return None
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def _last_change(place: Path) -> str:
+    """When something was last written to the history."""
+    names = ("messages.jsonl", "context.db", "final_summary.txt")
+    times = [(place / name).stat().st_mtime for name in names if (place / name).exists()]
+    moment = datetime.fromtimestamp(max(times), UTC) if times else datetime.now(UTC)
+    return moment.isoformat(timespec="microseconds")
+
+
+def rescued_rows(rows: Iterable[TaskRow]) -> list[TaskRow]:
+    """What a damaged catalogue still gives, up to the first thing that cannot be read."""
+    rescued: list[TaskRow] = []
+    try:
+        for row in rows:
+            rescued.append(row)
+    except StorageError as error:
+        logger.warning("tasks.db could be read up to row %d only: %s", len(rescued), error)
+    return rescued

@@ -1,0 +1,267 @@
+"""What the doctor can put right, one function for each kind of finding.
+
+A repair runs while its task is held. It never deletes: what it cuts off or replaces is kept in ``aside/``. A kind of
+finding that is not in ``REPAIRS`` needs a person, and its text says what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.base_folder import BaseFolder, Hold, is_in_use, move_aside
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.checks.folder import open_to_others
+from orihon.checks.placement import FOLDER_LOST, reached_epoch
+from orihon.clock import boottime, utc_now
+from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
+from orihon.findings import Finding
+from orihon.folders import keep_aside, wrapping
+from orihon.metadata import NAME as METADATA
+from orihon.metadata import write_metadata
+from orihon.rebuilding import rescued_rows, row_from_folder
+from orihon.task import TaskStatus
+from orihon.verify import reading_store
+
+logger = logging.getLogger("orihon.doctor")
+
+_AFTER_LOSS = {
+    TaskStatus.RUNNING: TaskStatus.DEAD,
+    TaskStatus.PAUSED: TaskStatus.FAILED,
+    TaskStatus.WAITING: TaskStatus.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One repair: what was found, where, and the hold on its task."""
+
+    base: BaseFolder
+    finding: Finding
+    hold: Hold
+
+    @property
+    def uuid(self) -> str:
+        return self.finding.task
+
+    @property
+    def catalogue(self) -> Catalogue:
+        catalogue = self.base.open_catalogue(create=True)
+        assert catalogue is not None
+        return catalogue
+
+    @property
+    def row(self) -> TaskRow:
+        return self.catalogue.get(self.uuid)
+
+    @property
+    def place(self) -> Path:
+        """The task's folder; the whole base folder when the finding is about no task."""
+        found = self.base.folders.find(self.uuid) if self.uuid else self.base.path
+        if found is None:
+            raise TaskNotFound("uuid", uuid=self.uuid)
+        return found
+
+    @property
+    def file(self) -> Path:
+        """The file that the finding is about."""
+        return self.place / self.finding.where
+
+
+# ---- the catalogue -------------------------------------------------------------------------------------------------
+
+
+def make_catalogue(operation: Operation) -> None:
+    """A new ``tasks.db``; the rows come from the folders, one by one."""
+    operation.base.open_catalogue(create=True)
+
+
+def replace_catalogue(operation: Operation) -> None:
+    """A new ``tasks.db`` with the rows that the damaged one still gives."""
+    base = operation.base
+    rows = _readable_rows(base)
+    _refuse_owned(rows)
+    base.close_catalogue()
+    kept = move_aside(base.database, base.path)
+    for suffix in ("-wal", "-shm"):
+        log = base.database.with_name(base.database.name + suffix)
+        if log.exists():
+            log.rename(kept.with_name(kept.name + suffix))
+    for row in rows:
+        try:
+            operation.catalogue.adopt(row)
+        except OrihonError as error:
+            logger.warning("%s: its row could not be kept: %s", row.uuid, error)
+
+
+def _refuse_owned(rows: list[TaskRow]) -> None:
+    """A process that works by the old file would go on with it, unseen by the new one."""
+    for row in rows:
+        if is_in_use(row):
+            left = round((row.lease_until or 0) - boottime(), 1)
+            owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
+            raise TaskBusy("lease", uuid=row.uuid, **owner)
+
+
+def _readable_rows(base: BaseFolder) -> list[TaskRow]:
+    try:
+        base.open_catalogue()
+    except StorageError:
+        return []
+    return rescued_rows(base.rows())
+
+
+def adopt_folder(operation: Operation) -> None:
+    """A row for a folder that has none."""
+    row = row_from_folder(operation.uuid, operation.place, operation.base.settings)
+    operation.catalogue.adopt(row)
+
+
+def keep_longest_folder(operation: Operation) -> None:
+    """One folder for the task: the one with the longest log; the others are put aside."""
+    base = operation.base
+    row = base.row(operation.uuid)
+    wanted = "" if row is None else row.status.value
+    places = base.folders.places(operation.uuid)
+    best = max(places, key=lambda place: (_length(place, operation), place.parent.name == wanted))
+    for place in places:
+        if place != best:
+            move_aside(place, base.path, f"{place.name}.{place.parent.name}")
+
+
+def _length(place: Path, operation: Operation) -> int:
+    store = reading_store(place, operation.uuid, operation.base.settings)
+    try:
+        return store.count("messages")
+    except StorageError:
+        return -1
+    finally:
+        store.close()
+
+
+def settle_folder(operation: Operation) -> None:
+    """The catalogue decides where the folder lies."""
+    operation.base.folders.settle(operation.uuid, operation.row.status)
+
+
+def note_loss(operation: Operation) -> None:
+    """The history is gone; the row stays, with its figures, and says so."""
+    row = operation.row
+    after = _AFTER_LOSS.get(row.status)
+    if after is not None:
+        epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
+        operation.catalogue.change_status(row.uuid, after, error_message=operation.finding.cause, epoch=epoch)
+    operation.catalogue.update(row.uuid, metadata={**row.metadata, FOLDER_LOST: utc_now()})
+
+
+def forget_loss(operation: Operation) -> None:
+    """The folder is back."""
+    metadata = {name: value for name, value in operation.row.metadata.items() if name != FOLDER_LOST}
+    operation.catalogue.update(operation.uuid, metadata=metadata)
+
+
+def release_lease(operation: Operation) -> None:
+    """Taking hold of the task has taken the dead owner's lease away; letting go of it leaves none."""
+    assert operation.hold.lease is not None
+
+
+def catch_up_epoch(operation: Operation) -> None:
+    """Leases with higher epochs until the folder does not refuse them any more."""
+    reached = reached_epoch(operation.place)
+    hold = operation.hold
+    while hold.lease is not None and hold.lease.epoch < reached:
+        hold.lease = operation.catalogue.acquire(operation.uuid, seconds=hold.lease.seconds, take_over=True)
+
+
+def count_again(operation: Operation) -> None:
+    operation.catalogue.rebuild_rollups()
+
+
+# ---- the task's folder ---------------------------------------------------------------------------------------------
+
+
+def put_aside(operation: Operation) -> None:
+    """A file that should not be there."""
+    move_aside(operation.file, operation.place)
+
+
+def close_folder(operation: Operation) -> None:
+    """Folders 0700, files 0600."""
+    place = operation.place
+    for path, mode in open_to_others([place, *place.rglob("*")]):
+        path.chmod(mode)
+
+
+def close_file(operation: Operation) -> None:
+    for path, mode in open_to_others([operation.file]):
+        path.chmod(mode)
+
+
+def rewrite_metadata(operation: Operation) -> None:
+    """``metadata.json`` from the row."""
+    place = operation.place
+    if (place / METADATA).exists():
+        move_aside(place / METADATA, place)
+    write_metadata(place, operation.row, operation.base.settings)
+
+
+def derive_again(operation: Operation) -> None:
+    """Claim the task as a writer does: that cuts torn tails off, keeps them aside, and makes the view file anew."""
+    store = reading_store(operation.place, operation.uuid, operation.base.settings)
+    store.epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
+    try:
+        with store.changing():
+            store.save_index()
+    finally:
+        store.close()
+
+
+def derive_view_again(operation: Operation) -> None:
+    """The same; the file that differs is copied first."""
+    view = operation.file
+    with wrapping(view):
+        copy = keep_aside(operation.place, view.name, b"")
+        shutil.copyfile(view, copy)
+    derive_again(operation)
+
+
+def count_view_again(operation: Operation) -> None:
+    """The same, without what the wrong counters are kept in."""
+    store = reading_store(operation.place, operation.uuid, operation.base.settings)
+    try:
+        store.records.save("index", b"{}")
+    finally:
+        store.close()
+    derive_again(operation)
+
+
+Repair = Callable[[Operation], None]
+
+REPAIRS: Mapping[tuple[str, str], Repair] = {
+    ("catalogue", "missing"): make_catalogue,
+    ("catalogue", "damaged"): replace_catalogue,
+    ("catalogue", "two_folders"): keep_longest_folder,
+    ("catalogue", "no_row"): adopt_folder,
+    ("catalogue", "no_folder"): note_loss,
+    ("catalogue", "found_again"): forget_loss,
+    ("catalogue", "misplaced"): settle_folder,
+    ("catalogue", "lease"): release_lease,
+    ("catalogue", "epoch"): catch_up_epoch,
+    ("catalogue", "rollups"): count_again,
+    ("base", "temporary"): put_aside,
+    ("base", "permissions"): close_file,
+    ("folder", "writer"): put_aside,
+    ("folder", "request"): put_aside,
+    ("folder", "temporary"): put_aside,
+    ("folder", "permissions"): close_folder,
+    ("folder", "no_metadata"): rewrite_metadata,
+    ("folder", "metadata"): rewrite_metadata,
+    ("folder", "other_key"): rewrite_metadata,
+    ("stream", "torn"): derive_again,
+    ("view", "counters"): count_view_again,
+    ("view", "lines"): derive_view_again,
+    ("view", "missing"): derive_again,
+}

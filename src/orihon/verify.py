@@ -1,0 +1,122 @@
+"""The prover: derives everything about a task again and says what differs.
+
+``verify_task`` looks at the log and what is made of it; ``verify`` also compares with the catalogue. Both only read,
+with bounded memory, also while a writer is at work. Damage that has a name becomes a ``Finding``; only what keeps
+them from looking (no permission, a newer format) raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.leases import is_held
+from orihon.catalogue.opening import open_catalogue
+from orihon.checks.database import damage_in
+from orihon.checks.folder import check_folder
+from orihon.checks.folds import boundaries, check_compressions, read_folds
+from orihon.checks.log import check_log
+from orihon.checks.placement import check_placement, check_row
+from orihon.checks.streams import check_other_streams
+from orihon.checks.view import check_counters, check_view_file
+from orihon.clock import boottime, process_identity
+from orihon.errors import DamagedStore, TaskNotFound
+from orihon.findings import Finding, Report
+from orihon.guard import Redactor
+from orihon.settings import Settings
+from orihon.store.opening import open_records
+from orihon.store.task_store import TaskStore
+from orihon.task import check_id
+from orihon.task_folders import TaskFolders
+
+__all__ = ["Finding", "verify", "verify_task"]
+
+
+def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = False) -> list[Finding]:
+    """What is wrong with a task's records and, when its ``folder`` is given, with the files there.
+
+    ``in_use``: a writer may be at work, so that an unfinished file or line is no finding.
+    """
+    findings: list[Finding] = []
+    report = findings.append
+    if folder is not None:
+        check_folder(folder, in_use=in_use, report=report)
+    _reporting_damage(lambda: _check_records(store, folder, report), report)
+    return [replace(finding, task=store.name) for finding in findings]
+
+
+def _check_records(store: TaskStore, folder: Path | None, report: Report) -> None:
+    if folder is not None:
+        _check_database(folder / "context.db", report)
+    folds = read_folds(store, report)
+    log = check_log(store.records, boundaries(folds), report)
+    compressions = check_compressions(store, folds, log, report)
+    check_other_streams(store.records, report)
+    if log.whole and compressions.whole:
+        check_counters(store, log, compressions, report)
+        if folder is not None:
+            check_view_file(store, folder, report)
+
+
+def _check_database(path: Path, report: Report) -> None:
+    damage = damage_in(path)
+    if damage is not None:
+        report(Finding("stream", "database", path.name, fields={"why": damage}))
+
+
+def _reporting_damage(check: Callable[[], None], report: Report) -> None:
+    """Damage that kept a check from going on is a finding like any other."""
+    try:
+        check()
+    except DamagedStore as error:
+        report(Finding("stream", "damaged", str(error.fields.get("path", "-")), fields={"why": error.cause}))
+
+
+def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]:
+    """What is wrong with a task: its records, its folder, and its row in the catalogue."""
+    base = Path(base_dir)
+    places = TaskFolders(base).places(check_id(uuid))
+    try:
+        row = _row(base, uuid, settings)
+    except DamagedStore as error:
+        damage = Finding("catalogue", "damaged", "tasks.db", task=uuid, fields={"why": error.cause})
+        return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, settings))]
+    if row is None and not places:
+        raise TaskNotFound("uuid", uuid=uuid)
+    return verify_placed(uuid, row, places, settings)
+
+
+def verify_placed(uuid: str, row: TaskRow | None, places: list[Path], settings: Settings) -> list[Finding]:
+    """The same for a task whose row and folders have been looked up."""
+    findings: list[Finding] = []
+    check_placement(row, places, findings.append)
+    if len(places) == 1:
+        findings.extend(verify_folder(uuid, row, places[0], settings))
+    return [replace(finding, task=uuid) for finding in findings]
+
+
+def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Settings) -> list[Finding]:
+    """One folder of a task, and its row where it has one."""
+    in_use = row is not None and is_held(row, boottime(), process_identity())
+    store = reading_store(place, uuid, settings)
+    try:
+        findings = verify_task(store, place, in_use=in_use)
+        if row is not None:
+            _reporting_damage(lambda: check_row(row, place, store, findings.append), findings.append)
+        return findings
+    finally:
+        store.close()
+
+
+def reading_store(place: Path, uuid: str, settings: Settings) -> TaskStore:
+    """A task's store for looking only: without the guard, which is for writers."""
+    return TaskStore(open_records(place, settings), Redactor(b"", enabled=False), name=uuid)
+
+
+def _row(base: Path, uuid: str, settings: Settings) -> TaskRow | None:
+    if not (base / "tasks.db").exists():
+        return None  # opening the catalogue would make one
+    with open_catalogue(base, settings) as catalogue:
+        return catalogue.find(uuid)
