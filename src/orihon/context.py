@@ -368,10 +368,14 @@ class TaskContextManager:
         message = None if error_message is None else self.task_store.redactor.mask(error_message)
         totals = self._totals()
         self.task_store.close()
-        self.catalogue.change_status(self.uuid, status, epoch=lease.epoch, error_message=message, statistics=totals)
-        self._lease = None
+        # The lease is kept until the folder has moved: nobody may open the task in between.
+        self.catalogue.change_status(
+            self.uuid, status, epoch=lease.epoch, error_message=message, statistics=totals, keep_lease=True
+        )
         self._heartbeat.stop()
         self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
+        self._lease = None
+        self.catalogue.release(lease)
         self.task_store.end(status.value, self.context_dir)
         leave_task(self.uuid)
 

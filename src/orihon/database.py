@@ -34,8 +34,9 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connection:
     """A connection in WAL mode; the file, if new, is for the owner only."""
     make_private_folder(path.parent)
-    with wrapping(path):
-        os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+    if not path.exists():  # opening and closing an existing one would drop SQLite's own locks in this process
+        with wrapping(path):
+            os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
         connection = apsw.Connection(str(path))
         connection.set_busy_timeout(round(timeout * 1000))

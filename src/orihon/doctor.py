@@ -80,6 +80,8 @@ def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
         for _ in base.rows():
             pass  # every row can be read
     except DamagedStore as error:
+        if error.reason == "foreign":
+            raise  # somebody else's database is not ours to replace
         damage = error.cause
     if damage is not None:
         base.close_catalogue()

@@ -1,6 +1,6 @@
 """How many tokens: the estimate, the exact count, the correction, and the budget they are held against.
 
-Three numbers, from cheap to true. ``estimate`` is the seeds' rule and costs next to nothing: it is what the
+Three numbers, from cheap to true. ``estimate`` is a rule of thumb that costs next to nothing: it is what the
 log carries. ``count_exact`` asks a tokenizer, offline and only when somebody wants to know. ``Correction``
 learns from the usage that providers report and mends either of them.
 
@@ -46,7 +46,7 @@ ENTRY_POINT_GROUP = "orihon.tokenizers"
 MESSAGE_OVERHEAD = 4
 """Tokens that a chat format spends on each message beside its text (role, delimiters).
 
-Only exact counts of a whole request add it; the log's estimate stays the seeds' rule."""
+Only exact counts of a whole request add it; the log's estimate stays the rule of thumb."""
 
 # Long text is handled in pieces of this many characters: memory stays flat, and a tokenizer, which holds the
 # interpreter while it works, lets other threads run every few milliseconds.
@@ -61,8 +61,11 @@ _JAPANESE_ROWS = bytes([*range(0x30, 0xA0), 0xF9, 0xFA, 0xFF])
 
 
 def estimate(text: str) -> int:
-    """Characters / 4, or / 2 when half or more of them are Japanese (seed 002 §4.2)."""
+    """Characters / 4, or / 2 when half or more of them are Japanese."""
     if text.isascii():
+        return len(text) // 4
+    # A Japanese character has three bytes: so few bytes more than characters cannot make half of them Japanese.
+    if len(text.encode("utf-8", "surrogatepass")) < 2 * len(text):
         return len(text) // 4
     japanese = sum(_count_japanese(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))
     return len(text) // (2 if 2 * japanese >= len(text) else 4)

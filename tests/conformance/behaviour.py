@@ -60,3 +60,12 @@ def add_conversation(store: MessageStore, turns: int) -> int:
 def texts(store: MessageStore) -> list[str | None]:
     """What the messages of the log say."""
     return [stored.message.content for stored in store.get_messages()]
+
+
+def filled(backend: Backend, folder: Path) -> list[str | None]:
+    """A task with a few messages, closed; what its log says."""
+    store = backend.open(folder)
+    add_conversation(store, 3)
+    said = texts(store)
+    store.close()
+    return said

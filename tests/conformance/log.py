@@ -102,7 +102,7 @@ class LogBehaviour(Behaviour):
         again.close()
 
     def test_an_image_is_stored_once(self, store: MessageStore) -> None:
-        content = [
+        content: list[Json] = [
             {"type": "text", "text": "見て"},
             {"type": "image_url", "image_url": {"url": DATA_URL, "detail": "low"}},
         ]

@@ -112,7 +112,7 @@ class DamageBehaviour(Behaviour):
     )
     def test_a_broken_record_in_the_middle(self, store: MessageStore, broken: Callable[[bytes], bytes]) -> None:
         add_conversation(store, 3)
-        line = list(store.task_store.records.read("messages", (3, 3)))[0]
+        line = next(iter(store.task_store.records.read("messages", (3, 3))))
         store.close()
         self.backend.damage(store.context_dir, 3, broken(line))
         again = self.backend.open(store.context_dir)

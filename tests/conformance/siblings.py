@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
 import pytest
@@ -194,4 +193,4 @@ class FigureBehaviour(Behaviour):
                 expected = 0o700 if path.is_dir() else 0o600
                 assert (path.name, oct(path.stat().st_mode & 0o777)) == (path.name, oct(expected))
             assert oct((tmp_path / "base").stat().st_mode & 0o777) == "0o700"
-            assert os.listdir(folder / "blobs")
+            assert list((folder / "blobs").iterdir())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.conformance.backends import SqliteBackend
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task

@@ -50,7 +50,7 @@ class ToolPairBehaviour(Behaviour):
         check_task(store)
 
     @pytest.mark.parametrize("given", [{"tool_call_id": "z"}, {"tool_name": "other"}, {}])
-    def test_a_result_that_no_call_waits_for_is_refused(self, store: MessageStore, given: dict[str, str]) -> None:
+    def test_a_result_that_no_call_waits_for_is_refused(self, store: MessageStore, given: Any) -> None:
         store.add_message("user", "hello")
         before = self.backend.unchanged(store.context_dir)
         with refused(ToolCallError, "none_open"):

@@ -204,12 +204,12 @@ class Tasks:
             )
         _refuse_unchanged(changed, uuid)
 
-    def set_totals(self, uuid: str, **totals: int) -> None:
+    def set_totals(self, uuid: str, /, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
         with self._db.write() as statements:
             _refuse_unchanged(_set_totals(statements, uuid, totals, utc_now()), uuid)
 
-    def update(self, uuid: str, **columns: Any) -> TaskRow:
+    def update(self, uuid: str, /, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
         _refuse_unknown(columns, CHANGEABLE)
         if isinstance(columns.get("metadata"), Mapping):

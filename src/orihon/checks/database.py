@@ -21,7 +21,10 @@ def damage_in(path: Path) -> str | None:
     if not path.exists():
         return None
     with _opened(path) as connection:
-        answer = str(connection.execute("PRAGMA quick_check(1)").get)
+        try:
+            answer = str(connection.execute("PRAGMA quick_check(1)").get)
+        except apsw.SQLError as error:  # a record that is not JSON: its virtual columns cannot be checked
+            answer = str(error)
     return None if answer == "ok" else answer
 
 

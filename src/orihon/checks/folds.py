@@ -106,9 +106,11 @@ class _Replay:
     def take(self, act: Compression) -> bool:
         """Go on from what the record says, right or wrong: one error is reported once. ``False``: impossible."""
         facts = self.facts
-        facts.whole = all(number in self._folds for number in act.visible)
+        visible = tuple(self._folds[number] for number in act.visible if number in self._folds)
+        inside = all(1 <= fold.start_seq <= fold.end_seq <= self._log.count for fold in visible)
+        facts.whole = inside and len(visible) == len(act.visible)
         if facts.whole:
-            facts.visible, facts.pins = tuple(self._folds[number] for number in act.visible), act.pins
+            facts.visible, facts.pins = visible, act.pins
             facts.records.append(replace(act, visible=(), pins=()))
         return facts.whole
 

@@ -17,7 +17,7 @@ from orihon.demo.play import Progress as Step
 from orihon.demo.scenario import DemoReport, Scenario
 from orihon.texts import text
 
-_EXPECTED_MESSAGES = 4 + 19 * len(FEATURES)
+_EXPECTED_MESSAGES = 2 + 20 * len(FEATURES)
 
 
 def demo(folder: Path | None = None, *, as_json: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""How important a message is, from 0 to 1 (seed 003 §4 and §6.1).
+"""How important a message is, from 0 to 1.
 
-Owns the score and nothing else: no history, no budget, no choice. ``importance`` is the seed's formula. Its
+Owns the score and nothing else: no history, no budget, no choice. ``importance`` is the whole formula. Its
 dear part, ``content_score``, depends on the content alone and may be kept beside the message; ``weigh``
 makes the score of a place in the history out of it with a few multiplications.
 """

@@ -1,4 +1,4 @@
-"""Seed 003's ``MemoryManager``: keeps a plain list of messages within a number of tokens.
+"""``MemoryManager``: keeps a plain list of messages within a number of tokens.
 
 For agents that hold their history as a list of dicts and want no store. It chooses by importance what stays
 and puts a summary or a notice where messages went. What it takes away is gone from the list: an agent that
@@ -6,7 +6,7 @@ must lose nothing uses ``TaskContextManager``.
 
 Promises: leading system messages stay (or ``BudgetExceeded``); a tool call and its results stay or go
 together; pruning never makes the list dearer; a summarizer that fails, says nothing or says too much is
-replaced by a notice. The seed's table (§2.2) decides when, its code (§6.1) the score and the choice.
+replaced by a notice. ``PruneAction`` decides when, ``importance`` the score.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ChatClient(Protocol):
 
 
 class PruneAction(StrEnum):
-    """The rows of seed 003's table (§2.2)."""
+    """What is done at which usage."""
 
     NOTHING = "nothing"
     WARN = "warn"
@@ -69,7 +69,7 @@ class PruneStats(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class MemoryConfig:
-    """When to prune and how far (seed 003 §10.1); usages are shares of ``max_tokens``."""
+    """When to prune and how far; usages are shares of ``max_tokens``."""
 
     max_tokens: int = 8000
     pruning_threshold: float = 0.8
@@ -144,7 +144,7 @@ class MemoryManager:
         return action.prunes
 
     def check_if_pruning_needed(self, conversation_history: History) -> bool:
-        """``should_prune`` by the name of seed 003 §3.2."""
+        """``should_prune`` by another name."""
         return self.should_prune(conversation_history)
 
     async def prune_history(self, conversation_history: History) -> tuple[History, PruneStats]:
@@ -310,7 +310,7 @@ def _summary_in(answer: object) -> str:
 
 @dataclass(slots=True)
 class AgentState:
-    """The state of an agent that keeps its history in memory (seed 003 §6.2)."""
+    """The state of an agent that keeps its history in memory."""
 
     conversation_history: History = field(default_factory=list)
 

@@ -1,6 +1,6 @@
 """What can be said about a plain history (a list of provider dicts) without any store.
 
-Owns two questions: what a message costs by seed 003's rule, and which messages belong together. Understands
+Owns two questions: what a message costs by a rule of thumb, and which messages belong together. Understands
 the shapes of OpenAI (``tool_calls``, ``tool_call_id``, the old ``function_call``) and Anthropic
 (``tool_use`` and ``tool_result`` blocks). Odd data is an ordinary message; nothing raises.
 """
@@ -21,7 +21,7 @@ _SYSTEM_ROLES = ("system", "developer")
 _RESULT_ROLES = ("tool", "function")
 _IMAGE_PARTS = ("image", "image_url", "input_image")
 
-# One character is half a token: between Japanese and English (seed 003 §6.1).
+# One character is half a token: between Japanese and English.
 _TOKENS_PER_CHARACTER = 0.5
 _IMAGE_TOKENS = image_tokens(None, None, provider="any")
 

@@ -22,7 +22,7 @@ from orihon.texts import text
 
 #: A small window, so that folding can be watched.
 DEMO_CONFIG: dict[str, Any] = {
-    "llm": {"openai": {"context_length": 10_000}},
+    "llm": {"openai": {"context_length": 4_500}},
     "compression": {"threshold": 0.7, "keep_recent": 12},
 }
 
@@ -52,6 +52,7 @@ class DemoAgent:
 
     def begin(self, goal: str) -> None:
         """System prompt (with what is inherited), goal, a pinned rule and a plan."""
+        self.workspace.write_file("GUIDE.md", text("demo.guide"))
         self.ctx.create_initial_context_with_inheritance(text("demo.system"))
         seq = self.ctx.message_store.add_message("user", goal + "\n" + text("demo.rule"))
         self.ctx.message_store.folding.pin(seq, text("demo.rule"), made_by="demo")
@@ -63,7 +64,12 @@ class DemoAgent:
         module, test = f"toolbox/{feature.name}.py", f"toolbox/test_{feature.name}.py"
         checks = "\n".join(f"assert {check}, {check!r}" for check in feature.checks)
         self._say("user", text("demo.wish", name=feature.name))
-        self._call(text("demo.look"), ("list_files", {}), ("search", {"word": f"def {feature.name}"}))
+        self._call(
+            text("demo.look"),
+            ("list_files", {}),
+            ("read_file", {"path": "GUIDE.md"}),
+            ("search", {"word": f"def {feature.name}"}),
+        )
         self._call(text("demo.write", path=module), ("write_file", {"path": module, "text": feature.wrong}))
         source = f"from {feature.name} import {feature.name}\n\n{checks}\nprint('ok')\n"
         self._call(text("demo.test", path=test), ("write_file", {"path": test, "text": source}))

@@ -51,7 +51,7 @@ class Workspace:
     def run_python(self, path: str) -> str:
         """Runs a file and returns what it printed, errors included."""
         run = subprocess.run(
-            [sys.executable, "-I", "-S", str(self._inside(path).name)],
+            [sys.executable, "-E", "-s", "-B", self._inside(path).name],
             cwd=self._inside(path).parent,
             capture_output=True,
             text=True,

@@ -141,17 +141,27 @@ UPDATE tasks SET
 WHERE uuid = :uuid AND epoch = :epoch;
 
 -- name: owned_tasks
-SELECT * FROM tasks WHERE lease_owner IS NOT NULL OR status = 'running' ORDER BY created_at, uuid;
+SELECT * FROM tasks
+WHERE uuid IN (
+    SELECT uuid FROM tasks INDEXED BY tasks_leased WHERE lease_owner IS NOT NULL
+    UNION
+    SELECT uuid FROM tasks INDEXED BY tasks_by_status WHERE status = 'running'
+)
+ORDER BY +created_at, uuid;
+
+-- The indexes of the line are named: left to itself, SQLite prefers tasks_by_status and reads the whole line.
 
 -- name: any_claimable
-SELECT 1 WHERE EXISTS (SELECT 1 FROM tasks WHERE status = 'queued' AND available_at IS NULL)
-    OR EXISTS (SELECT 1 FROM tasks WHERE status = 'queued' AND available_at <= :now);
+SELECT 1
+WHERE EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_in_line WHERE status = 'queued' AND available_at IS NULL)
+    OR EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_put_off WHERE status = 'queued' AND available_at <= :now);
 
 -- name: put_due_in_line
-UPDATE tasks SET available_at = NULL WHERE status = 'queued' AND available_at <= :now;
+UPDATE tasks INDEXED BY tasks_put_off SET available_at = NULL WHERE status = 'queued' AND available_at <= :now;
 
 -- name: first_in_line
-SELECT uuid FROM tasks WHERE status = 'queued' AND available_at IS NULL
+SELECT uuid FROM tasks INDEXED BY tasks_in_line
+WHERE status = 'queued' AND available_at IS NULL
 ORDER BY priority DESC, created_at, uuid LIMIT 1;
 
 -- name: rollups

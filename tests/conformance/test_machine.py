@@ -1,0 +1,268 @@
+"""Random lives of a task: after every step the invariants of SPEC §2 hold, whatever came before.
+
+The machine appends, pins, folds (legally and not), undoes, redoes, unfolds, edits, pauses and crashes. A crash
+drops the writer without closing it and may leave what a dying machine leaves: a torn last line, a view with one
+line too many or without its last ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from orihon.errors import IllegalFold, InvalidInput, NothingToUndo
+from orihon.records import Compression
+from orihon.store import MessageStore
+from orihon.view import PlannedFold, foldable_runs
+from tests.conformance.backends import Backend, FilesBackend, SqliteBackend
+from tests.conformance.invariants import ChatMessage, check_task
+from tests.strategies import texts
+
+WORDS = st.sampled_from(["make the tests pass", "テストを通してください", "ok", "x" * 300, "必ず守ること\nmore"]) | texts(30)
+PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 200 + "="}}
+TOOLS = ("read_file", "run_tests")
+
+
+class TaskMachine(RuleBasedStateMachine):
+    """One task on one back end."""
+
+    backend: ClassVar[Backend]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = Path(tempfile.mkdtemp(prefix="orihon-machine-"))
+        self.folder = self.base / "task"
+        self.store = self.opened()
+        self.log: list[bytes] = []
+        self.calls = 0
+
+    def opened(self) -> MessageStore:
+        # What is fsynced cannot matter here: no power is cut.
+        return self.backend.open(self.folder, durability="os", blob_bytes=1_000)
+
+    def teardown(self) -> None:
+        self.store.close()
+        shutil.rmtree(self.base)
+
+    # ---- the log -----------------------------------------------------------------------------------------------
+
+    @initialize(prompts=st.lists(st.sampled_from(["system", "developer"]), max_size=2))
+    def begin(self, prompts: list[str]) -> None:
+        for number, role in enumerate(prompts):
+            self.store.add_message(role, f"rule {number}: be careful")
+
+    @rule(role=st.sampled_from(["user", "assistant", "system"]), text=WORDS)
+    def say(self, role: str, text: str) -> None:
+        with self.unless_calls_wait():
+            self.store.add_message(role, text)
+
+    @rule(text=WORDS)
+    def show(self, text: str) -> None:
+        with self.unless_calls_wait():
+            self.store.add_message("user", [{"type": "text", "text": text}, PIXEL])
+
+    @rule(count=st.integers(1, 3), answered=st.integers(0, 3), data=st.data())
+    def call_tools(self, count: int, answered: int, data: st.DataObject) -> None:
+        self.calls += 1
+        ids = [f"call-{self.calls}-{number}" for number in range(count)]
+        function = {"name": data.draw(st.sampled_from(TOOLS)), "arguments": "{}"}
+        calls = [{"id": call_id, "type": "function", "function": function} for call_id in ids]
+        with self.unless_calls_wait():
+            self.store.add_message("assistant", None, tool_calls=calls)
+        for call_id in data.draw(st.permutations(list(self.waiting())))[:answered]:
+            self.store.add_message("tool", data.draw(WORDS) + " output" * 50, tool_call_id=call_id)
+
+    @precondition(lambda self: self.waiting())
+    @rule()
+    def answer_the_rest(self) -> None:
+        self.store.answer_open_calls("interrupted")
+
+    @rule(text=WORDS)
+    def answer_nobody(self, text: str) -> None:
+        with pytest.raises(InvalidInput):
+            self.store.add_message("tool", text, tool_call_id="never-called")
+
+    # ---- the view ----------------------------------------------------------------------------------------------
+
+    @rule(data=st.data(), text=WORDS, several=st.booleans())
+    def fold(self, data: st.DataObject, text: str, several: bool) -> None:
+        runs = foldable_runs(self.store.view())
+        if not runs:
+            return
+        chosen = runs if several else [data.draw(st.sampled_from(runs))]
+        plans = [self.plan(data, run, f"{text} summary {number}") for number, run in enumerate(chosen)]
+        before = self.store.get_messages_for_llm()
+        made = self.tried(lambda: self.store.folding.compress(plans))
+        if made is not None and data.draw(st.booleans()):
+            self.take_back(made, before, appended=data.draw(st.booleans()))
+
+    @rule(data=st.data(), text=WORDS)
+    def preview(self, data: st.DataObject, text: str) -> None:
+        seqs = [entry.start for entry in self.store.view().entries if entry.start == entry.end]
+        if seqs:
+            seq = data.draw(st.sampled_from(seqs))
+            plan = PlannedFold(seq, seq, f"{text} (shortened)", form="preview")
+            self.tried(lambda: self.store.folding.compress([plan]))
+
+    @rule(start=st.integers(-1, 30), length=st.integers(-1, 12), text=WORDS)
+    def fold_anything(self, start: int, length: int, text: str) -> None:
+        """Mostly illegal: then nothing changes."""
+        self.tried(lambda: self.store.folding.compress([PlannedFold(start, start + length, text)]))
+
+    @rule(number=st.none() | st.integers(1, 12))
+    def undo(self, number: int | None) -> None:
+        self.tried(lambda: self.store.folding.undo(number))
+
+    @rule(number=st.none() | st.integers(1, 12))
+    def redo(self, number: int | None) -> None:
+        self.tried(lambda: self.store.folding.redo(number))
+
+    @precondition(lambda self: self.store.view().folds)
+    @rule(data=st.data())
+    def unfold(self, data: st.DataObject) -> None:
+        fold = data.draw(st.sampled_from(self.store.view().folds))
+        self.tried(lambda: self.store.folding.unfold(fold.id))
+
+    @precondition(lambda self: self.store.view().folds)
+    @rule(data=st.data(), text=WORDS)
+    def edit(self, data: st.DataObject, text: str) -> None:
+        fold = data.draw(st.sampled_from(self.store.view().folds))
+        self.tried(lambda: self.store.folding.edit(fold.id, text))
+
+    @precondition(lambda self: self.store.count_messages())
+    @rule(data=st.data(), whole=st.booleans())
+    def pin(self, data: st.DataObject, whole: bool) -> None:
+        seq = data.draw(st.integers(1, self.store.count_messages()))
+        lines = self.store.get_message(seq).message.text.splitlines()
+        line = "" if whole or not lines else data.draw(st.sampled_from(lines))
+        self.tried(lambda: self.store.folding.pin(seq, line))
+
+    @precondition(lambda self: self.store.view().pins)
+    @rule(data=st.data())
+    def unpin(self, data: st.DataObject) -> None:
+        pin = data.draw(st.sampled_from(self.store.view().pins))
+        self.store.folding.unpin(pin.seq, pin.line)
+
+    # ---- pause, resume, crash ----------------------------------------------------------------------------------
+
+    @rule()
+    def pause_and_resume(self) -> None:
+        before = self.store.get_messages_for_llm()
+        self.store.close()
+        self.store = self.opened()
+        assert self.store.get_messages_for_llm() == before
+
+    @rule(left=st.sampled_from(["nothing", "torn line", "line too many", "lines missing", "no view"]))
+    def crash(self, left: str) -> None:
+        before = self.store.get_messages_for_llm()
+        del self.store
+        gc.collect()  # the dead writer's place must not count as taken
+        self.leave(left)
+        self.store = self.opened()
+        assert self.store.get_messages_for_llm() == before
+        with self.unless_calls_wait():
+            self.store.add_message("user", "after the crash")
+
+    def leave(self, what: str) -> None:
+        log, view = self.folder / "messages.jsonl", self.folder / "current.jsonl"
+        if what == "torn line" and log.exists():
+            with log.open("ab") as file:
+                file.write(b'{"seq":%d,"role":"us' % (len(self.log) + 1))
+        elif view.exists() and what == "line too many":
+            with view.open("ab") as file:
+                file.write(b'{"role":"user","content":"never stored"}\n')
+        elif view.exists() and what == "lines missing":
+            view.write_bytes(b"".join(view.read_bytes().splitlines(keepends=True)[:-2]))
+        elif what == "no view":
+            view.unlink(missing_ok=True)
+
+    # ---- what holds --------------------------------------------------------------------------------------------
+
+    @invariant()
+    def everything_promised(self) -> None:
+        check_task(self.store)
+
+    @invariant()
+    def the_log_only_grows(self) -> None:
+        log = list(self.store.task_store.records.read("messages"))
+        assert log[: len(self.log)] == self.log
+        self.log = log
+
+    # ---- helpers -----------------------------------------------------------------------------------------------
+
+    def waiting(self) -> dict[str, str]:
+        return self.store.task_store.tail.open_calls
+
+    @contextmanager
+    def unless_calls_wait(self) -> Iterator[None]:
+        """The message inside is taken, or refused because calls wait for their results."""
+        if not self.waiting():
+            yield
+            return
+        count = self.store.count_messages()
+        with pytest.raises(InvalidInput):
+            yield
+        assert self.store.count_messages() == count
+
+    def plan(self, data: st.DataObject, run: tuple[int, int], text: str) -> PlannedFold:
+        """A fold of a run or of its beginning, with the lines that are pinned in it."""
+        view = self.store.view()
+        ends = [entry.end for entry in view.entries if run[0] <= entry.end <= run[1]]
+        end = data.draw(st.sampled_from([run[1], *ends]))
+        pinned = [pin.line for pin in view.pins if run[0] <= pin.seq <= end]
+        return PlannedFold(run[0], end, "\n".join([text, *pinned]))
+
+    def tried(self, act: Any) -> Compression | None:
+        """What came of a change; a refused one has changed nothing."""
+        before, changes = self.store.get_messages_for_llm(), len(self.store.compressions())
+        try:
+            made: Compression = act()
+        except (IllegalFold, NothingToUndo) as error:
+            assert error.remedy
+            assert self.store.get_messages_for_llm() == before
+            assert len(self.store.compressions()) == changes
+            return None
+        assert len(self.store.compressions()) == changes + 1
+        return made
+
+    def take_back(self, made: Compression, before: list[dict[str, Any]], *, appended: bool) -> None:
+        """Undo is exact: the view as it was, plus what came since; and redo brings the fold back."""
+        since: list[ChatMessage] = []
+        if appended and not self.waiting():
+            self.store.add_message("user", "meanwhile")
+            since = self.store.get_messages_for_llm()[-1:]
+        folded = self.store.get_messages_for_llm()
+        self.store.folding.undo(made.id)
+        assert self.store.get_messages_for_llm() == [*before, *since]
+        self.store.folding.redo()
+        assert self.store.get_messages_for_llm() == folded
+
+
+class FilesMachine(TaskMachine):
+    backend = FilesBackend()
+
+
+class SqliteMachine(TaskMachine):
+    backend = SqliteBackend()
+
+
+_BOUNDED = settings(
+    max_examples=25,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+TestFilesMachine = FilesMachine.TestCase
+TestFilesMachine.settings = _BOUNDED
+TestSqliteMachine = SqliteMachine.TestCase
+TestSqliteMachine.settings = _BOUNDED

@@ -1,0 +1,358 @@
+"""Rows, states and figures of the catalogue."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orihon.catalogue import Catalogue, TokenUsage
+from orihon.catalogue.tasks_db import queries
+from orihon.errors import (
+    IllegalTransition,
+    InvalidId,
+    InvalidInput,
+    StaleWriter,
+    TaskNotFound,
+)
+from orihon.task import LEGAL_CHANGES, TaskKey, TaskStatus, new_uuid
+from tests.helpers import refused
+
+KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "花子")
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+    with Catalogue(tmp_path / "contexts" / "tasks.db") as opened:
+        yield opened
+        assert opened.check_rollups() == []
+
+
+@contextmanager
+def _raw(path: Path) -> Iterator[apsw.Connection]:
+    """The file as somebody else's program sees it."""
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_registered_task_comes_back_as_it_went_in(catalogue: Catalogue) -> None:
+    name = new_uuid()
+    row = catalogue.register(
+        KEY,
+        name,
+        llm_provider="openai",
+        model="gpt-4o",
+        context_length=128_000,
+        backend="files",
+        metadata={"題": "直す", "wide": 2**70, "lone": "\udc80"},
+        inherits_from="earlier",
+    )
+    assert row == catalogue.get(name) == catalogue.find(name)
+    assert row.key == KEY
+    assert row.key.uuid == name
+    assert (row.task_identifier, row.repository, row.user) == ("27", "notfolder/coding_agent", "花子")
+    assert row.status is TaskStatus.RUNNING
+    assert row.started_at == row.created_at == row.updated_at
+    assert (row.process_id, row.epoch, row.keep, row.correction) == (os.getpid(), 0, False, 1.0)
+    assert row.metadata == {"題": "直す", "wide": 2**70, "lone": "\udc80"}
+
+
+def test_a_queued_task_has_not_started(catalogue: Catalogue) -> None:
+    row = catalogue.register(KEY, new_uuid(), status=TaskStatus.QUEUED)
+    assert (row.status, row.started_at, row.process_id) == (TaskStatus.QUEUED, None, None)
+
+
+def test_what_cannot_be_registered_is_refused(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one")
+    with refused(IllegalTransition, "exists"):
+        catalogue.register(KEY, "one")
+    with refused(InvalidId, "unsafe"):
+        catalogue.register(KEY, "../one")
+    with refused(IllegalTransition, "change"):
+        catalogue.register(KEY, "two", status=TaskStatus.COMPLETED)
+    assert [row.uuid for row in catalogue.list_tasks()] == ["one"]
+
+
+def test_an_unknown_task_is_named(catalogue: Catalogue) -> None:
+    assert catalogue.find("nobody") is None
+    for ask in (
+        lambda: catalogue.get("nobody"),
+        lambda: catalogue.change_status("nobody", TaskStatus.FAILED),
+        lambda: catalogue.add_statistics("nobody", tokens=1),
+        lambda: catalogue.set_totals("nobody", total_messages=1),
+        lambda: catalogue.update("nobody", model="m"),
+    ):
+        with refused(TaskNotFound, "uuid"):
+            ask()
+
+
+def test_the_doctor_can_take_in_a_row_as_it_is(catalogue: Catalogue, tmp_path: Path) -> None:
+    name = new_uuid()
+    catalogue.register(KEY, name)
+    catalogue.acquire(name)
+    catalogue.change_status(name, TaskStatus.FAILED, error_message="直せない", statistics={"total_messages": 7})
+    row = catalogue.get(name)
+    with Catalogue(tmp_path / "other" / "tasks.db") as other:
+        assert other.adopt(row) == row
+        assert other.check_rollups() == []
+
+
+def test_tasks_are_found_by_the_beginning_of_their_uuid(catalogue: Catalogue) -> None:
+    for name in ("abc-1", "abc_2", "abd", "ABC", "abcdef"):
+        catalogue.register(KEY, name)
+    assert [row.uuid for row in catalogue.find_by_prefix("abc")] == ["abc-1", "abc_2", "abcdef"]
+    assert [row.uuid for row in catalogue.find_by_prefix("abc_")] == ["abc_2"]
+    assert len(catalogue.find_by_prefix("a", limit=2)) == 2
+    with refused(InvalidId, "unsafe"):
+        catalogue.find_by_prefix("a%")
+
+
+def test_pages_hold_every_task_once_newest_first(catalogue: Catalogue) -> None:
+    keys = [replace(KEY, repo=repo, user=user) for repo in ("a", "b") for user in ("花子", "taro")]
+    names = [new_uuid() for _ in range(24)]
+    for number, name in enumerate(names):
+        status = TaskStatus.QUEUED if number % 3 == 0 else TaskStatus.RUNNING
+        catalogue.register(keys[number % 4], name, status=status)
+    seen: list[str] = []
+    while page := catalogue.list_tasks(limit=7, before=seen[-1] if seen else None):
+        seen += [row.uuid for row in page]
+    assert seen == names[::-1]
+    some = catalogue.list_tasks(status=TaskStatus.QUEUED, user="taro", repository="notfolder/b")
+    assert [row.uuid for row in some] == [n for i, n in reversed(list(enumerate(names))) if i % 3 == 0 and i % 4 == 3]
+    page = catalogue.list_tasks(user="花子", limit=5)
+    following = catalogue.list_tasks(user="花子", limit=100, before=page[-1].uuid)
+    assert len(following) == 7
+    assert not {row.uuid for row in page} & {row.uuid for row in following}
+
+
+def test_previous_tasks_are_the_finished_ones_on_the_key(catalogue: Catalogue) -> None:
+    for name, end in (("1", "completed"), ("2", "failed"), ("3", "cancelled"), ("4", "completed"), ("5", None)):
+        catalogue.register(KEY, name)
+        if end:
+            catalogue.change_status(name, TaskStatus(end))
+    for other in (replace(KEY, user="taro"), replace(KEY, task_id="28"), replace(KEY, task_type="pull_request")):
+        name = new_uuid()
+        catalogue.register(other, name)
+        catalogue.change_status(name, TaskStatus.COMPLETED)
+    assert [row.uuid for row in catalogue.previous(KEY)] == ["4", "2", "1"]
+    assert [row.uuid for row in catalogue.previous(KEY, limit=1)] == ["4"]
+
+
+# ---- changes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("old", TaskStatus)
+def test_only_legal_changes_happen(catalogue: Catalogue, old: TaskStatus) -> None:
+    base = catalogue.register(KEY, "base")
+    for new in TaskStatus:
+        name = f"{old}-{new}"
+        before = catalogue.adopt(replace(base, uuid=name, status=old, completed_at=None))
+        if new in LEGAL_CHANGES[old]:
+            assert catalogue.change_status(name, new).status is new
+        else:
+            with refused(IllegalTransition, "change"):
+                catalogue.change_status(name, new, error_message="no", statistics={"total_messages": 9})
+            assert catalogue.get(name) == before
+
+
+def test_times_and_messages_follow_the_state(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one", status=TaskStatus.QUEUED)
+    started = catalogue.change_status("one", TaskStatus.RUNNING).started_at
+    assert started is not None
+    catalogue.change_status("one", TaskStatus.PAUSED)
+    assert catalogue.change_status("one", TaskStatus.RUNNING).started_at == started
+    failed = catalogue.change_status("one", TaskStatus.FAILED, error_message="no \udc80 \0 luck")
+    assert failed.completed_at is not None
+    assert failed.completed_at >= started
+    assert failed.error_message == "no \\udc80 \0 luck"
+    again = catalogue.change_status("one", TaskStatus.QUEUED)
+    assert (again.started_at, again.completed_at, again.retry_count) == (None, None, 1)
+    assert again.error_message == failed.error_message
+    catalogue.change_status("one", TaskStatus.RUNNING)
+    done = catalogue.change_status("one", TaskStatus.COMPLETED)
+    assert done.error_message is None
+    catalogue.change_status("one", TaskStatus.ARCHIVED)
+    assert catalogue.change_status("one", TaskStatus.COMPLETED).completed_at == done.completed_at
+
+
+def test_a_stale_owner_cannot_change_the_status(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one")
+    old = catalogue.acquire("one")
+    new = catalogue.acquire("one", take_over=True)
+    with refused(StaleWriter, "lease"):
+        catalogue.change_status("one", TaskStatus.COMPLETED, epoch=old.epoch, statistics={"total_messages": 5})
+    assert catalogue.get("one").total_messages == 0
+    assert catalogue.change_status("one", TaskStatus.COMPLETED, epoch=new.epoch).status is TaskStatus.COMPLETED
+
+
+def test_figures_grow_and_totals_are_set(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one")
+    catalogue.add_statistics("one", llm_calls=1, tokens=100, messages=2)
+    catalogue.add_statistics("one", llm_calls=2, tool_calls=3, compressions=1, tokens=11)
+    row = catalogue.get("one")
+    assert (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count) == (3, 3, 111, 1)
+    assert row.total_messages == 2
+    catalogue.set_totals("one", total_messages=9, final_token_count=70)
+    catalogue.set_totals("one", total_summaries=1, total_tool_calls=4, final_message_count=5, view_tokens=66)
+    row = catalogue.get("one")
+    assert (row.total_messages, row.total_summaries, row.total_tool_calls) == (9, 1, 4)
+    assert (row.final_token_count, row.final_message_count, row.view_tokens) == (70, 5, 66)
+
+
+def test_columns_are_set_by_name_and_no_others(catalogue: Catalogue) -> None:
+    before = catalogue.register(KEY, "one", model="m", context_length=10)
+    row = catalogue.update("one", keep=True, metadata={"a": [1]}, inherits_from="zero", correction=1.25)
+    assert (row.keep, row.metadata, row.inherits_from, row.correction) == (True, {"a": [1]}, "zero", 1.25)
+    assert (row.model, row.context_length) == ("m", 10)
+    assert catalogue.update("one", inherits_from=None).inherits_from is None
+    for column in ("status", "epoch", "uuid", "model = 'x' --", "lease_owner"):
+        with refused(InvalidInput, "column"):
+            catalogue.update("one", **{column: "x"})
+        with refused(InvalidInput, "column"):
+            catalogue.set_totals("one", **{column: 1})
+    with refused(InvalidInput, "column_value"):
+        catalogue.update("one", context_length="long")
+    assert catalogue.get("one").context_length == 10
+    assert catalogue.get("one").created_at == before.created_at
+
+
+# ---- figures -------------------------------------------------------------------------------------------------------
+
+
+def test_the_queries_of_the_seeds(catalogue: Catalogue) -> None:
+    assert catalogue.average_minutes() is None
+    assert catalogue.token_usage() == TokenUsage(0, None)
+    base = catalogue.register(KEY, "running")
+    for number, minutes in enumerate((10, 20)):
+        done = replace(
+            base,
+            uuid=f"done-{number}",
+            status=TaskStatus.COMPLETED,
+            started_at="2024-12-07T03:00:00.000000+00:00",
+            completed_at=f"2024-12-07T03:{minutes}:00.000000+00:00",
+            total_tokens=1000 * minutes,
+        )
+        catalogue.adopt(done)
+    untimed = replace(base, uuid="untimed", status=TaskStatus.COMPLETED, started_at=None, user="taro")
+    catalogue.adopt(untimed)
+    for number in range(12):
+        catalogue.register(replace(KEY, user="taro"), f"failed-{number:02}")
+        catalogue.change_status(f"failed-{number:02}", TaskStatus.FAILED, error_message=f"{number} 失敗")
+    assert catalogue.average_minutes() == pytest.approx(15)
+    assert catalogue.token_usage() == TokenUsage(30_000, 10_000)
+    assert catalogue.count_by_status() == {"running": 1, "completed": 3, "failed": 12}
+    assert catalogue.count_by_user_and_status() == {
+        "花子": {"completed": 2, "running": 1},
+        "taro": {"completed": 1, "failed": 12},
+    }
+    assert [row.uuid for row in catalogue.running_tasks()] == ["running"]
+    failed = catalogue.failed_tasks()
+    assert [row.error_message for row in failed] == [f"{number} 失敗" for number in range(11, 1, -1)]
+
+
+def test_a_clock_that_was_set_back_gives_no_negative_time(catalogue: Catalogue) -> None:
+    base = catalogue.register(KEY, "one")
+    early, late = "2024-12-07T03:00:00.000000+00:00", "2024-12-07T05:00:00.000000+00:00"
+    catalogue.adopt(replace(base, uuid="two", status=TaskStatus.COMPLETED, started_at=late, completed_at=early))
+    assert catalogue.average_minutes() == 0
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("register"), st.sampled_from(["花子", "taro", ""]), st.sampled_from(["a", "b"])),
+        st.tuples(st.just("change"), st.integers(0, 9), st.sampled_from(TaskStatus)),
+        st.tuples(st.just("add"), st.integers(0, 9), st.integers(0, 2**40)),
+        st.tuples(st.just("totals"), st.integers(0, 9), st.integers(0, 2**40)),
+        st.tuples(st.just("claim"), st.just(0), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps)
+def test_rollups_are_what_a_scan_adds_up(plan: list[tuple[str, object, object]]) -> None:
+    with TemporaryDirectory() as folder, Catalogue(Path(folder) / "tasks.db") as catalogue:
+        for number, (kind, first, second) in enumerate(plan):
+            _step(catalogue, number, kind, first, second)
+        assert catalogue.check_rollups() == []
+        rows = catalogue.list_tasks(limit=1000)
+        assert sum(catalogue.count_by_status().values()) == len(rows)
+        assert sum(rollup.tokens for rollup in catalogue.rollups()) == sum(row.total_tokens for row in rows)
+        assert all(rollup.tasks for rollup in catalogue.rollups())
+
+
+def _step(catalogue: Catalogue, number: int, kind: str, first: object, second: object) -> None:
+    if kind == "register":
+        status = TaskStatus.QUEUED if number % 2 else TaskStatus.RUNNING
+        key = TaskKey("github", "o", str(second), "issue", "1", str(first))
+        catalogue.register(key, f"task-{number}", status=status)
+        return
+    if kind == "claim":
+        catalogue.claim_next()
+        return
+    rows = catalogue.list_tasks()
+    if not rows:
+        return
+    assert isinstance(first, int)
+    row = rows[first % len(rows)]
+    if kind == "add":
+        assert isinstance(second, int)
+        catalogue.add_statistics(row.uuid, tokens=second, messages=1, llm_calls=1, tool_calls=2, compressions=3)
+    elif kind == "totals":
+        assert isinstance(second, int)
+        catalogue.set_totals(row.uuid, total_messages=second)
+    elif second in LEGAL_CHANGES[row.status]:
+        catalogue.change_status(row.uuid, TaskStatus(str(second)), statistics={"total_messages": number})
+
+
+def test_rollups_that_went_wrong_are_found_and_rebuilt(catalogue: Catalogue) -> None:
+    for name in ("one", "two"):
+        catalogue.register(KEY, name)
+    with _raw(catalogue.path) as connection:
+        connection.execute("UPDATE rollups SET tokens = 5")
+        connection.execute("INSERT INTO rollups VALUES ('x', 'y', 'running', 1, 0, 0, 0, 0, 0, 0, 0)")
+    wrong, extra = sorted(catalogue.check_rollups(), key=lambda each: each.counted is None)
+    assert wrong.stored is not None
+    assert wrong.counted == replace(wrong.stored, tokens=0)
+    assert extra.counted is None
+    catalogue.rebuild_rollups()
+    assert catalogue.check_rollups() == []
+    with _raw(catalogue.path) as connection:
+        connection.execute("DELETE FROM tasks WHERE uuid = 'one'")
+    assert catalogue.count_by_status() == {"running": 1}
+
+
+@pytest.mark.parametrize("name", sorted(queries()))
+def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, name: str) -> None:
+    text = queries()[name].replace("{conditions}", "status = :status AND user = :user")
+    if name.startswith(("having_", "older_")) or name in ("rollup_differences", "fill_rollups"):
+        return
+    with _raw(catalogue.path) as connection:
+        plan = connection.execute("EXPLAIN QUERY PLAN " + text, _AnyBindings()).fetchall()
+    details = [str(detail) for *_, detail in plan]
+    small = ("tasks_in_line", "tasks_put_off", "tasks_leased")  # indexes that hold only the tasks asked for
+    assert not [detail for detail in details if detail.startswith("SCAN tasks") and not detail.endswith(small)]
+    if "in_line" in name or name == "any_claimable":
+        assert not [detail for detail in details if "tasks_by_status" in detail or "TEMP" in detail]
+
+
+class _AnyBindings(dict[str, None]):
+    """A value for every parameter."""
+
+    def __missing__(self, name: str) -> None:
+        return None

@@ -1,0 +1,290 @@
+"""Leases and claims, fought over by real processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+import pytest
+
+from orihon.catalogue import Catalogue, Lease, leases
+from orihon.clock import boottime
+from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
+from orihon.task import TaskKey, TaskStatus
+from tests.helpers import refused
+
+KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
+
+OWNER = """
+import sys
+from orihon.catalogue import Catalogue
+from orihon.errors import TaskBusy
+catalogue = Catalogue(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print(catalogue.acquire("one", owner="child", seconds=float(sys.argv[2])).epoch, flush=True)
+except TaskBusy:
+    print("busy", flush=True)
+sys.stdin.readline()
+"""
+
+CLAIMER = """
+import sys
+from orihon.catalogue import Catalogue
+catalogue = Catalogue(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+while claimed := catalogue.claim_next():
+    print(claimed[0].uuid, claimed[1].epoch, flush=True)
+"""
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
+    with Catalogue(tmp_path / "tasks.db") as opened:
+        opened.register(KEY, "one")
+        yield opened
+        assert opened.check_rollups() == []
+
+
+@contextmanager
+def _processes(count: int, code: str, *arguments: object) -> Iterator[list[subprocess.Popen[str]]]:
+    """Processes that have said "ready" and wait for a line."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    children = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        for _ in range(count)
+    ]
+    try:
+        for child in children:
+            assert _said(child) == "ready"
+        yield children
+    finally:
+        for child in children:
+            child.kill()
+            child.communicate()
+
+
+def _said(child: subprocess.Popen[str]) -> str:
+    assert child.stdout is not None
+    return child.stdout.readline().strip()
+
+
+def _tell(child: subprocess.Popen[str]) -> None:
+    assert child.stdin is not None
+    child.stdin.write("go\n")
+    child.stdin.flush()
+
+
+def _set(catalogue: Catalogue, column: str, value: str | float) -> None:
+    """Change a column of the lease, as another machine or an earlier boot would have left it."""
+    assert column.startswith("lease_")
+    connection = apsw.Connection(str(catalogue.path))
+    connection.set_busy_timeout(10_000)
+    connection.execute(f"UPDATE tasks SET {column} = ?", (value,))
+    connection.close()
+
+
+def test_a_lease_names_its_owner_and_runs_on_the_boot_time_clock(catalogue: Catalogue) -> None:
+    before = boottime()
+    lease = catalogue.acquire("one", owner="worker-3", seconds=50)
+    row = catalogue.get("one")
+    assert before + 50 <= lease.until <= boottime() + 50
+    assert row.lease_until == lease.until
+    assert (lease.epoch, lease.owner, row.lease_owner, row.lease_pid) == (1, "worker-3", "worker-3", os.getpid())
+    assert (row.hostname, row.process_id) == (row.lease_host, os.getpid())
+    renewed = catalogue.renew(lease)
+    assert renewed.until >= lease.until
+    assert catalogue.get("one").lease_until == renewed.until
+    catalogue.release(renewed)
+    catalogue.release(renewed)
+    row = catalogue.get("one")
+    assert (row.lease_owner, row.lease_until, row.lease_pid, row.epoch) == (None, None, None, 1)
+
+
+def test_an_owned_task_is_busy_until_it_is_taken_by_force(catalogue: Catalogue) -> None:
+    first = catalogue.acquire("one", owner="first", seconds=60)
+    with refused(TaskBusy, "lease") as caught:
+        catalogue.acquire("one")
+    assert caught.value.fields["owner"] == "first"
+    left = caught.value.fields["seconds_left"]
+    assert isinstance(left, float)
+    assert 0 < left <= 60
+    second = catalogue.acquire("one", take_over=True)
+    assert second.epoch == first.epoch + 1
+    with refused(StaleWriter, "lease"):
+        catalogue.renew(first)
+    catalogue.release(first)  # nothing of the new owner's
+    assert catalogue.renew(second).epoch == second.epoch
+    with refused(TaskNotFound, "uuid"):
+        catalogue.acquire("nobody")
+
+
+def test_a_lease_that_ran_out_is_free_and_renewable_while_nobody_took_it(catalogue: Catalogue) -> None:
+    lease = catalogue.acquire("one", seconds=0)
+    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
+    assert catalogue.renew(lease).epoch == lease.epoch
+    other = catalogue.acquire("one", seconds=60)
+    assert other.epoch == lease.epoch + 1
+    assert catalogue.stale_leases() == []
+    with refused(StaleWriter, "lease"):
+        catalogue.renew(lease)
+
+
+def test_jumps_of_the_wall_clock_do_not_touch_leases(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+    lease = catalogue.acquire("one", seconds=60)
+    for now in ("1999-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"):
+        monkeypatch.setattr(leases, "utc_now", lambda now=now: now)
+        with refused(TaskBusy, "lease"):
+            catalogue.acquire("one")
+        lease = catalogue.renew(lease)
+        assert abs(lease.until - 60 - boottime()) < 30
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("lease_boot", "another boot"),
+        ("lease_pid_start", 1),
+        ("lease_pid", 2**31 - 1),
+        ("lease_heartbeat", 1e12),
+    ],
+)
+def test_a_lease_of_a_dead_process_or_an_earlier_boot_is_void(
+    catalogue: Catalogue, column: str, value: str | float
+) -> None:
+    catalogue.acquire("one", seconds=3600)
+    _set(catalogue, column, value)
+    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
+    assert catalogue.acquire("one").epoch == 2
+
+
+@pytest.mark.parametrize(("column", "value"), [("lease_host", "elsewhere"), ("lease_pid_space", "pid:[1]")])
+def test_a_process_that_cannot_be_seen_keeps_its_lease(catalogue: Catalogue, column: str, value: str) -> None:
+    catalogue.acquire("one", seconds=3600)
+    _set(catalogue, column, value)
+    _set(catalogue, "lease_pid", 2**31 - 1)  # no such process here, which says nothing about there
+    assert catalogue.stale_leases() == []
+    with refused(TaskBusy, "lease"):
+        catalogue.acquire("one")
+    _set(catalogue, "lease_until", boottime())
+    assert catalogue.acquire("one").epoch == 2
+
+
+def test_ending_or_pausing_gives_the_lease_back(catalogue: Catalogue) -> None:
+    lease = catalogue.acquire("one")
+    catalogue.change_status("one", TaskStatus.PAUSED, epoch=lease.epoch)
+    assert catalogue.get("one").lease_owner is None
+    with refused(StaleWriter, "released"):
+        catalogue.renew(lease)  # a heartbeat that comes late must not own a paused task again
+    lease = catalogue.acquire("one")
+    catalogue.change_status("one", TaskStatus.RUNNING, epoch=lease.epoch)
+    assert catalogue.renew(lease).epoch == 2
+    catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lease.epoch, keep_lease=True)
+    with refused(TaskBusy, "lease"):
+        catalogue.acquire("one")
+    catalogue.release(lease)
+    assert catalogue.stale_leases() == []
+
+
+def test_a_running_task_without_owner_is_stale(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "two", status=TaskStatus.QUEUED)
+    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
+
+
+def test_of_eight_processes_one_gets_the_task(catalogue: Catalogue) -> None:
+    with _processes(8, OWNER, catalogue.path, 3600) as children:
+        for child in children:
+            _tell(child)
+        answers = sorted(_said(child) for child in children)
+    assert answers == ["1"] + ["busy"] * 7
+
+
+def test_a_killed_owner_is_taken_over_and_its_lease_refused(catalogue: Catalogue) -> None:
+    with _processes(1, OWNER, catalogue.path, 3600) as [child]:
+        _tell(child)
+        lost = Lease("one", int(_said(child)), "child", 3600, boottime() + 3600)
+        with refused(TaskBusy, "lease"):
+            catalogue.acquire("one")
+        os.kill(child.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, child.pid, os.WSTOPPED)
+        with refused(TaskBusy, "lease"):
+            catalogue.acquire("one")  # stopped is not dead
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        mine = catalogue.acquire("one")
+    assert mine.epoch == lost.epoch + 1
+    with refused(StaleWriter, "lease"):
+        catalogue.renew(lost)
+    with refused(StaleWriter, "lease"):
+        catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lost.epoch)
+
+
+def test_queued_tasks_are_claimed_once_by_four_processes(catalogue: Catalogue) -> None:
+    names = {f"task-{number}" for number in range(200)}
+    for name in names:
+        catalogue.register(KEY, name, status=TaskStatus.QUEUED)
+    claims: list[tuple[str, str]] = []
+    with _processes(4, CLAIMER, catalogue.path) as children:
+        for child in children:
+            _tell(child)
+        for child in children:
+            assert child.stdout is not None
+            for line in child.stdout:
+                name, epoch = line.split()
+                claims.append((name, epoch))
+    assert len(claims) == 200
+    assert dict(claims) == dict.fromkeys(names, "1")
+    assert catalogue.count_by_status() == {"running": 201}
+
+
+def test_eight_processes_may_make_the_catalogue_at_once(tmp_path: Path) -> None:
+    code = "import sys; print('ready', flush=True); sys.stdin.readline(); from orihon.catalogue import Catalogue;"
+    code += "print(Catalogue(sys.argv[1]).count_by_status(), flush=True)"
+    with _processes(8, code, tmp_path / "new" / "tasks.db") as children:
+        for child in children:
+            _tell(child)
+        assert [_said(child) for child in children] == ["{}"] * 8
+
+
+def test_the_line_goes_by_priority_then_age_and_waits_for_its_time(catalogue: Catalogue) -> None:
+    assert catalogue.claim_next() is None
+    past, future = "2000-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"
+    for name, priority, available_at in (
+        ("old", 0, None),
+        ("young", 0, None),
+        ("urgent", 5, None),
+        ("put-off", 9, future),
+        ("due", 9, past),
+    ):
+        catalogue.register(KEY, name, status=TaskStatus.QUEUED, priority=priority, available_at=available_at)
+    order = []
+    while claimed := catalogue.claim_next("worker-1", seconds=30):
+        row, lease = claimed
+        assert (row.status, row.lease_owner, lease.epoch) == (TaskStatus.RUNNING, "worker-1", 1)
+        assert row.started_at is not None
+        order.append(row.uuid)
+    assert order == ["due", "urgent", "old", "young"]
+    assert catalogue.get("put-off").status is TaskStatus.QUEUED
+    catalogue.update("put-off", available_at=None)
+    assert catalogue.claim_next() is not None
+
+
+def test_a_retried_task_is_put_off_and_then_claimed_with_a_higher_epoch(catalogue: Catalogue) -> None:
+    first = catalogue.acquire("one")
+    catalogue.change_status("one", TaskStatus.FAILED, epoch=first.epoch)
+    later = "2999-01-01T00:00:00.000000+00:00"
+    assert catalogue.change_status("one", TaskStatus.QUEUED, available_at=later).available_at == later
+    assert catalogue.claim_next() is None
+    catalogue.update("one", available_at="2000-01-01T00:00:00.000000+00:00")
+    claimed = catalogue.claim_next()
+    assert claimed is not None
+    row, lease = claimed
+    assert (row.retry_count, lease.epoch) == (1, 2)
