@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +16,6 @@ from orihon.context import TaskContextManager
 from orihon.settings import Settings, load_settings
 from orihon.store.base import Stream
 from orihon.task import TaskKey
-from orihon.task_folders import TaskFolders
 from orihon.view import PlannedFold
 
 BACKENDS = ("files", "sqlite")
@@ -21,11 +23,11 @@ KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")
 BIG = "data " * 300  # larger than the blob size below
 
 _TABLES: dict[Stream, str] = {
-    "messages": "messages",
-    "summaries": "summaries",
-    "tools": "tool_calls",
-    "planning": "planning",
-    "compressions": "compressions",
+    "messages": "message_records",
+    "summaries": "summary_records",
+    "tools": "tool_records",
+    "planning": "plan_records",
+    "compressions": "compression_records",
 }
 
 
@@ -59,12 +61,6 @@ def paused_task(base: Path, backend: str, *, uuid: str | None = None, key: TaskK
     task.stop()
     task.catalogue.close()
     return task.uuid, task.context_dir
-
-
-def folder_of(base: Path, uuid: str) -> Path:
-    found = TaskFolders(base).find(uuid)
-    assert found is not None
-    return found
 
 
 def read_record(folder: Path, stream: Stream, number: int) -> bytes:
@@ -129,3 +125,20 @@ def tear(folder: Path, stream: Stream = "messages") -> bytes:
     with (folder / f"{stream}.jsonl").open("ab") as file:
         file.write(torn)
     return torn
+
+
+def killed_task(base: Path, backend: str) -> str:
+    """A task whose process was killed while it worked; returns its UUID."""
+    program = (
+        "import os, signal, sys; from pathlib import Path; from tests.damage import start_task;"
+        "task = start_task(Path(sys.argv[1]), sys.argv[2]); print(task.uuid, flush=True);"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(base), backend],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    return ended.stdout.strip()

@@ -22,7 +22,7 @@ from orihon.errors import InvalidId, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.settings import Settings
 from orihon.task import check_id
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import PLACES, TaskFolders
 
 _PAGE = 1000
 
@@ -82,6 +82,11 @@ class BaseFolder:
 
     def row(self, uuid: str) -> TaskRow | None:
         return None if self.catalogue is None else self.catalogue.find(uuid)
+
+    def files(self) -> list[Path]:
+        """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
+        named = [*self.path.glob("tasks.db*"), self.path / "mask.key", *(self.path / place for place in PLACES)]
+        return [path for path in named if path.exists()]
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
 

@@ -36,11 +36,27 @@ class ThreadConnections:
     @contextmanager
     def use(self) -> Iterator[apsw.Connection]:
         """This thread's connection. Finish with it inside: a fork in another thread waits for that."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back()
+
+    def take(self) -> apsw.Connection:
+        """The same without a block; ``give_back`` must follow in this thread."""
         slot = self._slot()
-        with slot.lock:
+        slot.lock.acquire()
+        try:
             if slot.connection is None:
                 slot.connection = self._open_connection()
-            yield slot.connection
+            return slot.connection
+        except BaseException:
+            slot.lock.release()
+            raise
+
+    def give_back(self) -> None:
+        """This thread has finished with its connection."""
+        self._slot().lock.release()
 
     def close(self) -> None:
         """Close the connections of all threads; the next use opens again."""

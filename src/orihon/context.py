@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Lease, TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
-from orihon.metadata import NAME as METADATA
-from orihon.metadata import write_metadata
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.store.opening import open_task_store

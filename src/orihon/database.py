@@ -34,8 +34,8 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connection:
     """A connection in WAL mode; the file, if new, is for the owner only."""
     make_private_folder(path.parent)
-    if not path.exists():  # opening and closing an existing one would drop SQLite's own locks in this process
-        with wrapping(path):
+    with wrapping(path):
+        if not path.exists():  # opening and closing an existing one would drop SQLite's own locks in this process
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
         connection = apsw.Connection(str(path))
@@ -52,10 +52,11 @@ def database_errors(path: Path, timeout: float) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        raise _ours(error, path, timeout) from error
+        raise storage_error(error, path, timeout) from error
 
 
-def _ours(error: apsw.Error, path: Path, timeout: float) -> StorageError:
+def storage_error(error: apsw.Error, path: Path, timeout: float) -> StorageError:
+    """The error of our tree for one of SQLite's."""
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return DamagedStore("database", path=path, detail=str(error))
     reason = _UNAVAILABLE.get(type(error), "io")

@@ -6,8 +6,9 @@ Where it is, what is wrong and what to do about it are looked up under ``finding
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from orihon.texts import text
@@ -69,6 +70,30 @@ class Finding:
 
 
 Report = Callable[[Finding], None]
+
+
+class Findings:
+    """Collects findings; of one kind the first few, and how many more there were: a log may be wrong all over."""
+
+    LIMIT = 20
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._seen: Counter[tuple[str, str]] = Counter()
+
+    def report(self, finding: Finding) -> None:
+        self._seen[finding.kind] += 1
+        if self._seen[finding.kind] <= self.LIMIT:
+            self._kept.append(finding)
+
+    def about(self, task: str) -> list[Finding]:
+        """What was found, as findings about this task."""
+        more = [
+            Finding("more", "same", ".".join(kind), fields={"count": count - self.LIMIT})
+            for kind, count in self._seen.items()
+            if count > self.LIMIT
+        ]
+        return [replace(finding, task=task) for finding in (*self._kept, *more)]
 
 
 def _plain(value: object) -> object:

@@ -22,6 +22,8 @@ NETWORK_FILE_SYSTEMS = frozenset(
     }
 )
 
+_MOUNTS = Path("/proc/self/mounts")
+
 _REASONS = {
     errno.ENOSPC: "full",
     errno.EDQUOT: "full",
@@ -120,22 +122,22 @@ def keep_aside(folder: Path, name: str, data: bytes) -> Path:
     return path
 
 
-def refuse_network_file_system(path: Path) -> None:
+def refuse_network_file_system(path: Path, mounts: Path = _MOUNTS) -> None:
     """Locks and fsync do not hold on network file systems: say so before anything is written."""
-    kind = file_system(path)
+    kind = file_system(path, mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise StorageUnavailable("network", path=path, kind=kind)
 
 
-def file_system(path: Path) -> str:
+def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
     """The type of the file system below ``path``; empty where the system does not tell."""
     try:
-        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="surrogateescape")
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return ""
     here = str(path.absolute().resolve())
     best, kind = "", ""
-    for line in mounts.splitlines():
+    for line in lines:
         _, point, type_, *_ = line.split(" ")
         point = point.replace("\\040", " ")
         if len(point) >= len(best) and (here + "/").startswith(point.rstrip("/") + "/"):
@@ -152,8 +154,9 @@ class BlobFolder:
 
     def put(self, digest: str, data: bytes) -> None:
         path = self._folder / digest
-        if path.exists():
-            return
+        with wrapping(path):
+            if path.exists():
+                return
         make_private_folder(self._folder)
         replace_file(path, [data], durable=self._durable)
 

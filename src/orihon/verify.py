@@ -8,7 +8,6 @@ them from looking (no permission, a newer format) raises.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
@@ -23,7 +22,7 @@ from orihon.checks.streams import check_other_streams
 from orihon.checks.view import check_counters, check_view_file
 from orihon.clock import boottime, process_identity
 from orihon.errors import DamagedStore, TaskNotFound
-from orihon.findings import Finding, Report
+from orihon.findings import Finding, Findings, Report
 from orihon.guard import Redactor
 from orihon.settings import Settings
 from orihon.store.opening import open_records
@@ -39,12 +38,11 @@ def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = 
 
     ``in_use``: a writer may be at work, so that an unfinished file or line is no finding.
     """
-    findings: list[Finding] = []
-    report = findings.append
+    findings = Findings()
     if folder is not None:
-        check_folder(folder, in_use=in_use, report=report)
-    _reporting_damage(lambda: _check_records(store, folder, report), report)
-    return [replace(finding, task=store.name) for finding in findings]
+        check_folder(folder, in_use=in_use, report=findings.report)
+    _reporting_damage(lambda: _check_records(store, folder, findings.report), findings.report)
+    return findings.about(store.name)
 
 
 def _check_records(store: TaskStore, folder: Path | None, report: Report) -> None:
@@ -90,11 +88,10 @@ def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]
 
 def verify_placed(uuid: str, row: TaskRow | None, places: list[Path], settings: Settings) -> list[Finding]:
     """The same for a task whose row and folders have been looked up."""
-    findings: list[Finding] = []
-    check_placement(row, places, findings.append)
-    if len(places) == 1:
-        findings.extend(verify_folder(uuid, row, places[0], settings))
-    return [replace(finding, task=uuid) for finding in findings]
+    findings = Findings()
+    check_placement(row, places, findings.report)
+    contents = verify_folder(uuid, row, places[0], settings) if len(places) == 1 else []
+    return [*findings.about(uuid), *contents]
 
 
 def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Settings) -> list[Finding]:
@@ -102,10 +99,11 @@ def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Setting
     in_use = row is not None and is_held(row, boottime(), process_identity())
     store = reading_store(place, uuid, settings)
     try:
-        findings = verify_task(store, place, in_use=in_use)
+        found = verify_task(store, place, in_use=in_use)
+        findings = Findings()
         if row is not None:
-            _reporting_damage(lambda: check_row(row, place, store, findings.append), findings.append)
-        return findings
+            _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
+        return [*found, *findings.about(uuid)]
     finally:
         store.close()
 

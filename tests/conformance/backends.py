@@ -95,7 +95,7 @@ class SqliteBackend(Backend):
             return b""
         connection = apsw.Connection(str(path))
         try:
-            rows = list(connection.execute("SELECT id, CAST(record AS BLOB) FROM messages ORDER BY id"))
+            rows = list(connection.execute("SELECT id, CAST(record AS BLOB) FROM message_records ORDER BY id"))
         finally:
             connection.close()
         return b"".join(b"%d %b\n" % row for row in rows)
@@ -104,14 +104,14 @@ class SqliteBackend(Backend):
         # In the pages of the file: SQLite itself would not let it in. Blanks after a JSON text mean nothing.
         path = folder / "context.db"
         connection = apsw.Connection(str(path))
-        old = connection.execute("SELECT CAST(record AS BLOB) FROM messages WHERE id = ?", (number,)).get
+        old = connection.execute("SELECT CAST(record AS BLOB) FROM message_records WHERE id = ?", (number,)).get
         connection.close()
         pages = path.read_bytes()
         assert old in pages
         path.write_bytes(pages.replace(old, record.ljust(len(old))))
 
     def forget(self, folder: Path, after: int) -> None:
-        self._execute(folder, "DELETE FROM messages WHERE id > ?", (after,))
+        self._execute(folder, "DELETE FROM message_records WHERE id > ?", (after,))
 
     def garble(self, folder: Path, document: str) -> None:
         self._execute(folder, "UPDATE documents SET body = ? WHERE name = ?", (b"\xff{not json", document))

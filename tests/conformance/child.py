@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from orihon import errors
 from orihon.errors import OrihonError
@@ -26,6 +26,24 @@ from tests.conformance.invariants import check_task
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
+
+
+class Lines:
+    """The lines that another process writes, waited for but not for ever."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._received = b""
+
+    def next(self) -> bytes:
+        give_up = time.monotonic() + PATIENCE
+        while b"\n" not in self._received:
+            ready, _, _ = select.select([self._stream], [], [], max(0.0, give_up - time.monotonic()))
+            chunk = os.read(self._stream.fileno(), 1 << 20) if ready else b""
+            assert chunk, "no answer from the other process"
+            self._received += chunk
+        line, _, self._received = self._received.partition(b"\n")
+        return line
 
 
 class OtherProcess:
@@ -42,9 +60,7 @@ class OtherProcess:
         **options: Any,
     ) -> None:
         """``before`` is a command that runs the process (strace, setpriv); a plain environment measures nothing."""
-        environment = {
-            key: value for key, value in os.environ.items() if not _is_measuring(key) or not plain_environment
-        }
+        environment = unmeasured() if plain_environment else dict(os.environ)
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", __name__, backend.name, str(folder), json.dumps(options)],
             stdin=subprocess.PIPE,
@@ -53,7 +69,8 @@ class OtherProcess:
             umask=umask,
             env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
         )
-        self._received = b""
+        assert self.process.stdout is not None
+        self._lines = Lines(self.process.stdout)
 
     @property
     def pid(self) -> int:
@@ -72,25 +89,14 @@ class OtherProcess:
 
     def answer(self) -> Any:
         """The next answer."""
-        reply = json.loads(self._line())
+        reply = json.loads(self._lines.next())
         if "error" in reply:
             raise getattr(errors, reply["error"])(reply["reason"], **reply["fields"])
         return reply["ok"]
 
     def answer_line(self) -> str:
         """The next line that is not an answer to a command."""
-        return self._line().decode()
-
-    def _line(self) -> bytes:
-        assert self.process.stdout is not None
-        give_up = time.monotonic() + PATIENCE
-        while b"\n" not in self._received:
-            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, give_up - time.monotonic()))
-            chunk = os.read(self.process.stdout.fileno(), 1 << 20) if ready else b""
-            assert chunk, f"no answer from process {self.pid}"
-            self._received += chunk
-        line, _, self._received = self._received.partition(b"\n")
-        return line
+        return self._lines.next().decode()
 
     def stop(self) -> None:
         """Let it stand still, and wait until it does."""
@@ -121,8 +127,9 @@ class OtherProcess:
         self.process.stdout.close()
 
 
-def _is_measuring(variable: str) -> bool:
-    return variable.startswith(("COV_", "COVERAGE_"))
+def unmeasured() -> dict[str, str]:
+    """The environment without what would make a process measure its coverage."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(("COV_", "COVERAGE_"))}
 
 
 # ---- the other side --------------------------------------------------------------------------------------------

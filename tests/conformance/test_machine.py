@@ -11,7 +11,7 @@ import gc
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,11 +24,14 @@ from orihon.errors import IllegalFold, InvalidInput, NothingToUndo
 from orihon.records import Compression
 from orihon.store import MessageStore
 from orihon.view import PlannedFold, foldable_runs
+from orihon.wire import clean
 from tests.conformance.backends import Backend, FilesBackend, SqliteBackend
-from tests.conformance.invariants import ChatMessage, check_task
+from tests.conformance.invariants import check_task
 from tests.strategies import texts
 
-WORDS = st.sampled_from(["make the tests pass", "テストを通してください", "ok", "x" * 300, "必ず守ること\nmore"]) | texts(30)
+WORDS = st.sampled_from(
+    ["make the tests pass", "テストを通してください", "ok", "x" * 300, "必ず守ること\nmore"]
+) | texts(30)
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 200 + "="}}
 TOOLS = ("read_file", "run_tests")
 
@@ -143,7 +146,9 @@ class TaskMachine(RuleBasedStateMachine):
     @rule(data=st.data(), whole=st.booleans())
     def pin(self, data: st.DataObject, whole: bool) -> None:
         seq = data.draw(st.integers(1, self.store.count_messages()))
-        lines = self.store.get_message(seq).message.text.splitlines()
+        said = self.store.get_message(seq).message.text
+        # Blank lines and halves of characters do not reach a request as they are.
+        lines = [line for line in said.splitlines() if line.strip() and clean(line) == line]
         line = "" if whole or not lines else data.draw(st.sampled_from(lines))
         self.tried(lambda: self.store.folding.pin(seq, line))
 
@@ -225,19 +230,17 @@ class TaskMachine(RuleBasedStateMachine):
     def tried(self, act: Any) -> Compression | None:
         """What came of a change; a refused one has changed nothing."""
         before, changes = self.store.get_messages_for_llm(), len(self.store.compressions())
-        try:
-            made: Compression = act()
-        except (IllegalFold, NothingToUndo) as error:
-            assert error.remedy
+        made: Compression | None = None
+        with suppress(IllegalFold, NothingToUndo):
+            made = act()
+        if made is None:
             assert self.store.get_messages_for_llm() == before
-            assert len(self.store.compressions()) == changes
-            return None
-        assert len(self.store.compressions()) == changes + 1
+        assert len(self.store.compressions()) == changes + (made is not None)
         return made
 
     def take_back(self, made: Compression, before: list[dict[str, Any]], *, appended: bool) -> None:
         """Undo is exact: the view as it was, plus what came since; and redo brings the fold back."""
-        since: list[ChatMessage] = []
+        since: list[dict[str, Any]] = []
         if appended and not self.waiting():
             self.store.add_message("user", "meanwhile")
             since = self.store.get_messages_for_llm()[-1:]
@@ -257,7 +260,7 @@ class SqliteMachine(TaskMachine):
 
 
 _BOUNDED = settings(
-    max_examples=25,
+    max_examples=60,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -11,9 +11,10 @@ import pytest
 
 import orihon.verify
 from orihon import jsonio
+from orihon.doctor.repairs import REPAIRS
 from orihon.errors import TaskNotFound
 from orihon.findings import Finding
-from orihon.repairs import REPAIRS
+from orihon.store import MessageStore
 from orihon.store.base import Stream
 from orihon.texts import text
 from orihon.verify import verify, verify_task
@@ -149,6 +150,18 @@ def test_a_log_of_rubbish_gives_a_handful_of_findings(tmp_path: Path) -> None:
     names = found(tmp_path, uuid, "files")
     assert ("stream", "line", "messages 1") in names
     assert len(names) < 40
+
+
+def test_the_same_finding_a_thousand_times_is_said_in_few_words(tmp_path: Path) -> None:
+    store = MessageStore(tmp_path / "task", settings_for("files"))
+    for number in range(30):
+        store.add_message("user", f"message {number}")
+    store.close()
+    log = tmp_path / "task" / "messages.jsonl"
+    log.write_bytes(log.read_bytes().replace(b"message", b"Message"))
+    findings = verify_task(store.task_store)
+    assert len(findings) == 21
+    assert (findings[-1].where, findings[-1].fields) == ("log.digest", {"count": 10})
 
 
 def test_a_compression_that_nobody_made(tmp_path: Path, backend: str) -> None:

@@ -7,10 +7,10 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.findings import Finding, Report
 from orihon.folders import wrapping
-from orihon.metadata import NAME as METADATA
-from orihon.metadata import key_in, read_metadata, read_object
 from orihon.store.base import NUMBER_FIELD, STREAMS
 from orihon.store.jsonl import JsonlFile
 

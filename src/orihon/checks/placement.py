@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.checks.database import fence
 from orihon.checks.folder import WRITER
 from orihon.findings import Finding, Report
-from orihon.metadata import NAME as METADATA
-from orihon.metadata import key_in, read_metadata, read_object
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, folder
 

@@ -60,12 +60,15 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[None]:
-        """The section in which this writer, and nobody else, may append."""
+    def writing(self) -> AbstractContextManager[bool]:
+        """The section in which this writer, and nobody else, may append.
+
+        Gives whether somebody else may have written since this writer's last section.
+        """
 
     @abstractmethod
     def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
-        """Add a record (and, where ``keeps_view_lines``, the line of the view that goes with a message)."""
+        """Add a record, inside ``writing``; where ``keeps_view_lines``, with the line of the view for a message."""
 
     @abstractmethod
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:

@@ -82,7 +82,7 @@ class FilesRecords(RecordStore):
             return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> Iterator[bool]:
         if not self._place or os.getpid() != self._pid:
             raise StaleWriter("not_claimed", path=self.folder)
         self._lock()
@@ -91,7 +91,7 @@ class FilesRecords(RecordStore):
                 holder = self._holder()
                 self._drop_handles()
                 raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
-            yield
+            yield False
         finally:
             self._unlock()
 
@@ -219,7 +219,9 @@ class FilesRecords(RecordStore):
 
     def view_file(self, lines: Iterable[bytes]) -> Path:
         path = self.folder / "current.jsonl"
-        if not path.exists():
+        with wrapping(path):
+            is_kept = path.exists()
+        if not is_kept:
             replace_file(path, (line + b"\n" for line in lines), durable=False)
         return path
 
@@ -281,7 +283,7 @@ class _AppendHandle:
         if os.writev(self.fd, (line, b"\n")) != self.grown:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
-            os.fsync(self.fd)
+            os.fdatasync(self.fd)
 
     def commit(self) -> None:
         self.size += self.grown

@@ -84,7 +84,7 @@ class MessageStore:
                 tool_calls=tool_calls,
                 tool_call_id=tool_call_id,
                 name=name,
-                extra=metadata,
+                extra=metadata or None,
             )
         )
         if tool_call is not None:

@@ -47,13 +47,21 @@ def pack(
     blob_bytes: int,
     max_bytes: int,
     put_blob: Callable[[str, bytes], None],
-) -> bytes:
-    """The line of the log for a message. Blobs are stored on the way."""
+) -> tuple[bytes, bytes]:
+    """The line of the log for a message, and the line of the view. Blobs are stored on the way."""
     body = message.body()
-    digest = content_digest(body, secrets.token_hex(8))
-    blobs = [_move_out(body, place, put_blob, max_bytes) for place in _large_places(body, blob_bytes)]
-    record = {"seq": seq, **body, "timestamp": timestamp, "tokens": tokens, "epoch": epoch, "digest": digest}
-    return _encoded(record, blobs, max_bytes)
+    request = message.request()
+    said = jsonio.encode(body)
+    view_line = said if request == body else jsonio.encode(request)
+    digest = content_digest(said, secrets.token_hex(8))
+    if places := _large_places(body, blob_bytes):
+        blobs = [_move_out(body, place, put_blob, max_bytes) for place in places]
+        said = jsonio.encode({**body, "blobs": blobs})
+    if len(said) > max_bytes:
+        raise InvalidMessage("too_large", size=len(said), limit=max_bytes)
+    # The message's own fields are encoded once and stand as they are between what the log knows about it.
+    known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"}}'
+    return b"".join((b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode())), view_line
 
 
 def pack_record(
@@ -111,20 +119,17 @@ def _put_back(target: dict[str, Any], blobs: Iterable[Mapping[str, Any]], get_bl
 _BODY_FIELDS = frozenset({"role", "content", "tool_name", "tool_calls", "tool_call_id", "name", "parts", "extra"})
 
 
-def content_digest(body: Mapping[str, Any], salt: str) -> str:
-    """A salted hash of all that a message says: content can be taken out later and the proof stays."""
-    hasher = hashlib.sha256(f"{salt}\n{body['role']}\n".encode())
-    hasher.update((body["content"] or "").encode("utf-8", "surrogatepass"))
-    if len(body) > 2:
-        hasher.update(b"\0")
-        hasher.update(jsonio.encode_sorted({key: body[key] for key in body if key not in ("role", "content")}))
+def content_digest(said: bytes, salt: str) -> str:
+    """A salted hash of all that a message says, as JSON: content can be taken out later and the proof stays."""
+    hasher = hashlib.sha256(salt.encode())
+    hasher.update(said)
     return f"sha256:{salt}:{hasher.hexdigest()}"
 
 
 def matches_digest(body: Mapping[str, Any], digest: str) -> bool:
     """Is this still the content that was hashed?"""
     _, salt, _ = digest.split(":")
-    return content_digest(body, salt) == digest
+    return content_digest(jsonio.encode(body), salt) == digest
 
 
 # ---- blobs -----------------------------------------------------------------------------------------------------

@@ -16,20 +16,20 @@ from typing import ClassVar
 import apsw
 
 from orihon.connections import ThreadConnections
-from orihon.database import connect, database_errors, migrate, retrying, version
+from orihon.database import connect, database_errors, migrate, retrying, storage_error, transaction, version
 from orihon.errors import DamagedStore, StaleWriter
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
 from orihon.store.base import RecordStore, Stream, TornTail
 
 _TABLES: dict[Stream, str] = {
-    "messages": "messages",
-    "summaries": "summaries",
-    "tools": "tool_calls",
-    "planning": "planning",
-    "compressions": "compressions",
+    "messages": "message_records",
+    "summaries": "summary_records",
+    "tools": "tool_records",
+    "planning": "plan_records",
+    "compressions": "compression_records",
 }
 # Table names are ours; nothing from outside ever becomes part of a statement.
-_INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, ?)" for stream, table in _TABLES.items()}
+_INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, CAST(? AS TEXT))" for stream, table in _TABLES.items()}
 _LAST = {stream: f"SELECT max(id) FROM {table}" for stream, table in _TABLES.items()}
 _PAGE_OF = {
     stream: f"SELECT id, CAST(record AS BLOB) FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
@@ -56,12 +56,14 @@ class SqliteRecords(RecordStore):
         refuse_network_file_system(folder)
         make_private_folder(folder)
         self._durable = durability == "full"
-        self._timeout = timeout
+        self.timeout = timeout
         self._max_retries = max_retries
         self._retry_delay = retry_delay
         self.moved_to(folder)
         self._connections = ThreadConnections(self._connect)
         self._epoch: int | None = None
+        self._writer: apsw.Connection | None = None
+        self._seen: tuple[apsw.Connection, object] | None = None
 
     def moved_to(self, folder: Path) -> None:
         self.folder = folder
@@ -71,9 +73,9 @@ class SqliteRecords(RecordStore):
     # ---- connection --------------------------------------------------------------------------------------------
 
     def _connect(self) -> apsw.Connection:
-        connection = connect(self.path, timeout=self._timeout, durable=self._durable)
+        connection = connect(self.path, timeout=self.timeout, durable=self._durable)
         try:
-            with database_errors(self.path, self._timeout):
+            with database_errors(self.path, self.timeout):
                 if version(connection) != 1:
                     schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
                     migrate(connection, self.path, schema=schema, steps=[])
@@ -84,25 +86,25 @@ class SqliteRecords(RecordStore):
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
-        with self._connections.use() as connection, database_errors(self.path, self._timeout):
+        with self._connections.use() as connection, database_errors(self.path, self.timeout):
             yield connection
 
     def reading_connection(self) -> sqlite3.Connection:
         """A read-only connection of the standard library, for people and for tests."""
         with self._connection():
             pass  # there is a database now
-        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self._timeout)
+        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self.timeout)
         connection.row_factory = sqlite3.Row
         return connection
 
     def close(self) -> None:
         self._connections.close()
-        self._epoch = None
+        self._epoch = self._writer = self._seen = None
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
-        with self._transaction() as connection:
+        with self._connection() as connection, transaction(connection):
             reached = self._reached_epoch(connection)
             if epoch is not None and epoch < reached:
                 raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
@@ -112,41 +114,66 @@ class SqliteRecords(RecordStore):
         self._epoch = granted
         return granted, []
 
-    @contextmanager
-    def writing(self) -> Iterator[None]:
+    def writing(self) -> AbstractContextManager[bool]:
         if self._epoch is None:
             raise StaleWriter("not_claimed", path=self.folder)
-        with self._transaction() as connection:
+        return _Section(self)
+
+    def begin(self) -> bool:
+        """Open the section; see ``writing``."""
+        connection = self._begun()
+        # Changes with every commit of another connection, and only then: most appends need not look further.
+        seen = connection.execute("PRAGMA data_version").get
+        others_wrote = (connection, seen) != self._seen
+        if others_wrote:
             reached = self._reached_epoch(connection)
             if reached != self._epoch:
+                self.roll_back()
                 raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
-            yield
+            self._seen = (connection, seen)
+        return others_wrote
 
-    @contextmanager
-    def _transaction(self) -> Iterator[apsw.Connection]:
-        with self._connection() as connection:
+    def commit(self) -> None:
+        """What was written in the section counts from now on."""
+        assert self._writer is not None
+        try:
+            self._writer.execute("COMMIT")
+        except apsw.Error as error:
+            self.roll_back()
+            raise storage_error(error, self.path, self.timeout) from error
+        self._connections.give_back()
+
+    def roll_back(self) -> None:
+        """Nothing of the section was written."""
+        assert self._writer is not None
+        try:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
+        finally:
+            self._connections.give_back()
+
+    def _begun(self) -> apsw.Connection:
+        connection = self._writer = self._connections.take()
+        try:
             retrying(
                 lambda: connection.execute("BEGIN IMMEDIATE"),
                 path=self.path,
-                timeout=self._timeout,
+                timeout=self.timeout,
                 max_retries=self._max_retries,
                 retry_delay=self._retry_delay,
             )
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+        except BaseException:
+            self._connections.give_back()
+            raise
+        return connection
 
     @staticmethod
     def _reached_epoch(connection: apsw.Connection) -> int:
         return int(connection.execute("SELECT epoch FROM fence").get)
 
     def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
-        with self._connection() as connection:
-            connection.execute(_INSERT[stream], (number, record.decode()))
+        assert self._writer is not None
+        self._writer.execute(_INSERT[stream], (number, record))
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -194,3 +221,24 @@ class SqliteRecords(RecordStore):
 
     def size(self) -> int:
         return folder_size(self.folder)
+
+
+
+class _Section:
+    """The block of ``SqliteRecords.writing``: a class, because a generator would cost each append microseconds."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: SqliteRecords) -> None:
+        self._records = records
+
+    def __enter__(self) -> bool:
+        return self._records.begin()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            self._records.commit()
+            return
+        self._records.roll_back()
+        if isinstance(error, apsw.Error):
+            raise storage_error(error, self._records.path, self._records.timeout) from error

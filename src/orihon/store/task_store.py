@@ -110,14 +110,19 @@ class TaskStore:
             messages = tuple(one.map_strings(self.redactor.mask) for one in messages)
         with self.changing() as tail:
             admitted = self._admitted(messages, tail)
-            lines = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
-            for one, (line, tokens) in zip(admitted, lines, strict=True):
-                self._append(one, line, tokens, tail)
+            packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
+            for one, (line, view_line, tokens) in zip(admitted, packed, strict=True):
+                self.records.append("messages", tail.seq + 1, line, view_line)
+                tail.seq += 1
+                tail.log_tokens += tokens
+                for call in one.tool_calls:
+                    tail.used_calls.add(call.id)
+                tail.advance({call.id: call.name for call in one.tool_calls}, one.answers, tokens)
             return tail.seq
 
-    def _packed(self, message: Message, seq: int) -> tuple[bytes, int]:
+    def _packed(self, message: Message, seq: int) -> tuple[bytes, bytes, int]:
         tokens = estimate_message(message)
-        line = pack(
+        line, view_line = pack(
             message,
             seq=seq,
             timestamp=utc_now(),
@@ -127,16 +132,7 @@ class TaskStore:
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
         )
-        return line, tokens
-
-    def _append(self, message: Message, line: bytes, tokens: int, tail: Tail) -> None:
-        view_line = jsonio.encode(message.request()) if self.records.keeps_view_lines else b""
-        self.records.append("messages", tail.seq + 1, line, view_line)
-        tail.seq += 1
-        tail.log_tokens += tokens
-        for call in message.tool_calls:
-            tail.used_calls.add(call.id)
-        tail.advance({call.id: call.name for call in message.tool_calls}, message.answers, tokens)
+        return line, view_line, tokens
 
     def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
         """Messages of the log by number; one at a time in memory."""
@@ -317,13 +313,13 @@ class TaskStore:
     def tail(self) -> Tail:
         """The counters, as of now."""
         with self._lock:
-            return self._fresh_tail()
+            if self._tail is not None and self._writer_pid and not self.records.many_writers:
+                return self._tail  # nobody else can have written
+            return self._read_tail()
 
-    def _fresh_tail(self) -> Tail:
-        """The counters; read again when somebody else has written, which a sole writer need not ask."""
+    def _read_tail(self) -> Tail:
+        """The counters, brought up to what the records say."""
         tail = self._tail
-        if tail is not None and self._writer_pid and not self.records.many_writers:
-            return tail
         # In this order: somebody may be writing, and a compression is about messages that were there before it.
         compressions, seq = self.records.last("compressions"), self.records.last("messages")
         if tail is None or compressions != tail.compressions or seq < tail.seq:
@@ -356,7 +352,7 @@ class TaskStore:
 
     def save_index(self) -> None:
         """Keep the counters that would otherwise have to be read from the whole log; inside ``changing``."""
-        tail = self._fresh_tail()
+        tail = self.tail
         if tail.seq != self._saved_index:
             calls = base64.b64encode(tail.used_calls.state()).decode()
             self.save_document("index", {"seq": tail.seq, "log_tokens": tail.log_tokens, "calls": calls})
@@ -393,8 +389,9 @@ class TaskStore:
             if self._writer_pid != os.getpid():
                 self._become_writer()
             try:
-                with self.records.writing():
-                    yield self._fresh_tail()
+                with self.records.writing() as others_wrote:
+                    tail = self._tail
+                    yield self._read_tail() if tail is None or others_wrote else tail
             except (InvalidInput, StateError):
                 raise  # refused before anything was written
             except BaseException:

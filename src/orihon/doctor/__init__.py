@@ -17,11 +17,10 @@ from pathlib import Path
 from orihon.base_folder import BaseFolder, is_id, is_in_use
 from orihon.checks.database import damage_in
 from orihon.checks.folder import is_temporary, open_to_others, permissions_of
+from orihon.doctor.repairs import REPAIRS, Operation
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.findings import Finding
-from orihon.repairs import REPAIRS, Operation
 from orihon.settings import Settings
-from orihon.task_folders import PLACES
 from orihon.verify import verify_folder, verify_placed
 
 logger = logging.getLogger("orihon.doctor")
@@ -89,9 +88,10 @@ def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
 
 
 def _check_base(base: BaseFolder) -> Iterator[Finding]:
-    ours = [*base.path.glob("tasks.db*"), base.path / "mask.key", *(base.path / place for place in PLACES)]
-    for path, wanted in open_to_others(path for path in ours if path.exists()):
-        fields = {"mode": permissions_of(path), "wanted": f"{wanted:04o}"}
+    found = open_to_others(base.files())
+    if found:
+        path, wanted = found[0]
+        fields = {"mode": permissions_of(path), "wanted": f"{wanted:04o}", "count": len(found)}
         yield Finding("base", "permissions", path.name, fields=fields)
     for path in sorted(base.path.iterdir()):
         if is_temporary(path) and time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
@@ -149,7 +149,7 @@ def _mend(base: BaseFolder, finding: Finding) -> Finding:
             REPAIRS[finding.kind](Operation(base, finding, hold))
     except OrihonError as error:
         return replace(finding, repair="failed", note=str(error))
-    logger.warning("%s: repaired: %s", finding.task or base.path, finding.cause)
+    logger.info("%s: repaired: %s", finding.task or base.path, finding.cause)
     return replace(finding, repair="done")
 
 

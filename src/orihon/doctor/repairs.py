@@ -14,15 +14,15 @@ from pathlib import Path
 
 from orihon.base_folder import BaseFolder, Hold, is_in_use, move_aside
 from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import write_metadata
 from orihon.checks.folder import open_to_others
 from orihon.checks.placement import FOLDER_LOST, reached_epoch
 from orihon.clock import boottime, utc_now
+from orihon.doctor.rebuilding import rescued_rows, row_from_folder
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.findings import Finding
 from orihon.folders import keep_aside, wrapping
-from orihon.metadata import NAME as METADATA
-from orihon.metadata import write_metadata
-from orihon.rebuilding import rescued_rows, row_from_folder
 from orihon.task import TaskStatus
 from orihon.verify import reading_store
 
@@ -90,9 +90,10 @@ def replace_catalogue(operation: Operation) -> None:
         log = base.database.with_name(base.database.name + suffix)
         if log.exists():
             log.rename(kept.with_name(kept.name + suffix))
+    catalogue = operation.catalogue
     for row in rows:
         try:
-            operation.catalogue.adopt(row)
+            catalogue.adopt(row)
         except OrihonError as error:
             logger.warning("%s: its row could not be kept: %s", row.uuid, error)
 
@@ -188,15 +189,10 @@ def put_aside(operation: Operation) -> None:
     move_aside(operation.file, operation.place)
 
 
-def close_folder(operation: Operation) -> None:
+def close_to_others(operation: Operation) -> None:
     """Folders 0700, files 0600."""
     place = operation.place
-    for path, mode in open_to_others([place, *place.rglob("*")]):
-        path.chmod(mode)
-
-
-def close_file(operation: Operation) -> None:
-    for path, mode in open_to_others([operation.file]):
+    for path, mode in open_to_others([place, *place.rglob("*")] if operation.uuid else operation.base.files()):
         path.chmod(mode)
 
 
@@ -252,11 +248,11 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "epoch"): catch_up_epoch,
     ("catalogue", "rollups"): count_again,
     ("base", "temporary"): put_aside,
-    ("base", "permissions"): close_file,
+    ("base", "permissions"): close_to_others,
     ("folder", "writer"): put_aside,
     ("folder", "request"): put_aside,
     ("folder", "temporary"): put_aside,
-    ("folder", "permissions"): close_folder,
+    ("folder", "permissions"): close_to_others,
     ("folder", "no_metadata"): rewrite_metadata,
     ("folder", "metadata"): rewrite_metadata,
     ("folder", "other_key"): rewrite_metadata,

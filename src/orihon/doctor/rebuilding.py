@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import TaskRow
+from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.clock import utc_now
 from orihon.errors import DamagedStore, StorageError
-from orihon.metadata import key_in, read_metadata
 from orihon.settings import Settings
 from orihon.store.opening import backend_of
 from orihon.store.task_store import TaskStore
@@ -43,7 +43,11 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
     config = metadata.get("config")
     return TaskRow(
         uuid=uuid,
-        **key.as_dict(),
+        task_source=key.task_source,
+        owner=key.owner,
+        repo=key.repo,
+        task_type=key.task_type,
+        task_id=key.task_id,
         task_identifier=key.identifier,
         repository=key.repository,
         user=key.user,

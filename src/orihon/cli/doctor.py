@@ -1,0 +1,59 @@
+"""``orihon doctor``: examine a whole base folder and, when asked to, put right what loses nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from orihon.cli.options import Options, flag
+from orihon.cli.output import print_findings, print_json
+from orihon.texts import text
+
+
+def doctor(
+    context: typer.Context,
+    repair: Annotated[bool, flag("--repair", help=text("cli.doctor.repair"))] = False,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Look, repair if asked to, print, and exit with 1 when something is left."""
+    import orihon.doctor
+
+    options = context.ensure_object(Options)
+    work = orihon.doctor.repair if repair else orihon.doctor.examine
+    with _progress(shown=not as_json and sys.stderr.isatty()) as progress:
+        findings = work(options.base, options.settings, progress)
+    left = [finding for finding in findings if finding.repair != "done"]
+    if as_json:
+        figures = {"base_dir": str(options.base), "clean": not left, "repaired": len(findings) - len(left)}
+        print_json({**figures, "findings": [finding.as_dict() for finding in findings]})
+    else:
+        print_findings(findings)
+        repairable = sum(finding.repair == "possible" for finding in left)
+        typer.echo(_outcome(done=len(findings) - len(left), left=len(left), repairable=repairable))
+    raise typer.Exit(1 if left else 0)
+
+
+def _outcome(*, done: int, left: int, repairable: int) -> str:
+    if not left:
+        return text("cli.doctor.repaired", done=done) if done else text("cli.doctor.clean")
+    if repairable:
+        return text("cli.doctor.repairable", left=left, repairable=repairable)
+    return text("cli.doctor.left", done=done, left=left)
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal while the tasks are looked at."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text("cli.doctor.looking"), total=None)
+        yield lambda done, of: bar.update(job, completed=done, total=of)

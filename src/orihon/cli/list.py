@@ -1,0 +1,57 @@
+"""``orihon list``: the tasks of a base folder, newest first."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, print_table
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.catalogue import TaskRow
+
+_SHORT_ID = 8
+_COLUMNS = ("task", "status", "about", "messages", "tokens", "updated")
+
+
+def list_tasks(
+    context: typer.Context,
+    status: Annotated[str | None, option("--status", help=text("cli.list.only_status"))] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help=text("cli.list.limit"))] = 50,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """One page of the catalogue."""
+    from orihon.base_folder import BaseFolder
+    from orihon.task import parse_status
+
+    options = context.ensure_object(Options)
+    wanted = None if status is None else parse_status(status)
+    with BaseFolder(options.base, options.settings) as base:
+        catalogue = base.open_catalogue()
+        rows = [] if catalogue is None else catalogue.list_tasks(status=wanted, limit=limit)
+    if as_json:
+        print_json({"tasks": [_as_dict(row) for row in rows]})
+    elif rows:
+        names = [text(f"cli.list.{column}") for column in _COLUMNS]
+        print_table(names, map(_cells, rows), flexible=_COLUMNS.index("about"))
+    else:
+        typer.echo(text("cli.list.none"), err=True)
+
+
+def _cells(row: TaskRow) -> tuple[object, ...]:
+    on_terminal = sys.stdout.isatty()
+    uuid = row.uuid[:_SHORT_ID] if on_terminal else row.uuid
+    updated = row.updated_at[:16].replace("T", " ") if on_terminal else row.updated_at
+    tokens = row.view_tokens if row.final_token_count is None else row.final_token_count
+    return uuid, row.status.value, row.key.label, row.total_messages, "-" if tokens is None else tokens, updated
+
+
+def _as_dict(row: TaskRow) -> dict[str, Any]:
+    """A row as the documentation promises it: without the inner life of its lease."""
+    row_fields = dataclasses.asdict(row)
+    return {name: value for name, value in row_fields.items() if not name.startswith("lease_") or name == "lease_owner"}

@@ -1,0 +1,131 @@
+"""The ``orihon`` command: global options, the commands, and how an error is said.
+
+Commands import what they need when they run, so that ``orihon --help`` is quick. Exit codes: 0 all is well, 1 something
+was found, 2 an error or a wrong command line, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import orihon
+from orihon.cli.help import Command, Group
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import shown
+from orihon.errors import OrihonError
+from orihon.texts import LANGUAGES, set_language, text
+
+EXIT_ERROR = 2
+EXIT_INTERRUPTED = 130
+_TRACEBACK_FROM = 2  # -vv
+
+
+class Language(StrEnum):
+    """What ``--lang`` takes."""
+
+    EN = "en"
+    JA = "ja"
+
+
+def run() -> None:
+    """The entry point of the executable."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a command line; returns the exit code."""
+    set_language(_language_in(arguments))  # help texts are written when the commands are put together
+    options = Options()
+    try:
+        command = typer.main.get_command(build())
+        code = command.main(list(arguments) or ["--help"], "orihon", standalone_mode=False, obj=options)
+    except typer.TyperException as error:
+        return _say(_usage(error), None, options)
+    except OrihonError as error:
+        return _say(str(error), error, options)
+    except Exception as error:  # noqa: BLE001 - the last resort: a person gets a line, with -vv all of it
+        return _say(text("cli.internal", kind=type(error).__name__, detail=error), error, options)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def build() -> typer.Typer:
+    """The application in the language that is set."""
+    from orihon.cli.doctor import doctor
+    from orihon.cli.list import list_tasks
+    from orihon.cli.verify import verify
+
+    app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
+    app.callback()(_global_options)
+    commands: dict[str, Callable[..., None]] = {"list": list_tasks, "verify": verify, "doctor": doctor, "demo": _demo}
+    for name, function in commands.items():
+        app.command(name, cls=Command, help=text(f"cli.{name}.help"))(function)
+    return app
+
+
+def _global_options(
+    context: typer.Context,
+    base_dir: Annotated[Path | None, option("--base-dir", help=text("cli.options.base_dir"))] = None,
+    config: Annotated[Path | None, option("--config", help=text("cli.options.config"))] = None,
+    lang: Annotated[Language | None, option("--lang", help=text("cli.options.lang"))] = None,
+    verbose: Annotated[int, flag("-v", "--verbose", count=True, help=text("cli.options.verbose"))] = 0,
+    quiet: Annotated[int, flag("-q", "--quiet", count=True, help=text("cli.options.quiet"))] = 0,
+    version: Annotated[bool, flag("--version", help=text("cli.options.version"), callback=_print_version)] = False,
+) -> None:
+    """What stands before the command."""
+    assert not version  # printing it ends the program
+    options = context.ensure_object(Options)
+    options.base_dir, options.config = base_dir, config
+    options.language = None if lang is None else lang.value
+    options.verbosity = verbose - quiet
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"orihon {orihon.__version__}")
+        raise typer.Exit
+
+
+def _demo(
+    context: typer.Context,
+    folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Play the demo; its module is heavy and is imported only here."""
+    from orihon.cli.demo import demo
+
+    _ = context.ensure_object(Options).settings
+    demo(folder, as_json=as_json)
+
+
+def _language_in(arguments: Sequence[str]) -> str | None:
+    """The value of ``--lang``, before anything is parsed."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    return next((value for name, value in pairwise(words) if name == "--lang" and value in LANGUAGES), None)
+
+
+def _usage(error: typer.TyperException) -> str:
+    """What is wrong with a command line; Typer says it in English only."""
+    kind, parameter = type(error).__name__, getattr(error, "param", None)
+    if kind == "NoSuchOption":
+        return text("cli.usage.no_option", name=getattr(error, "option_name", "?"))
+    if kind == "MissingParameter" and parameter is not None:
+        return text("cli.usage.missing", name=parameter.metavar or parameter.name)
+    return text("cli.usage.other", detail=error.format_message())
+
+
+def _say(line: str, error: BaseException | None, options: Options) -> int:
+    """One line for a person; what a programmer wants to see only when it was asked for."""
+    if error is not None and options.verbosity >= _TRACEBACK_FROM:
+        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    typer.echo(f"orihon: {shown(line)}", err=True)
+    return EXIT_ERROR

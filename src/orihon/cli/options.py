@@ -1,0 +1,72 @@
+"""The options that every command shares, and what follows from them: settings, language, logging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from orihon.settings import Settings
+
+
+@dataclass(slots=True)
+class Options:
+    """What was typed before the command. Nothing is read until a command asks for its settings."""
+
+    base_dir: Path | None = None
+    config: Path | None = None
+    language: str | None = None
+    verbosity: int = 0  # how often -v, less how often -q
+    _settings: Settings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force; from then on logging and language are as they say."""
+        if self._settings is None:
+            from orihon.settings import find_config, load_settings
+
+            flags = {"context_storage.base_dir": self.base_dir, "language": self.language}
+            self._settings = load_settings(self.config or find_config(), flags=flags)
+            self._put_in_force(self._settings)
+        return self._settings
+
+    @property
+    def base(self) -> Path:
+        """The base folder that the settings name."""
+        return Path(self.settings.context_storage.base_dir)
+
+    def _put_in_force(self, settings: Settings) -> None:
+        from orihon.logs import configure, shifted
+        from orihon.texts import set_language
+
+        if settings.language is not None:
+            set_language(settings.language)
+        level = shifted(settings.logging.level, self.verbosity)
+        configure(level, settings.logging.file, screen=shifted("WARNING", self.verbosity))
+
+
+def option(*names: str, help: str) -> Any:  # noqa: A002 - the word that Typer uses
+    """An option with a value."""
+    return typer.Option(*names, help=help, show_default=False)
+
+
+def flag(
+    *names: str,
+    help: str,  # noqa: A002 - the word that Typer uses
+    count: bool = False,
+    callback: Callable[[bool], None] | None = None,
+) -> Any:
+    """An option without a value; one with a ``callback`` is looked at before all others."""
+    return typer.Option(
+        *names,
+        help=help,
+        count=count,
+        callback=callback,
+        is_eager=callback is not None,
+        show_default=False,
+        metavar="",
+    )

@@ -1,0 +1,401 @@
+"""The doctor finds what is wrong in a base folder, puts right what it can, deletes nothing, and then finds nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+
+from orihon.catalogue import Catalogue
+from orihon.context import TaskContextManager
+from orihon.doctor import examine, repair
+from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.findings import Finding
+from orihon.task import TaskKey, TaskStatus
+from tests.damage import (
+    BACKENDS,
+    KEY,
+    edit_record,
+    killed_task,
+    paused_task,
+    settings_for,
+    start_task,
+    tear,
+    with_fields,
+)
+from tests.helpers import refused
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def kinds(findings: list[Finding]) -> list[str]:
+    return [f"{finding.check}.{finding.detail} {finding.repair}" for finding in findings]
+
+
+def healed(base: Path, backend: str, *expected: str) -> None:
+    """The doctor finds these things and no others, repairs them, and finds nothing any more."""
+    settings = settings_for(backend)
+    before = _everything(base)
+    assert kinds(examine(base, settings)) == [f"{kind} possible" for kind in expected]
+    assert _everything(base) == before, "looking changes nothing"
+    assert sorted(kinds(repair(base, settings))) == sorted(f"{kind} done" for kind in expected)
+    assert examine(base, settings) == []
+    assert repair(base, settings) == []
+
+
+def _everything(base: Path) -> dict[str, bytes]:
+    """Every file but those that SQLite tidies up by itself."""
+    names = (path for path in base.rglob("*") if path.is_file() and not path.name.endswith(("-wal", "-shm", ".db")))
+    return {str(path): path.read_bytes() for path in names}
+
+
+def aside(folder: Path) -> list[str]:
+    """What was put aside, without the random ends of the names."""
+    return sorted(path.name.rpartition(".")[0] for path in (folder / "aside").iterdir())
+
+
+def status_of(base: Path, uuid: str) -> TaskStatus:
+    with Catalogue(base / "tasks.db") as catalogue:
+        return catalogue.get(uuid).status
+
+
+def resumed(base: Path, uuid: str, backend: str) -> TaskContextManager:
+    """The task goes on as if nothing had happened."""
+    task = TaskContextManager.resume(base, uuid, settings_for(backend))
+    assert task.message_store.add_message("user", "and on") == 14
+    return task
+
+
+# ---- nothing to do -------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_folder_needs_no_doctor(tmp_path: Path, backend: str) -> None:
+    paused_task(tmp_path, backend)
+    start_task(tmp_path, backend).complete()
+    start_task(tmp_path, backend).fail("a reason")
+    running = start_task(tmp_path, backend)
+    assert examine(tmp_path, running.settings) == []
+    assert repair(tmp_path, running.settings) == []
+    running.message_store.add_message("user", "the doctor has not touched me")
+
+
+def test_an_empty_folder_stays_empty(tmp_path: Path) -> None:
+    assert repair(tmp_path, settings_for("files")) == []
+    assert list(tmp_path.iterdir()) == []
+    with refused(StorageUnavailable, "no_base_dir"):
+        examine(tmp_path / "elsewhere", settings_for("files"))
+
+
+# ---- the task's folder ---------------------------------------------------------------------------------------------
+
+
+def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    torn = tear(folder)
+    healed(tmp_path, "files", "stream.torn")
+    (kept,) = (folder / "aside").iterdir()
+    assert kept.read_bytes() == torn
+    resumed(tmp_path, uuid, "files")
+
+
+def test_left_over_files_are_put_aside(tmp_path: Path, backend: str) -> None:
+    _, folder = paused_task(tmp_path, backend)
+    for name in ("request.json", ".metadata.json.0a1b2c3d", "blobs/.0123abcd.99999999"):
+        (folder / name).write_bytes(name.encode())
+        (folder / name).chmod(0o600)
+    old = tmp_path / ".mask.key.0a1b2c3d"
+    old.write_bytes(b"half a key")
+    os.utime(old, (1, 1))
+    (tmp_path / ".mask.key.ffffffff").write_bytes(b"being written just now")
+    healed(tmp_path, backend, "base.temporary", "folder.temporary", "folder.temporary", "folder.request")
+    assert aside(folder) == ["0123abcd.99999999", "metadata.json.0a1b2c3d", "request.json"]
+    assert aside(tmp_path) == ["mask.key.0a1b2c3d"]
+
+
+def test_permissions_are_taken_back(tmp_path: Path, backend: str) -> None:
+    _, folder = paused_task(tmp_path, backend)
+    folder.chmod(0o755)
+    (folder / "metadata.json").chmod(0o640)
+    (tmp_path / "tasks.db").chmod(0o644)
+    (tmp_path / "paused").chmod(0o755)
+    healed(tmp_path, backend, "base.permissions", "folder.permissions")
+    assert (folder / "metadata.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_derived_files_are_made_anew(tmp_path: Path) -> None:
+    _, folder = paused_task(tmp_path, "files")
+    view = folder / "current.jsonl"
+    whole = view.read_bytes()
+    view.write_bytes(b"something else\n")
+    healed(tmp_path, "files", "view.lines")
+    assert view.read_bytes() == whole
+    assert aside(folder) == ["current.jsonl"]
+    view.unlink()
+    healed(tmp_path, "files", "view.missing")
+    assert view.read_bytes() == whole
+
+
+def test_counters_are_counted_again(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    task = resumed(tmp_path, uuid, backend)
+    with task.task_store.changing() as tail:
+        tail.log_tokens += 5
+    task.stop()
+    healed(tmp_path, backend, "view.counters")
+
+
+def test_the_writers_place_can_be_lost(tmp_path: Path) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    (folder / "writer.json").write_bytes(b"{half")
+    healed(tmp_path, "files", "folder.writer")
+    assert aside(folder) == ["writer.json"]
+    resumed(tmp_path, uuid, "files")
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"uuid": "another"}'])
+def test_metadata_is_written_anew(tmp_path: Path, backend: str, content: bytes) -> None:
+    _, folder = paused_task(tmp_path, backend)
+    (folder / "metadata.json").write_bytes(content)
+    healed(tmp_path, backend, "folder.metadata")
+    assert aside(folder) == ["metadata.json"]
+    (folder / "metadata.json").unlink()
+    healed(tmp_path, backend, "folder.no_metadata")
+
+
+def test_metadata_of_another_key(tmp_path: Path) -> None:
+    _, folder = paused_task(tmp_path, "files")
+    path = folder / "metadata.json"
+    path.write_bytes(path.read_bytes().replace(b'"27"', b'"28"'))
+    healed(tmp_path, "files", "folder.other_key")
+    assert b'"27"' in path.read_bytes()
+
+
+# ---- catalogue and folders -----------------------------------------------------------------------------------------
+
+
+def test_a_moved_folder_goes_back(tmp_path: Path, backend: str) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    (tmp_path / "completed").mkdir(mode=0o700)
+    folder.rename(tmp_path / "completed" / uuid)
+    healed(tmp_path, backend, "catalogue.misplaced")
+    assert folder.is_dir()
+
+
+def test_of_two_folders_the_longer_one_stays(tmp_path: Path, backend: str) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    (tmp_path / "completed").mkdir(mode=0o700)
+    shutil.copytree(folder, tmp_path / "completed" / uuid)
+    for number in (13, 12, 11):
+        edit_record(folder, "messages", number, lambda line: None)
+    (found,) = examine(tmp_path, settings_for(backend))
+    assert (found.check, found.detail) == ("catalogue", "two_folders")
+    done = kinds(repair(tmp_path, settings_for(backend)))
+    assert sorted(done) == ["catalogue.misplaced done", "catalogue.two_folders done"]
+    assert examine(tmp_path, settings_for(backend)) == []
+    assert aside(tmp_path) == [f"{uuid}.paused"]
+    resumed(tmp_path, uuid, backend)
+
+
+def test_a_folder_without_a_row_gets_one(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    _execute(tmp_path, "DELETE FROM tasks WHERE uuid = ?", uuid)
+    healed(tmp_path, backend, "catalogue.no_row")
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        row = catalogue.get(uuid)
+    assert (row.key, row.status, row.backend) == (KEY, TaskStatus.PAUSED, backend)
+    assert (row.total_messages, row.total_summaries, row.total_tool_calls, row.compression_count) == (13, 3, 1, 2)
+    resumed(tmp_path, uuid, backend)
+
+
+def test_a_row_without_a_folder_is_marked(tmp_path: Path, backend: str) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    elsewhere = tmp_path.parent / f"{tmp_path.name}-backup"
+    shutil.copytree(folder, elsewhere)
+    shutil.rmtree(folder)
+    healed(tmp_path, backend, "catalogue.no_folder")
+    assert status_of(tmp_path, uuid) is TaskStatus.FAILED
+    (tmp_path / "completed").mkdir(mode=0o700)
+    shutil.copytree(elsewhere, tmp_path / "completed" / uuid)
+    healed(tmp_path, backend, "catalogue.found_again")
+
+
+def test_a_task_that_died_before_it_had_a_folder_is_no_finding(tmp_path: Path) -> None:
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        catalogue.register(KEY, "task-1", status=TaskStatus.RUNNING)
+        catalogue.register(KEY, "task-2", status=TaskStatus.QUEUED)
+    assert examine(tmp_path, settings_for("files")) == []
+
+
+def test_without_a_catalogue_it_is_made_from_the_folders(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    done = start_task(tmp_path, backend)
+    done.complete()
+    done.catalogue.close()
+    for path in tmp_path.glob("tasks.db*"):
+        path.unlink()
+    settings = settings_for(backend)
+    assert kinds(examine(tmp_path, settings)) == ["catalogue.missing possible"]
+    assert not (tmp_path / "tasks.db").exists()
+    assert kinds(repair(tmp_path, settings)) == ["catalogue.missing done", *["catalogue.no_row done"] * 2]
+    assert examine(tmp_path, settings) == []
+    assert status_of(tmp_path, done.uuid) is TaskStatus.COMPLETED
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        (previous,) = catalogue.previous(KEY)
+        assert (previous.uuid, catalogue.check_rollups()) == (done.uuid, [])
+    resumed(tmp_path, uuid, backend)
+
+
+def test_a_catalogue_of_rubbish_is_kept_and_replaced(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    (tmp_path / "tasks.db").write_bytes(b"rubbish" * 1000)
+    settings = settings_for(backend)
+    assert kinds(examine(tmp_path, settings)) == ["catalogue.damaged possible"]
+    assert kinds(repair(tmp_path, settings)) == ["catalogue.damaged done", "catalogue.no_row done"]
+    assert examine(tmp_path, settings) == []
+    (kept,) = (tmp_path / "aside").glob("tasks.db.????????")
+    assert kept.read_bytes() == b"rubbish" * 1000
+    resumed(tmp_path, uuid, backend)
+
+
+def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> None:
+    uuid, _ = paused_task(tmp_path, "files")
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        catalogue.register(TaskKey("local", "", "", "task", "2"), "only-a-row", status=TaskStatus.QUEUED)
+    _break_page(tmp_path / "tasks.db", "tasks_by_key")
+    settings = settings_for("files")
+    assert kinds(repair(tmp_path, settings)) == ["catalogue.damaged done"]
+    assert examine(tmp_path, settings) == []
+    assert status_of(tmp_path, "only-a-row") is TaskStatus.QUEUED
+    assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
+
+
+def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
+    with closing(apsw.Connection(str(tmp_path / "tasks.db"))) as connection:
+        connection.execute("CREATE TABLE recipes (name)")
+    with refused(DamagedStore, "foreign"):
+        repair(tmp_path, settings_for("files"))
+
+
+def test_wrong_sums_are_added_up_again(tmp_path: Path) -> None:
+    paused_task(tmp_path, "files")
+    _execute(tmp_path, "UPDATE rollups SET messages = 1")
+    healed(tmp_path, "files", "catalogue.rollups")
+
+
+def test_a_catalogue_from_an_older_backup_catches_up(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    for _ in range(3):
+        task = TaskContextManager.resume(tmp_path, uuid, settings_for(backend))
+        task.planning_store.add_plan("revision", "the same")
+        task.stop()
+    _execute(tmp_path, "UPDATE tasks SET epoch = 1 WHERE uuid = ?", uuid)
+    healed(tmp_path, backend, "catalogue.epoch")
+    resumed(tmp_path, uuid, backend)
+
+
+# ---- owners --------------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_owners_lease_is_released(tmp_path: Path, backend: str) -> None:
+    uuid = killed_task(tmp_path, backend)
+    healed(tmp_path, backend, "catalogue.lease")
+    assert status_of(tmp_path, uuid) is TaskStatus.RUNNING
+    resumed(tmp_path, uuid, backend)
+
+
+def test_a_live_task_is_not_touched(tmp_path: Path, backend: str) -> None:
+    task = start_task(tmp_path, backend)
+    (task.context_dir / "metadata.json").write_bytes(b"{")
+    (task.context_dir / "request.json").write_bytes(b"{}")
+    (task.context_dir / "request.json").chmod(0o600)
+    assert kinds(examine(tmp_path, task.settings)) == ["folder.metadata none"]
+    (finding,) = repair(tmp_path, task.settings)
+    assert (finding.repair, finding.detail) == ("failed", "metadata")
+    assert task.uuid in finding.note
+    assert not (task.context_dir / "aside").exists()
+    task.message_store.add_message("user", "still mine")
+
+
+def test_a_live_writer_is_not_disturbed_when_the_catalogue_is_lost(tmp_path: Path) -> None:
+    task = start_task(tmp_path, "files")
+    task.catalogue.close()
+    for path in tmp_path.glob("tasks.db*"):
+        path.unlink()
+    outcome = {finding.detail: finding for finding in repair(tmp_path, task.settings)}
+    assert outcome["no_row"].repair == "failed"
+    assert str(os.getpid()) in outcome["no_row"].note
+    assert task.message_store.add_message("user", "still mine") == 14
+
+
+# ---- for a person --------------------------------------------------------------------------------------------------
+
+
+def test_lost_history_is_not_glossed_over(tmp_path: Path, backend: str) -> None:
+    _, folder = paused_task(tmp_path, backend)
+    edit_record(folder, "messages", 5, with_fields(content="another text"))
+    edit_record(folder, "messages", 8, lambda line: None)
+    settings = settings_for(backend)
+    findings = examine(tmp_path, settings)
+    assert {("log", "digest"), ("stream", "line")} <= {finding.kind for finding in findings}
+    assert {finding.repair for finding in findings} == {"none"}
+    before = _everything(tmp_path)
+    assert kinds(repair(tmp_path, settings)) == kinds(findings)
+    assert _everything(tmp_path) == before
+
+
+def test_what_only_the_view_remembers_is_not_thrown_away(tmp_path: Path) -> None:
+    _, folder = paused_task(tmp_path, "files")
+    lines = (folder / "messages.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "messages.jsonl").write_bytes(b"".join(lines[:-2]))
+    before = (folder / "current.jsonl").read_bytes()
+    kept = {finding.kind for finding in repair(tmp_path, settings_for("files"))}
+    assert {("view", "longer"), ("catalogue", "lost_messages")} <= kept
+    assert (folder / "current.jsonl").read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_a_task_is_named(tmp_path: Path) -> None:
+    paused_task(tmp_path, "files")
+    (tmp_path / "paused" / "my notes\n").mkdir(mode=0o700)
+    (finding,) = repair(tmp_path, settings_for("files"))
+    assert (finding.kind, finding.repair, finding.where) == (("base", "foreign"), "none", "paused/my notes\\n")
+
+
+def test_one_unreadable_task_does_not_hide_the_others(tmp_path: Path) -> None:
+    first, folder = paused_task(tmp_path, "sqlite")
+    second, other = paused_task(tmp_path, "files")
+    with closing(apsw.Connection(str(folder / "context.db"))) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    tear(other)
+    findings = {finding.task: finding.kind for finding in examine(tmp_path, settings_for("files"))}
+    assert findings == {first: ("folder", "unreachable"), second: ("stream", "torn")}
+
+
+def test_progress_is_told(tmp_path: Path) -> None:
+    paused_task(tmp_path, "files")
+    paused_task(tmp_path, "files")
+    steps: list[tuple[int, int]] = []
+    examine(tmp_path, settings_for("files"), lambda done, of: steps.append((done, of)))
+    assert steps == [(1, 2), (2, 2)]
+
+
+def _execute(base: Path, statement: str, *values: str) -> None:
+    with closing(apsw.Connection(str(base / "tasks.db"))) as connection:
+        connection.execute(statement, values)
+
+
+def _break_page(path: Path, table: str) -> None:
+    """Spoil the page where a table or index of the database begins."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        page = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).get
+        size = connection.execute("PRAGMA page_size").get
+    whole = bytearray(path.read_bytes())
+    whole[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(whole)

@@ -1,0 +1,82 @@
+"""JSON in and out: what goes in comes back, and what is no JSON is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orihon import jsonio
+from orihon.errors import InvalidMessage
+from tests.helpers import refused
+from tests.strategies import json_values
+
+
+@given(json_values())
+def test_any_value_comes_back(value: Any) -> None:
+    line = jsonio.encode(value)
+    assert b"\n" not in line
+    assert jsonio.decode(line) == value
+    assert jsonio.decode(jsonio.encode_pretty(value)) == value
+    assert jsonio.decode(jsonio.encode_sorted(value)) == value
+
+
+@given(json_values())
+def test_every_reader_of_json_reads_it(value: Any) -> None:
+    assert json.loads(jsonio.encode(value)) == value
+
+
+@pytest.mark.parametrize(
+    "number", [2**63, 2**64, -(2**63) - 1, 2**200, 10**18, 10**19, 1.5, 0.1, 1e300, -0.0, 5e-324, 1e18, 1e19]
+)
+def test_numbers_keep_value_and_type(number: float) -> None:
+    back = jsonio.decode(jsonio.encode({"n": [number]}))["n"][0]
+    assert back == number
+    assert type(back) is type(number)
+    assert repr(back) == repr(number)
+
+
+def test_japanese_stays_readable() -> None:
+    assert jsonio.encode({"text": "日本語"}) == '{"text":"日本語"}'.encode()
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\udfff", "\udce9\x00", "日本語\udc80"])
+def test_lone_surrogates(text: str) -> None:
+    line = jsonio.encode({"text": text, "語": 1})
+    line.decode("utf-8")
+    assert jsonio.decode(line) == {"text": text, "語": 1}
+
+
+@given(st.dictionaries(st.text(max_size=5), json_values(), max_size=5))
+def test_the_canonical_form_does_not_depend_on_order(value: dict[str, Any]) -> None:
+    backwards = dict(reversed(value.items()))
+    assert jsonio.encode_sorted(backwards) == jsonio.encode_sorted(value)
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 1 + 2j, {"deep": [object()]}, {(1, 2): 3}])
+def test_what_is_no_json_is_refused(value: Any) -> None:
+    with refused(InvalidMessage, "not_json"):
+        jsonio.encode(value)
+    with refused(InvalidMessage, "not_json"):
+        jsonio.encode_sorted(value)
+
+
+def test_endless_structures_are_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+    with refused(InvalidMessage, "not_json"):
+        jsonio.encode(loop)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"\xff\xfe", b'{"a":1}{"b":2}', b"nul", b"[" * 100_000, b"[1,]"])
+def test_what_is_no_json_text_is_a_value_error(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        jsonio.decode(text)
+
+
+def test_texts_and_buffers_are_read_too() -> None:
+    assert jsonio.decode('{"a": "語"}') == {"a": "語"}
+    assert jsonio.decode(bytearray(b"[1]")) == jsonio.decode(memoryview(b"[1]")) == [1]
