@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.leases import is_held
 from orihon.catalogue.opening import open_catalogue
 from orihon.clock import boottime, process_identity
-from orihon.errors import InvalidId, StorageUnavailable, TaskNotFound
+from orihon.errors import DamagedStore, InvalidId, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.settings import Settings
 from orihon.task import check_id
@@ -98,9 +98,11 @@ class BaseFolder:
     def resolve(self, name: str) -> str:
         """The task that a UUID, or the beginning of one, means."""
         check_id(name)
-        self.open_catalogue()
-        rows = [] if self.catalogue is None else self.catalogue.find_by_prefix(name)
-        found = {row.uuid for row in rows} | {uuid for uuid, _ in self.folders.all() if uuid.startswith(name)}
+        found = {uuid for uuid, _ in self.folders.all() if uuid.startswith(name)}
+        # A damaged catalogue must not keep anybody from looking at the task's folder.
+        with suppress(DamagedStore):
+            catalogue = self.open_catalogue()
+            found |= set() if catalogue is None else {row.uuid for row in catalogue.find_by_prefix(name)}
         if name in found:
             return name
         if len(found) > 1:

@@ -200,6 +200,14 @@ def test_a_prefix_of_two_tasks_is_not_guessed(base: Path) -> None:
     assert run("--base-dir", base, "verify", "same-1").code == 0
 
 
+def test_a_damaged_catalogue_does_not_hide_the_task(base: Path) -> None:
+    uuid, _ = paused_task(base, "files")
+    (base / "tasks.db").write_bytes(b"rubbish" * 1000)
+    ended = run("--base-dir", base, "verify", uuid[:8])
+    assert ended.code == 1
+    assert "The catalogue is damaged." in ended.out
+
+
 # ---- doctor --------------------------------------------------------------------------------------------------------
 
 

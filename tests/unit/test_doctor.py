@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import tomllib
 from contextlib import closing
+from importlib.resources import files
 from pathlib import Path
 
 import apsw
@@ -13,6 +16,7 @@ import pytest
 from orihon.catalogue import Catalogue
 from orihon.context import TaskContextManager
 from orihon.doctor import examine, repair
+from orihon.doctor.repairs import REPAIRS
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.findings import Finding
 from orihon.task import TaskKey, TaskStatus
@@ -399,3 +403,12 @@ def _break_page(path: Path, table: str) -> None:
     whole = bytearray(path.read_bytes())
     whole[(page - 1) * size : page * size] = b"\xff" * size
     path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("page", ["docs/cli.md", "docs/ja/cli.md"])
+def test_every_kind_of_finding_is_documented(page: str) -> None:
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+\.\w+)` \|.*\| (.*)\|$", text, re.MULTILINE))
+    known = tomllib.loads(files("orihon.texts").joinpath("en.toml").read_text(encoding="utf-8"))["findings"]
+    assert rows.keys() == {f"{check}.{detail}" for check, details in known.items() for detail in details}
+    assert {kind for kind, repaired in rows.items() if repaired.strip()} == {".".join(kind) for kind in REPAIRS}

@@ -7,7 +7,6 @@ was found, 2 an error or a wrong command line, 130 interrupted.
 from __future__ import annotations
 
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import pairwise
@@ -126,6 +125,8 @@ def _usage(error: typer.TyperException) -> str:
 def _say(line: str, error: BaseException | None, options: Options) -> int:
     """One line for a person; what a programmer wants to see only when it was asked for."""
     if error is not None and options.verbosity >= _TRACEBACK_FROM:
+        import traceback
+
         typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     typer.echo(f"orihon: {shown(line)}", err=True)
     return EXIT_ERROR

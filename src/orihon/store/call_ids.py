@@ -5,7 +5,9 @@ It answers "surely new" or "perhaps seen"; the caller then looks into the log. M
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import zlib
 from collections.abc import Iterator
 
 _BITS = 1 << 19
@@ -15,8 +17,19 @@ _HASHES = 4
 class CallIds:
     """A Bloom filter over tool call ids: 64 KiB, about 1 % doubt after 50,000 ids."""
 
-    def __init__(self, state: bytes | None = None) -> None:
-        self._bits = bytearray(state) if state is not None and len(state) * 8 == _BITS else bytearray(_BITS // 8)
+    def __init__(self) -> None:
+        self._bits = bytearray(_BITS // 8)
+
+    @classmethod
+    def from_text(cls, text: str) -> CallIds:
+        """The filter that ``as_text`` wrote."""
+        filled = cls()
+        filled._bits[:] = zlib.decompress(base64.b64decode(text))
+        return filled
+
+    def as_text(self) -> str:
+        """The whole filter; short while few ids are in it."""
+        return base64.b64encode(zlib.compress(self._bits, 1)).decode()
 
     def add(self, call_id: str) -> None:
         for bit in _positions(call_id):
@@ -24,9 +37,6 @@ class CallIds:
 
     def perhaps_has(self, call_id: str) -> bool:
         return all(self._bits[bit >> 3] & (1 << (bit & 7)) for bit in _positions(call_id))
-
-    def state(self) -> bytes:
-        return bytes(self._bits)
 
 
 def _positions(call_id: str) -> Iterator[int]:

@@ -283,7 +283,7 @@ class _AppendHandle:
         if os.writev(self.fd, (line, b"\n")) != self.grown:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
-            os.fdatasync(self.fd)
+            os.fsync(self.fd)
 
     def commit(self) -> None:
         self.size += self.grown

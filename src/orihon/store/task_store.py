@@ -7,7 +7,6 @@ is made of is read from the records when somebody asks.
 
 from __future__ import annotations
 
-import base64
 import logging
 import os
 import threading
@@ -347,14 +346,13 @@ class TaskStore:
         index = self.load_document("index")
         if not index or index["seq"] > seq:
             return Tail()
-        calls = CallIds(base64.b64decode(index["calls"]))
-        return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=calls)
+        return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=CallIds.from_text(index["calls"]))
 
     def save_index(self) -> None:
         """Keep the counters that would otherwise have to be read from the whole log; inside ``changing``."""
         tail = self.tail
         if tail.seq != self._saved_index:
-            calls = base64.b64encode(tail.used_calls.state()).decode()
+            calls = tail.used_calls.as_text()
             self.save_document("index", {"seq": tail.seq, "log_tokens": tail.log_tokens, "calls": calls})
             self._saved_index = tail.seq
 
