@@ -24,7 +24,7 @@ def check_counters(store: TaskStore, log: LogFacts, folds: FoldFacts, report: Re
         "view_tokens": tail.view_tokens,
         "view_entries": tail.view_entries,
         "open_calls": list(tail.open_calls),
-        "used_calls": _covers(tail.used_calls.state(), log.calls.state()),
+        "used_calls": tail.used_calls.covers(log.calls),
     }
     derived = {
         "seq": log.count,
@@ -38,11 +38,6 @@ def check_counters(store: TaskStore, log: LogFacts, folds: FoldFacts, report: Re
         if kept[name] != value:
             fields = {"name": name, "stored": kept[name], "derived": value}
             report(Finding("view", "counters", "index", severity="warning", fields=fields))
-
-
-def _covers(kept: bytes, needed: bytes) -> bool:
-    """Does the kept filter know every id that was found in the log?"""
-    return all(old & new == new for old, new in zip(kept, needed, strict=True))
 
 
 def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:

@@ -38,6 +38,10 @@ class CallIds:
     def perhaps_has(self, call_id: str) -> bool:
         return all(self._bits[bit >> 3] & (1 << (bit & 7)) for bit in _positions(call_id))
 
+    def covers(self, other: CallIds) -> bool:
+        """Does it know every id that the other one knows?"""
+        return all(mine & theirs == theirs for mine, theirs in zip(self._bits, other._bits, strict=True))
+
 
 def _positions(call_id: str) -> Iterator[int]:
     digest = hashlib.blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=4 * _HASHES).digest()

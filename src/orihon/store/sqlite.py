@@ -223,7 +223,6 @@ class SqliteRecords(RecordStore):
         return folder_size(self.folder)
 
 
-
 class _Section:
     """The block of ``SqliteRecords.writing``: a class, because a generator would cost each append microseconds."""
 
