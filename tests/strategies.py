@@ -45,9 +45,7 @@ def unknown_fields(*taken: str) -> Strategy:
     """Fields that no specification names, among them names that Orihon uses itself."""
     names = st.one_of(
         texts(),
-        st.sampled_from(
-            ["$orihon", "$$orihon", "x$orihon", "extra", "parts", "dialect", "cache_control", "metadata"]
-        ),
+        st.sampled_from(["$orihon", "$$orihon", "x$orihon", "extra", "parts", "dialect", "cache_control", "metadata"]),
     )
     return st.dictionaries(names.filter(lambda name: name not in taken), json_values(), max_size=2)
 
@@ -56,9 +54,7 @@ def provider_dicts(required: Json, optional: Json | None = None) -> Strategy:
     """Dicts with the given fields and unknown ones beside them; values of the arguments are strategies."""
     optional = optional or {}
     known = st.fixed_dictionaries(required, optional=optional)
-    return st.builds(
-        lambda unknown, fields: {**unknown, **fields}, unknown_fields(*required, *optional), known
-    )
+    return st.builds(lambda unknown, fields: {**unknown, **fields}, unknown_fields(*required, *optional), known)
 
 
 def typed(name: str, required: Json | None = None, optional: Json | None = None) -> Strategy:
@@ -93,9 +89,7 @@ def chat_parts() -> Strategy:
         typed("text", {"text": texts()}),
         typed("refusal", {"refusal": texts()}),
         typed("image_url", {"image_url": provider_dicts({"url": image_urls}, {"detail": st.just("low")})}),
-        typed(
-            "input_audio", {"input_audio": provider_dicts({"data": base64_texts, "format": st.just("wav")})}
-        ),
+        typed("input_audio", {"input_audio": provider_dicts({"data": base64_texts, "format": st.just("wav")})}),
         typed("file", {"file": st.fixed_dictionaries({}, optional={"file_id": ids, "file_data": data_urls})}),
         typed("future_part"),
         json_objects(),
@@ -106,12 +100,8 @@ def chat_messages() -> Strategy:
     """Messages of Chat Completions, in the modern and in the old form."""
     content = st.one_of(texts(), st.none(), st.lists(chat_parts(), max_size=3))
     common = {"name": names | st.none(), "reasoning_content": texts() | st.none()}
-    asked = provider_dicts(
-        {"role": st.sampled_from(["system", "developer", "user"])}, {"content": content, **common}
-    )
-    audio = provider_dicts(
-        {"id": ids, "data": base64_texts, "expires_at": st.integers(), "transcript": texts()}
-    )
+    asked = provider_dicts({"role": st.sampled_from(["system", "developer", "user"])}, {"content": content, **common})
+    audio = provider_dicts({"id": ids, "data": base64_texts, "expires_at": st.integers(), "transcript": texts()})
     answered = provider_dicts(
         {"role": st.just("assistant")},
         {
@@ -192,9 +182,7 @@ def responses_items() -> Strategy:
     roles = st.sampled_from(["user", "assistant", "system", "developer"])
     summary = st.lists(typed("summary_text", {"text": texts()}), max_size=2)
     return st.one_of(
-        provider_dicts(
-            {"role": roles}, {"type": st.just("message"), "content": st.none() | output, **envelope}
-        ),
+        provider_dicts({"role": roles}, {"type": st.just("message"), "content": st.none() | output, **envelope}),
         typed("function_call", {"call_id": ids, "name": names, "arguments": arguments}, envelope),
         typed("custom_tool_call", {"call_id": ids, "name": names, "input": texts()}, envelope),
         typed("function_call_output", {"call_id": ids}, {"output": output | json_objects(), **envelope}),

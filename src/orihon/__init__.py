@@ -6,6 +6,7 @@ next to nothing.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from orihon.view import Entry, PlannedFold, View
 
 __version__ = "0.1.0"
+
+# A library is silent until the program decides where its log goes.
+logging.getLogger("orihon").addHandler(logging.NullHandler())
 
 _HOMES = {
     "AgentState": "orihon.compression.memory_manager",

@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from orihon.errors import StaleWriter, StorageError
+from orihon.errors import StateError, StorageError
 
 logger = logging.getLogger("orihon.heartbeat")
 
@@ -36,7 +36,7 @@ class Heartbeat:
         while not self._stopped.wait(self._seconds):
             try:
                 self._beat()
-            except StaleWriter as error:
+            except StateError as error:  # taken over, or no longer in the catalogue: there is nothing left to renew
                 logger.warning("%s: %s", self._name, error)
                 return
             except StorageError as error:

@@ -33,6 +33,7 @@ WORDS = st.sampled_from(
     ["make the tests pass", "テストを通してください", "ok", "x" * 300, "必ず守ること\nmore"]
 ) | texts(30)
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 200 + "="}}
+NEWEST_OR_ANY = st.sampled_from([None, None, None, 1, 2, 3, 4, 6, 8])
 TOOLS = ("read_file", "run_tests")
 
 
@@ -59,10 +60,16 @@ class TaskMachine(RuleBasedStateMachine):
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
-    @initialize(prompts=st.lists(st.sampled_from(["system", "developer"]), max_size=2))
-    def begin(self, prompts: list[str]) -> None:
+    @initialize(prompts=st.lists(st.sampled_from(["system", "developer"]), max_size=2), turns=st.integers(0, 3))
+    def begin(self, prompts: list[str], turns: int) -> None:
         for number, role in enumerate(prompts):
             self.store.add_message(role, f"rule {number}: be careful")
+        for turn in range(turns):
+            self.store.add_message("user", f"question {turn}")
+            call = {"id": f"begin-{turn}", "function": {"name": TOOLS[0], "arguments": "{}"}}
+            self.store.add_message("assistant", None, tool_calls=[call])
+            self.store.add_message("tool", "output " * 50, TOOLS[0])
+            self.store.add_message("assistant", f"answer {turn}")
 
     @rule(role=st.sampled_from(["user", "assistant", "system"]), text=WORDS)
     def say(self, role: str, text: str) -> None:
@@ -122,13 +129,19 @@ class TaskMachine(RuleBasedStateMachine):
         """Mostly illegal: then nothing changes."""
         self.tried(lambda: self.store.folding.compress([PlannedFold(start, start + length, text)]))
 
-    @rule(number=st.none() | st.integers(1, 12))
+    @rule(number=NEWEST_OR_ANY)
     def undo(self, number: int | None) -> None:
         self.tried(lambda: self.store.folding.undo(number))
 
-    @rule(number=st.none() | st.integers(1, 12))
+    @rule(number=NEWEST_OR_ANY)
     def redo(self, number: int | None) -> None:
         self.tried(lambda: self.store.folding.redo(number))
+
+    @precondition(lambda self: bool(foldable_runs(self.store.view())))
+    @rule(text=WORDS)
+    def fold_the_longest(self, text: str) -> None:
+        start, end = max(foldable_runs(self.store.view()), key=lambda run: run[1] - run[0])
+        self.tried(lambda: self.store.folding.compress([PlannedFold(start, end, text)]))
 
     @precondition(lambda self: self.store.view().folds)
     @rule(data=st.data())
@@ -260,7 +273,7 @@ class SqliteMachine(TaskMachine):
 
 
 _BOUNDED = settings(
-    max_examples=60,
+    max_examples=30,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

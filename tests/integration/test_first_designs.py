@@ -56,7 +56,9 @@ def open_store(tmp_path: Path) -> Iterator[Callable[..., MessageStore]]:
 
 def count(store: MessageStore, table: str) -> int:
     with closing(store._get_connection()) as connection:
-        return int(connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0])
+        row = connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 def write_messages(path: Path, worker: int, messages: int) -> None:
@@ -127,6 +129,7 @@ class TestMessageStore:
         msg_id = store.add_message("user", "Use token ghp_1234567890abcdef and key sk-proj-abc123")
         with closing(store._get_connection()) as connection:
             row = connection.execute("SELECT content FROM messages WHERE id = ?", (msg_id,)).fetchone()
+        assert row is not None
         assert "ghp_" not in row["content"]
         assert "sk-" not in row["content"]
         assert "[GITHUB_TOKEN]" in row["content"]

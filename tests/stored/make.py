@@ -26,7 +26,11 @@ def make(folder: Path, backend: str) -> None:
     store.add_message("system", "You are careful. 注意深く作業してください。")
     store.add_message("user", [{"type": "text", "text": "See:"}, {"type": "image_url", "image_url": {"url": PICTURE}}])
     for number in range(3):
-        call = {"id": f"call_{number}", "type": "function", "function": {"name": "read", "arguments": '{"path":"a.py"}'}}
+        call = {
+            "id": f"call_{number}",
+            "type": "function",
+            "function": {"name": "read", "arguments": '{"path":"a.py"}'},
+        }
         store.add_message("assistant", None, tool_calls=[call])
         store.add_message("tool", f"line {number}\0 \ud800 \x1b[31mred\x1b[0m", tool_call_id=f"call_{number}")
         ctx.tool_store.add_tool_call("read", {"path": "a.py"}, f"line {number}", duration_ms=1.5)

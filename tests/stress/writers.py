@@ -8,9 +8,11 @@ acknowledged something, ``dead`` when the writer is gone.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import random
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,14 +102,16 @@ def fold(store: MessageStore, chance: random.Random) -> None:
 
 def main() -> None:
     """Fork a writer for every line, and say when it is dead."""
+    importlib.import_module("orihon.store.sqlite")  # once, and not in every writer
     for line in sys.stdin:
         kind, folder, seed = line.split()
         writer = os.fork()
         if writer == 0:
             try:
                 write(KINDS[kind](Path(folder)), random.Random(int(seed)), folds=kind != "hasty")
-            finally:
-                os._exit(1)
+            except Exception:
+                traceback.print_exc()
+            os._exit(1)
         say(f"pid {writer}")
         _, status = os.waitpid(writer, 0)
         say("dead" if os.WIFSIGNALED(status) else "failed")

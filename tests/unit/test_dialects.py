@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 from orihon import jsonio
 from orihon.errors import InvalidMessage
 from orihon.extra import NOTES
 from orihon.message import Message, ToolCall
+from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 
 def notes(message: Message) -> Any:
@@ -211,9 +211,7 @@ def test_responses_function_call_and_output() -> None:
         {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}"}
     ).as_chat()
     assert (call.role, call.content, call.tool_calls) == ("assistant", None, (ToolCall("c1", "f", "{}"),))
-    (output,) = Message.from_responses(
-        {"type": "function_call_output", "call_id": "c1", "output": "done"}
-    ).as_chat()
+    (output,) = Message.from_responses({"type": "function_call_output", "call_id": "c1", "output": "done"}).as_chat()
     assert output == Message("tool", "done", tool_call_id="c1")
 
 

@@ -70,11 +70,12 @@ def status_of(base: Path, uuid: str) -> TaskStatus:
         return catalogue.get(uuid).status
 
 
-def resumed(base: Path, uuid: str, backend: str) -> TaskContextManager:
-    """The task goes on as if nothing had happened."""
+def goes_on(base: Path, uuid: str, backend: str) -> None:
+    """The task can be resumed as if nothing had happened."""
     task = TaskContextManager.resume(base, uuid, settings_for(backend))
     assert task.message_store.add_message("user", "and on") == 14
-    return task
+    task.stop()
+    assert examine(base, settings_for(backend)) == []
 
 
 # ---- nothing to do -------------------------------------------------------------------------------------------------
@@ -88,6 +89,7 @@ def test_a_sound_folder_needs_no_doctor(tmp_path: Path, backend: str) -> None:
     assert examine(tmp_path, running.settings) == []
     assert repair(tmp_path, running.settings) == []
     running.message_store.add_message("user", "the doctor has not touched me")
+    running.close()
 
 
 def test_an_empty_folder_stays_empty(tmp_path: Path) -> None:
@@ -106,7 +108,7 @@ def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:
     healed(tmp_path, "files", "stream.torn")
     (kept,) = (folder / "aside").iterdir()
     assert kept.read_bytes() == torn
-    resumed(tmp_path, uuid, "files")
+    goes_on(tmp_path, uuid, "files")
 
 
 def test_left_over_files_are_put_aside(tmp_path: Path, backend: str) -> None:
@@ -148,7 +150,8 @@ def test_derived_files_are_made_anew(tmp_path: Path) -> None:
 
 def test_counters_are_counted_again(tmp_path: Path, backend: str) -> None:
     uuid, _ = paused_task(tmp_path, backend)
-    task = resumed(tmp_path, uuid, backend)
+    task = TaskContextManager.resume(tmp_path, uuid, settings_for(backend))
+    task.message_store.add_message("user", "one more")
     with task.task_store.changing() as tail:
         tail.log_tokens += 5
     task.stop()
@@ -160,7 +163,7 @@ def test_the_writers_place_can_be_lost(tmp_path: Path) -> None:
     (folder / "writer.json").write_bytes(b"{half")
     healed(tmp_path, "files", "folder.writer")
     assert aside(folder) == ["writer.json"]
-    resumed(tmp_path, uuid, "files")
+    goes_on(tmp_path, uuid, "files")
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"uuid": "another"}'])
@@ -204,7 +207,7 @@ def test_of_two_folders_the_longer_one_stays(tmp_path: Path, backend: str) -> No
     assert sorted(done) == ["catalogue.misplaced done", "catalogue.two_folders done"]
     assert examine(tmp_path, settings_for(backend)) == []
     assert aside(tmp_path) == [f"{uuid}.paused"]
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
 
 
 def test_a_folder_without_a_row_gets_one(tmp_path: Path, backend: str) -> None:
@@ -215,7 +218,20 @@ def test_a_folder_without_a_row_gets_one(tmp_path: Path, backend: str) -> None:
         row = catalogue.get(uuid)
     assert (row.key, row.status, row.backend) == (KEY, TaskStatus.PAUSED, backend)
     assert (row.total_messages, row.total_summaries, row.total_tool_calls, row.compression_count) == (13, 3, 1, 2)
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
+
+
+def test_a_folder_that_tells_nothing_still_gets_a_row(tmp_path: Path, backend: str) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    _execute(tmp_path, "DELETE FROM tasks WHERE uuid = ?", uuid)
+    (folder / "metadata.json").write_bytes(b'{"uuid": 1, "created_at": "yesterday"}')
+    edit_record(folder, "messages", 13, lambda line: line.replace(b"seq", b"SEQ") if backend == "files" else line)
+    done = {finding.kind: finding.repair for finding in repair(tmp_path, settings_for(backend))}
+    assert (done[("catalogue", "no_row")], done[("folder", "metadata")]) == ("done", "done")
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        row = catalogue.get(uuid)
+    assert (row.task_source, row.task_id) == ("unknown", uuid)
+    assert row.total_messages == (0 if backend == "files" else 13), "a damaged log gives no figures"
 
 
 def test_a_row_without_a_folder_is_marked(tmp_path: Path, backend: str) -> None:
@@ -253,7 +269,7 @@ def test_without_a_catalogue_it_is_made_from_the_folders(tmp_path: Path, backend
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         (previous,) = catalogue.previous(KEY)
         assert (previous.uuid, catalogue.check_rollups()) == (done.uuid, [])
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
 
 
 def test_a_catalogue_of_rubbish_is_kept_and_replaced(tmp_path: Path, backend: str) -> None:
@@ -265,7 +281,7 @@ def test_a_catalogue_of_rubbish_is_kept_and_replaced(tmp_path: Path, backend: st
     assert examine(tmp_path, settings) == []
     (kept,) = (tmp_path / "aside").glob("tasks.db.????????")
     assert kept.read_bytes() == b"rubbish" * 1000
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
 
 
 def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> None:
@@ -278,6 +294,25 @@ def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> No
     assert examine(tmp_path, settings) == []
     assert status_of(tmp_path, "only-a-row") is TaskStatus.QUEUED
     assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
+
+
+def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    uuid, _ = paused_task(tmp_path, "files")
+    _execute(tmp_path, "UPDATE tasks SET status = 'asleep'")
+    done = kinds(repair(tmp_path, settings_for("files")))
+    assert done == ["catalogue.damaged done", "catalogue.no_row done"]
+    assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
+
+
+def test_a_damaged_catalogue_in_use_is_left_alone(tmp_path: Path) -> None:
+    task = start_task(tmp_path, "files")
+    task.catalogue.close()
+    _break_page(tmp_path / "tasks.db", "tasks_by_key")
+    (finding,) = repair(tmp_path, task.settings)
+    assert (finding.kind, finding.repair) == (("catalogue", "damaged"), "failed")
+    assert task.uuid in finding.note
+    assert not (tmp_path / "aside").exists()
+    task.close()
 
 
 def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
@@ -301,7 +336,7 @@ def test_a_catalogue_from_an_older_backup_catches_up(tmp_path: Path, backend: st
         task.stop()
     _execute(tmp_path, "UPDATE tasks SET epoch = 1 WHERE uuid = ?", uuid)
     healed(tmp_path, backend, "catalogue.epoch")
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
 
 
 # ---- owners --------------------------------------------------------------------------------------------------------
@@ -311,7 +346,7 @@ def test_a_dead_owners_lease_is_released(tmp_path: Path, backend: str) -> None:
     uuid = killed_task(tmp_path, backend)
     healed(tmp_path, backend, "catalogue.lease")
     assert status_of(tmp_path, uuid) is TaskStatus.RUNNING
-    resumed(tmp_path, uuid, backend)
+    goes_on(tmp_path, uuid, backend)
 
 
 def test_a_live_task_is_not_touched(tmp_path: Path, backend: str) -> None:
@@ -325,6 +360,7 @@ def test_a_live_task_is_not_touched(tmp_path: Path, backend: str) -> None:
     assert task.uuid in finding.note
     assert not (task.context_dir / "aside").exists()
     task.message_store.add_message("user", "still mine")
+    task.close()
 
 
 def test_a_live_writer_is_not_disturbed_when_the_catalogue_is_lost(tmp_path: Path) -> None:
@@ -336,6 +372,7 @@ def test_a_live_writer_is_not_disturbed_when_the_catalogue_is_lost(tmp_path: Pat
     assert outcome["no_row"].repair == "failed"
     assert str(os.getpid()) in outcome["no_row"].note
     assert task.message_store.add_message("user", "still mine") == 14
+    task.close()
 
 
 # ---- for a person --------------------------------------------------------------------------------------------------

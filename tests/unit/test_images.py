@@ -23,9 +23,7 @@ JPEG = (
 WEBP_LOSSY = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0" + b"\0\0\0\x9d\x01\x2a" + struct.pack("<HH", 800 | 0x4000, 600)
 WEBP_LOSSLESS = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f" + struct.pack("<I", (1024 - 1) | (768 - 1) << 14)
 WEBP_EXTENDED = (
-    b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0"
-    + (4000 - 1).to_bytes(3, "little")
-    + (3000 - 1).to_bytes(3, "little")
+    b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0" + (4000 - 1).to_bytes(3, "little") + (3000 - 1).to_bytes(3, "little")
 )
 
 PICTURES = [

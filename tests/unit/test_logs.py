@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,13 +92,18 @@ def test_threads_do_not_mix_up_their_tasks(tmp_path: Path) -> None:
 
 
 def test_what_is_logged_cannot_forge_a_line(tmp_path: Path) -> None:
-    configure("INFO", tmp_path / "agent.log")
-    enter_task(UUID)
-    logger.info("first\n2026-01-01 00:00:00,000 INFO orihon.test x: forged \x1b[2J \r\u2028end \ud800")
+    program = (
+        "import logging, sys; from pathlib import Path; from orihon.logs import configure, enter_task;"
+        "configure('INFO', Path(sys.argv[1])); enter_task(sys.argv[2]);"
+        r"logging.getLogger('orihon.test').info('first\n2026-01-01 INFO x: forged \x1b[2J \r\u2028end \ud800')"
+    )
+    # In a process of its own: the test run could not report a broken character.
+    command = [sys.executable, "-c", program, str(tmp_path / "agent.log"), UUID]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
     first, second = lines(tmp_path / "agent.log")
     assert first == f"INFO orihon.test {UUID}: first"
-    assert second.startswith(f"INFO orihon.test {UUID}: 2026-01-01")
-    assert "\\x1b[2J \\r\\u2028end \\ud800" in second
+    assert second == rf"INFO orihon.test {UUID}: 2026-01-01 INFO x: forged \x1b[2J \r\u2028end \ud800"
+    assert ended.stderr == (tmp_path / "agent.log").read_text(encoding="utf-8")
 
 
 def test_every_line_of_a_traceback_names_the_task(tmp_path: Path) -> None:

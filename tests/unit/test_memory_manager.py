@@ -184,9 +184,7 @@ def test_recency_runs_from_nought_to_one() -> None:
 
 
 def test_scoring_can_be_configured() -> None:
-    config = ScoringConfig(
-        recency_weight=0, role_weight=0, content_weight=1, important_keywords=["移行", "Ledger"]
-    )
+    config = ScoringConfig(recency_weight=0, role_weight=0, content_weight=1, important_keywords=["移行", "Ledger"])
     assert importance(message("user", "データベースの移行を来週の月曜日に行います"), 0, 2, config) == 0.3
     assert importance(message("user", "the LEDGER is the truth in this task"), 0, 2, config) == 0.3
     assert importance(message("user", "an error that nobody wanted to see"), 0, 2, config) == 0.0
@@ -201,9 +199,7 @@ def test_the_other_spelling_of_the_length_threshold() -> None:
 def test_content_parts_are_scored_by_their_text() -> None:
     parts = [{"type": "text", "text": "the deployment failed again"}, {"type": "image_url", "image_url": {}}]
     assert importance({"role": "user", "content": parts}, 0, 2) == pytest.approx(0.3 + 0.3 * 0.4)
-    nested = [
-        {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "failed" * 4}]}
-    ]
+    nested = [{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "failed" * 4}]}]
     assert importance({"role": "user", "content": nested}, 0, 2) == pytest.approx(0.3 + 0.3 * 0.4)
     assert importance({"role": "user", "content": ["failed " * 4, 7, None]}, 0, 2) == pytest.approx(0.42)
 
@@ -495,9 +491,7 @@ TURNS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(TURNS, max_size=40), st.integers(0, 2), st.integers(200, 2000), st.booleans())
-def test_pruning_keeps_its_promises(
-    turns: list[History], head_size: int, max_tokens: int, with_model: bool
-) -> None:
+def test_pruning_keeps_its_promises(turns: list[History], head_size: int, max_tokens: int, with_model: bool) -> None:
     head = [message("system", "rules", 50)] * head_size
     history = [*head, *(entry for turn in turns for entry in turn)]
     before = list(history)

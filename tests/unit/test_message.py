@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.strategies import Json, anthropic_messages, chat_messages, responses_items, tool_calls
 
 from orihon import jsonio
 from orihon.errors import InvalidMessage
 from orihon.message import ROLES, Message, Part, ToolCall
 from orihon.texts import set_language
+from tests.strategies import Json, anthropic_messages, chat_messages, responses_items, tool_calls
 
 
 @given(chat_messages())
@@ -197,9 +197,7 @@ def test_countable_has_what_costs_tokens_and_no_payload() -> None:
                 {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
                 {"type": "file", "file": {"filename": "plan.pdf", "file_data": "data:x/y;base64,BBBB"}},
             ],
-            "tool_calls": [
-                {"id": "i", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
-            ],
+            "tool_calls": [{"id": "i", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}],
             "reasoning_content": "thought",
             "refusal": None,
             "id": "msg_1",

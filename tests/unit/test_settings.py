@@ -78,9 +78,7 @@ def test_flag_beats_environment_beats_file_beats_default(write: Write) -> None:
     assert settings.compression.threshold == 0.9
     assert settings.compression.keep_recent == 4
     assert settings.compression.min_to_compress == 7
-    origins = [
-        settings.origin(f"compression.{name}") for name in ("threshold", "keep_recent", "min_to_compress")
-    ]
+    origins = [settings.origin(f"compression.{name}") for name in ("threshold", "keep_recent", "min_to_compress")]
     assert origins == ["flag", "environment ORIHON_COMPRESSION__KEEP_RECENT", str(path)]
     assert settings.origin("compression.preset") == "default"
 
@@ -182,9 +180,7 @@ def test_a_locale_names_a_language(word: str, expected: str) -> None:
 
 def test_a_home_folder_is_not_a_folder_called_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
-    assert load({"context_storage": {"base_dir": "~/orihon"}}).context_storage.base_dir == Path(
-        "/somewhere/orihon"
-    )
+    assert load({"context_storage": {"base_dir": "~/orihon"}}).context_storage.base_dir == Path("/somewhere/orihon")
 
 
 # --- The environment ---

@@ -305,9 +305,7 @@ def test_whatever_is_given_is_taken_or_refused(config: dict[str, Any]) -> None:
 
 
 @given(st.text(st.sampled_from("ab:{}[]-&*!?|>'\"%@`#, \n\t0~<"), max_size=60))
-def test_whatever_a_file_holds_is_taken_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
+def test_whatever_a_file_holds_is_taken_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_text(text, encoding="utf-8")
     try:

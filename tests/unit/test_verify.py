@@ -18,6 +18,7 @@ from orihon.store import MessageStore
 from orihon.store.base import Stream
 from orihon.texts import text
 from orihon.verify import verify, verify_task
+from orihon.view import PlannedFold
 from tests.damage import (
     BACKENDS,
     BIG,
@@ -207,6 +208,22 @@ def test_flipped_bytes_in_a_database(tmp_path: Path) -> None:
     assert ("stream", "database", "context.db") in found(tmp_path, uuid, "sqlite")
 
 
+def test_opening_editing_and_pinning_are_made_again(tmp_path: Path, backend: str) -> None:
+    task = start_task(tmp_path, backend)
+    folding = task.message_store.folding
+    edited = folding.edit(2, "two steps were done, in other words").folds[0]
+    folding.unfold(edited)
+    folding.pin(3, "")
+    folding.unpin(3)
+    folding.compress([PlannedFold(2, 7, "Step 0 and step 1: Step 1: 次の手順です")])
+    folding.pin(5, "次の手順です")
+    folding.pin(5, "Step")
+    task.stop()
+    assert found(tmp_path, task.uuid, backend) == []
+    edit_record(task.context_dir, "compressions", 6, with_fields(folds=[2], visible=[2, 3]))
+    assert ("folds", "change", "compressions 6") in found(tmp_path, task.uuid, backend)
+
+
 # ---- what is derived -----------------------------------------------------------------------------------------------
 
 
@@ -230,6 +247,7 @@ def test_counters_that_differ(tmp_path: Path, backend: str) -> None:
     task.task_store.tail.log_tokens += 1
     names = [finding.fields["name"] for finding in verify_task(task.task_store) if finding.detail == "counters"]
     assert names == ["log_tokens", "view_tokens"]
+    task.close()
 
 
 # ---- the folder and the catalogue ----------------------------------------------------------------------------------

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 from orihon.message import ROLES, Message, ToolCall
 from orihon.wire import RESPONSE_ONLY
+from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 
 def assert_acceptable(request: Json) -> None:
@@ -63,9 +63,7 @@ def test_nothing_gets_a_placeholder(content: Any) -> None:
 
 
 def test_surrogates_are_replaced_and_other_text_is_not() -> None:
-    message = Message.build(
-        "tool", "a\ud800b 日本 \U0001f600", tool_call_id="c\udfff", extra={"k\ud800": ["\udc00"]}
-    )
+    message = Message.build("tool", "a\ud800b 日本 \U0001f600", tool_call_id="c\udfff", extra={"k\ud800": ["\udc00"]})
     assert message.request() == {
         "role": "tool",
         "content": "a\ufffdb 日本 \U0001f600",

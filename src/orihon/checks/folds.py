@@ -156,8 +156,7 @@ class _Replay:
         old = removed[0]
         if act.kind == "unfold":
             return algebra.unfold(old, self._folds)
-        same_run = tuple(fold for fold in added if (fold.start_seq, fold.end_seq) == (old.start_seq, old.end_seq))
-        return Change(same_run[:1], removed)
+        return Change(tuple(fold for fold in added[:1] if _is_edit(fold, old)), removed)
 
     def _swallowed(self, fold: Fold) -> tuple[int, ...]:
         inside = _ids(
@@ -223,6 +222,12 @@ class _Replay:
             if fold.original_tokens - fold.tokens != freed:
                 fields = {"stored": fold.original_tokens - fold.tokens, "derived": freed}
                 yield Finding("folds", "freed", "", fields=fields)
+
+
+def _is_edit(new: Fold, old: Fold) -> bool:
+    """Another text for the same run, opening to the same folds."""
+    same = (new.start_seq, new.end_seq, new.replaces) == (old.start_seq, old.end_seq, old.replaces)
+    return same and new.id > old.id
 
 
 def _compression(record: Record, store: TaskStore) -> Compression:

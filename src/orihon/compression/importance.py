@@ -55,9 +55,7 @@ class ScoringConfig:
 DEFAULT_SCORING = ScoringConfig()
 
 
-def importance(
-    message: Mapping[str, Any], index: int, total: int, config: ScoringConfig = DEFAULT_SCORING
-) -> float:
+def importance(message: Mapping[str, Any], index: int, total: int, config: ScoringConfig = DEFAULT_SCORING) -> float:
     """The score of the message at ``index`` (from 0) of a history of ``total`` messages."""
     score = content_score(message_text(message), config)
     return weigh(score, str(message.get("role", "")), index, total, config)
@@ -81,9 +79,7 @@ def content_score(content: str, config: ScoringConfig = DEFAULT_SCORING) -> floa
     return min(score, 1.0)
 
 
-def weigh(
-    content_score: float, role: str, index: int, total: int, config: ScoringConfig = DEFAULT_SCORING
-) -> float:
+def weigh(content_score: float, role: str, index: int, total: int, config: ScoringConfig = DEFAULT_SCORING) -> float:
     """The whole score, from the content's score and the message's place and role."""
     recency = index / max(total - 1, 1)
     score = (

@@ -151,9 +151,7 @@ class MemoryManager:
         """The history brought down to its target, and what was done; the same list when nothing is due."""
         original_tokens = self._estimate_tokens(conversation_history)
         action = self.memory_config.action(original_tokens)
-        stats = PruneStats(
-            pruned=False, original_count=len(conversation_history), original_tokens=original_tokens
-        )
+        stats = PruneStats(pruned=False, original_count=len(conversation_history), original_tokens=original_tokens)
         if not action.prunes:
             return conversation_history, stats
 

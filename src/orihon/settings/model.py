@@ -49,17 +49,11 @@ class Given(NamedTuple):
 class Settings:
     """All settings of one process. Made by ``load_settings``; ``Settings()`` holds the defaults."""
 
-    context_storage: ContextStorageSettings = field(
-        default=ContextStorageSettings(), metadata=section("context")
-    )
+    context_storage: ContextStorageSettings = field(default=ContextStorageSettings(), metadata=section("context"))
     llm: LLMSettings = field(default=LLMSettings(), metadata=section())
-    compression: CompressionSettings = field(
-        default=CompressionSettings(), metadata=section("context.compression")
-    )
+    compression: CompressionSettings = field(default=CompressionSettings(), metadata=section("context.compression"))
     memory: MemorySettings = field(default=MemorySettings(), metadata=section())
-    inheritance: InheritanceSettings = field(
-        default=InheritanceSettings(), metadata=section("context.inheritance")
-    )
+    inheritance: InheritanceSettings = field(default=InheritanceSettings(), metadata=section("context.inheritance"))
     archive: ArchiveSettings = field(default=ArchiveSettings(), metadata=section("context_storage.archive"))
     retention: RetentionSettings = field(default=RetentionSettings(), metadata=section())
     multiprocess: MultiprocessSettings = field(default=MultiprocessSettings(), metadata=section())

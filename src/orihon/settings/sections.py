@@ -44,9 +44,7 @@ class Spec:
     env: tuple[str, ...]
 
 
-def spec(
-    kind: Kind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()
-) -> dict[str, Spec]:
+def spec(kind: Kind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()) -> dict[str, Spec]:
     """The metadata of a field that holds one setting."""
     return {"spec": Spec(kind, doc, spellings, env)}
 
@@ -62,9 +60,7 @@ class ContextStorageSettings:
 
     enabled: bool = field(
         default=True,
-        metadata=spec(
-            FLAG, "Keep histories on disk; false: in memory only.", env=("CONTEXT_STORAGE_ENABLED",)
-        ),
+        metadata=spec(FLAG, "Keep histories on disk; false: in memory only.", env=("CONTEXT_STORAGE_ENABLED",)),
     )
     backend: str = field(
         default="files",
@@ -76,9 +72,7 @@ class ContextStorageSettings:
     )
     base_dir: Path = field(
         default=Path("contexts"),
-        metadata=spec(
-            PATH, "The base folder, relative to the working folder.", env=("CONTEXT_STORAGE_BASE_DIR",)
-        ),
+        metadata=spec(PATH, "The base folder, relative to the working folder.", env=("CONTEXT_STORAGE_BASE_DIR",)),
     )
     durability: str = field(
         default="full",
@@ -106,9 +100,7 @@ class ContextStorageSettings:
         default=0.5,
         metadata=spec(number(low=0), "Seconds before the first further attempt; grows with each."),
     )
-    max_message_bytes: int = field(
-        default=64 * 1024 * 1024, metadata=spec(whole(1), "A larger message is refused.")
-    )
+    max_message_bytes: int = field(default=64 * 1024 * 1024, metadata=spec(whole(1), "A larger message is refused."))
     blob_bytes: int = field(
         default=1024 * 1024,
         metadata=spec(whole(1), "Texts longer than this are stored as blobs; images and files always are."),
@@ -231,9 +223,7 @@ class CompressionSettings:
     auto_compress_on_approval: bool = field(
         default=True, metadata=spec(FLAG, "Fold the exploration of a phase when it is approved.")
     )
-    confirm_before_compress: bool = field(
-        default=False, metadata=spec(FLAG, "Ask a person before each compression.")
-    )
+    confirm_before_compress: bool = field(default=False, metadata=spec(FLAG, "Ask a person before each compression."))
     preserve_exploration_days: int = field(
         default=7, metadata=spec(_DAYS, "Days for which the archives of phases are kept.")
     )
@@ -276,9 +266,7 @@ class ArchiveSettings:
     """Packing of finished tasks."""
 
     enabled: bool = field(default=True, metadata=spec(FLAG, "Pack finished tasks."))
-    threshold_days: int = field(
-        default=7, metadata=spec(_DAYS, "Days from the end of a task until it is packed.")
-    )
+    threshold_days: int = field(default=7, metadata=spec(_DAYS, "Days from the end of a task until it is packed."))
     format: str = field(
         default="zstd", metadata=spec(choice("zstd", "gzip", "bzip2", "xz"), "Format of the packed task.")
     )
@@ -344,6 +332,4 @@ class LoggingSettings:
         default="INFO",
         metadata=spec(choice("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"), "Least level that is logged."),
     )
-    file: Path | None = field(
-        default=None, metadata=spec(PATH, "Log file, such as `agent.log`; unset: none.")
-    )
+    file: Path | None = field(default=None, metadata=spec(PATH, "Log file, such as `agent.log`; unset: none."))

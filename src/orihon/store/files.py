@@ -123,7 +123,8 @@ class FilesRecords(RecordStore):
         if not raw:
             return {"epoch": 0, "host": "", "pid": 0, "start": 0, "boot": "", "token": ""}
         try:
-            holder: dict[str, Any] = jsonio.decode(raw)
+            # Only the first line: a longer one may have stood here, and a crash may have left its end.
+            holder: dict[str, Any] = jsonio.decode(raw.partition(b"\n")[0])
             holder["epoch"], holder["host"], holder["pid"], holder["start"], holder["boot"], holder["token"]
         except (ValueError, KeyError, TypeError) as error:
             raise DamagedStore("writer", path=self.folder / "writer.json") from error

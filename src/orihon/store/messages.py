@@ -6,10 +6,9 @@ the file that the next request is made of, fold and open again.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orihon import jsonio
 from orihon.errors import IllegalFold, InvalidSettings
@@ -23,6 +22,9 @@ from orihon.store.packing import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.store.tools import ToolStore
 from orihon.view import PlannedFold, View, foldable_runs
+
+if TYPE_CHECKING:
+    import apsw
 
 Config = Mapping[str, Any] | Settings | None
 
@@ -228,7 +230,7 @@ class MessageStore:
     def _should_compress(self) -> bool:
         return self.get_current_token_count() > self.context_length * self.compression_threshold
 
-    def _get_connection(self) -> sqlite3.Connection:
+    def _get_connection(self) -> apsw.Connection:
         from orihon.store.sqlite import SqliteRecords
 
         if not isinstance(self.task_store.records, SqliteRecords):

@@ -6,12 +6,11 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import files
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import apsw
 
@@ -89,12 +88,14 @@ class SqliteRecords(RecordStore):
         with self._connections.use() as connection, database_errors(self.path, self.timeout):
             yield connection
 
-    def reading_connection(self) -> sqlite3.Connection:
-        """A read-only connection of the standard library, for people and for tests."""
+    def reading_connection(self) -> apsw.Connection:
+        """A read-only connection for people and for tests; rows can be asked by number and by name."""
         with self._connection():
             pass  # there is a database now
-        connection = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro", uri=True, timeout=self.timeout)
-        connection.row_factory = sqlite3.Row
+        # Not the standard library's sqlite3: closing it would drop the locks that apsw holds on the same file.
+        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
+        connection.set_busy_timeout(round(self.timeout * 1000))
+        connection.row_trace = _named
         return connection
 
     def close(self) -> None:
@@ -241,3 +242,18 @@ class _Section:
         self._records.roll_back()
         if isinstance(error, apsw.Error):
             raise storage_error(error, self._records.path, self._records.timeout) from error
+
+
+class NamedRow(tuple[Any, ...]):
+    """A row whose columns can be asked by name, too."""
+
+    names: tuple[str, ...]
+
+    def __getitem__(self, key: Any) -> Any:
+        return super().__getitem__(self.names.index(key) if isinstance(key, str) else key)
+
+
+def _named(cursor: apsw.Cursor, row: apsw.SQLiteValues) -> NamedRow:
+    named = NamedRow(row)
+    named.names = tuple(column[0] for column in cursor.get_description())
+    return named

@@ -1,0 +1,54 @@
+"""``orihon demo`` through the real command: folds, pauses, resumes elsewhere, completes, inherits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ORIHON = Path(sys.executable).with_name("orihon")
+
+
+def run(*words: str, language: str = "en") -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "ORIHON_LANG": language, "NO_COLOR": "1", "COLUMNS": "200"}
+    return subprocess.run([ORIHON, *words], capture_output=True, text=True, env=environment, check=False, timeout=120)
+
+
+def test_the_figures_are_what_lies_on_disk(tmp_path: Path) -> None:
+    done = run("demo", "--folder", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    folder = tmp_path / "contexts" / "completed" / report["uuid"]
+    lines = (folder / "messages.jsonl").read_bytes().splitlines()
+    assert report["messages"] == len(lines) > 200
+    assert report["view_entries"] == len((folder / "current.jsonl").read_bytes().splitlines())
+    assert report["view_tokens"] < report["window"] < report["log_tokens"]
+    assert report["folds"] >= 3
+    assert report["findings"] == 0
+    assert len({json.loads(line)["epoch"] for line in lines}) == 2, "two processes wrote one after the other"
+    assert report["uuid"] in report["inherited"]
+    checked = run("--base-dir", str(tmp_path / "contexts"), "verify", report["uuid"])
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert (
+        "ok\n"
+        in subprocess.run(
+            [sys.executable, "test_median.py"],
+            cwd=tmp_path / "workspace" / "toolbox",
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "messages in the log"), ("ja", "ログのメッセージ")])
+def test_the_table_and_the_next_command_are_shown(tmp_path: Path, language: str, words: str) -> None:
+    done = run("demo", "--folder", str(tmp_path), language=language)
+    assert done.returncode == 0, done.stderr
+    assert words in done.stdout
+    next_command = next(line.split()[1:] for line in done.stdout.splitlines() if line.strip().startswith("orihon"))
+    assert run(*next_command, language=language).returncode == 0
