@@ -312,7 +312,7 @@ class PinBehaviour(Behaviour):
 
 
 class RecreateBehaviour(Behaviour):
-    """The seeds' way to fold: everything but the newest entries."""
+    """The first designs' way to fold: everything but the newest entries."""
 
     def test_keep_the_lines_of_a_file(self, store: MessageStore, tmp_path: Path) -> None:
         add_conversation(store, 4)

@@ -1,4 +1,4 @@
-"""The test sketches of the first design (seed 000 §11), under their names, on real parts.
+"""The test sketches of the first design (000 §11), under their names, on real parts.
 
 Its timings are not asserted here: the benchmarks measure them.
 """

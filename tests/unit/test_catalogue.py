@@ -233,7 +233,7 @@ def test_columns_are_set_by_name_and_no_others(catalogue: Catalogue) -> None:
 # ---- figures -------------------------------------------------------------------------------------------------------
 
 
-def test_the_queries_of_the_seeds(catalogue: Catalogue) -> None:
+def test_the_queries_of_the_designs(catalogue: Catalogue) -> None:
     assert catalogue.average_minutes() is None
     assert catalogue.token_usage() == TokenUsage(0, None)
     base = catalogue.register(KEY, "running")

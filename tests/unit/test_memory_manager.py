@@ -1,4 +1,4 @@
-"""Seed 003: the score of a message, and a plain history kept within its tokens."""
+"""The score of a message, and a plain history kept within its tokens."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def contents(history: History) -> list[Any]:
     return [entry["content"] for entry in history]
 
 
-# --- Seed 003 §9 ---
+# --- 003 §9 ---
 
 
 def test_token_estimation() -> None:

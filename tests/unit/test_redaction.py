@@ -131,7 +131,7 @@ def test_what_only_resembles_a_secret_stays(text: str) -> None:
 
 
 def test_sensitive_data_masking() -> None:
-    """The test of seed 000 §11.1, on the guard."""
+    """The test of 000 §11.1, on the guard."""
     token, key = "gh" + "p_1234567890abcdef", "sk" + "-proj-abc123"
     masked = redactor.mask(f"Use token {token} and key {key}")
     assert "ghp_" not in masked

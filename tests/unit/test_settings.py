@@ -185,7 +185,7 @@ def test_a_home_folder_is_not_a_folder_called_tilde(monkeypatch: pytest.MonkeyPa
 
 # --- The environment ---
 
-SEED_VARIABLES = {
+DESIGN_VARIABLES = {
     "CONTEXT_STORAGE_ENABLED": ("context_storage.enabled", "false", False),
     "CONTEXT_STORAGE_BACKEND": ("context_storage.backend", "sqlite", "sqlite"),
     "CONTEXT_STORAGE_BASE_DIR": ("context_storage.base_dir", "logs/contexts", Path("logs/contexts")),
@@ -204,9 +204,9 @@ SEED_VARIABLES = {
 }
 
 
-@pytest.mark.parametrize("variable", SEED_VARIABLES)
+@pytest.mark.parametrize("variable", DESIGN_VARIABLES)
 def test_variables_by_name(variable: str) -> None:
-    key, text, value = SEED_VARIABLES[variable]
+    key, text, value = DESIGN_VARIABLES[variable]
     settings = load(environ={variable: text})
     assert settings.get(key) == value
     assert settings.origin(key) == f"environment {variable}"

@@ -68,7 +68,7 @@ def test_combined_types_are_taken_apart(source: str, kind: str, expected: tuple[
     assert TaskKey(key.task_source, "o", "r", key.combined_type, "1") == key
 
 
-def test_a_key_comes_from_either_form_of_the_seeds() -> None:
+def test_a_key_comes_from_either_form_of_the_designs() -> None:
     files = {"task_source": "github", "owner": "notfolder", "repo": "coding_agent", "task_type": "issue", "task_id": 27}
     assert TaskKey.from_dict({**files, "user": "notfolder"}) == KEY
     detailed = {

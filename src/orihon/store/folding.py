@@ -14,7 +14,8 @@ from orihon.clock import utc_now
 from orihon.counting import estimate_message
 from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.records import SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
-from orihon.store.task_store import Tail, TaskStore
+from orihon.store.tail import Tail
+from orihon.store.task_store import TaskStore
 from orihon.tokens import estimate
 from orihon.view import Change, PlannedFold, View
 

@@ -13,7 +13,7 @@ import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +27,16 @@ from orihon.errors import (
     NoSuchMessage,
     StaleWriter,
     StateError,
-    ToolCallError,
 )
 from orihon.guard import Redactor
-from orihon.message import Message, ToolCall
+from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.base import NUMBER_FIELD, RecordStore, Stream
 from orihon.store.call_ids import CallIds
 from orihon.store.packing import StoredMessage, pack, pack_record, unpack, unpack_record
-from orihon.view import Entry, View, layout, ordered
+from orihon.store.tail import Tail, calls_of, entry_of
+from orihon.store.tool_pairs import admit
+from orihon.view import View, layout, ordered
 from orihon.wire import clean
 
 logger = logging.getLogger("orihon.store")
@@ -50,28 +51,6 @@ _REQUIRED: dict[Stream, tuple[str, ...]] = {
     "planning": ("plan_type", "plan_content"),
     "compressions": ("kind", "folds", "removed", "visible", "pins"),
 }
-
-
-@dataclass(slots=True)
-class Tail:
-    """What has to be known about a history to go on with it: a few counters."""
-
-    seq: int = 0
-    compressions: int = 0
-    log_tokens: int = 0
-    view_tokens: int = 0
-    view_entries: int = 0
-    open_calls: dict[str, str] = field(default_factory=dict)  # id -> tool, oldest first
-    used_calls: CallIds = field(default_factory=CallIds)
-
-    def advance(self, calls: Mapping[str, str], answers: str | None, tokens: int) -> None:
-        """One more entry at the end of the view."""
-        self.view_tokens += tokens
-        self.view_entries += 1
-        if answers is not None:
-            self.open_calls.pop(answers, None)
-        elif calls:
-            self.open_calls = dict(calls)
 
 
 class TaskStore:
@@ -108,15 +87,13 @@ class TaskStore:
         if self.redactor.enabled:
             messages = tuple(one.map_strings(self.redactor.mask) for one in messages)
         with self.changing() as tail:
-            admitted = self._admitted(messages, tail)
+            admitted = admit(messages, tail, self._was_used)
             packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
             for one, (line, view_line, tokens) in zip(admitted, packed, strict=True):
                 self.records.append("messages", tail.seq + 1, line, view_line)
-                tail.seq += 1
-                tail.log_tokens += tokens
-                for call in one.tool_calls:
-                    tail.used_calls.add(call.id)
-                tail.advance({call.id: call.name for call in one.tool_calls}, one.answers, tokens)
+                calls = {call.id: call.name for call in one.tool_calls}
+                tail.count(tail.seq + 1, calls, tokens)
+                tail.show(calls, one.answers, tokens)
             return tail.seq
 
     def _packed(self, message: Message, seq: int) -> tuple[bytes, bytes, int]:
@@ -144,38 +121,10 @@ class TaskStore:
             return stored
         raise NoSuchMessage("seq", seq=seq, last=self.count("messages"))
 
-    def _admitted(self, messages: Sequence[Message], tail: Tail) -> list[Message]:
-        """The messages with their tool ids settled; refuses what would make the view unacceptable."""
-        open_calls = dict(tail.open_calls)
-        admitted = []
-        for offset, message in enumerate(messages, start=1):
-            if message.role == "tool":
-                message = _matched(message, open_calls)
-                del open_calls[message.answers or ""]
-            elif open_calls:
-                raise ToolCallError("calls_open", calls=", ".join(open_calls), role=message.role)
-            elif message.tool_calls:
-                message = self._with_new_ids(message, tail, tail.seq + offset)
-                open_calls = {call.id: call.name for call in message.tool_calls}
-            admitted.append(message)
-        return admitted
-
-    def _with_new_ids(self, message: Message, tail: Tail, seq: int) -> Message:
-        calls = tuple(
-            call if call.id else ToolCall.from_chat({**call.to_chat(), "id": f"call_{seq}_{number}"})
-            for number, call in enumerate(message.tool_calls, start=1)
-        )
-        seen: set[str] = set()
-        for call in calls:
-            if call.id in seen or (tail.used_calls.perhaps_has(call.id) and self._was_used(call.id)):
-                raise ToolCallError("id_reused", call=call.id)
-            seen.add(call.id)
-        return message if calls == message.tool_calls else replace(message, tool_calls=calls)
-
     def _was_used(self, call_id: str) -> bool:
         needle = jsonio.encode(call_id)
         return any(
-            call_id in _calls(self._decoded("messages", number, line))
+            call_id in calls_of(self._decoded("messages", number, line))
             for number, line in enumerate(self.records.read("messages"), start=1)
             if needle in line
         )
@@ -218,7 +167,7 @@ class TaskStore:
         try:
             record: Record = jsonio.decode(line)
             if record[NUMBER_FIELD[stream]] == number and all(field in record for field in _REQUIRED[stream]):
-                _calls(record)
+                calls_of(record)
                 return record
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(stream, line) from error
@@ -267,7 +216,7 @@ class TaskStore:
 
     def view_with(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> View:
         """The view that these folds would make."""
-        return View(tuple(_entry(fold, record) for fold, record in self._walk(folds)), tuple(pins))
+        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
 
     def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
         """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
@@ -325,20 +274,19 @@ class TaskStore:
             tail = self._tail = self._load_tail(seq, compressions)
         elif seq > tail.seq:
             for record in self.read("messages", tail.seq + 1, seq):
-                _count_in_log(tail, record)
-                tail.advance(_calls(record), record.get("tool_call_id"), record["tokens"])
+                tail.count(record["seq"], calls_of(record), record["tokens"])
+                tail.show(calls_of(record), record.get("tool_call_id"), record["tokens"])
         return tail
 
     def _load_tail(self, seq: int, compressions: int) -> Tail:
         tail = self._indexed_tail(seq)
         tail.compressions = compressions
         for record in self.read("messages", tail.seq + 1, seq):
-            _count_in_log(tail, record)
+            tail.count(record["seq"], calls_of(record), record["tokens"])
         folds, _ = self.state(compressions)
         for fold, view_record in self._walk(folds, seq):
-            entry = _entry(fold, view_record)
-            calls = {} if view_record is None else _calls(view_record)
-            tail.advance(calls, entry.answers, entry.tokens)
+            entry = entry_of(fold, view_record)
+            tail.show({} if view_record is None else calls_of(view_record), entry.answers, entry.tokens)
         return tail
 
     def _indexed_tail(self, seq: int) -> Tail:
@@ -437,56 +385,9 @@ class TaskStore:
             self.records.moved_to(folder)
 
 
-# ---- records and entries ---------------------------------------------------------------------------------------
-
-
-def _matched(message: Message, open_calls: Mapping[str, str]) -> Message:
-    """A tool result with the id of the call it answers: its own, or the oldest open call of its tool."""
-    if message.tool_call_id:
-        if message.tool_call_id not in open_calls:
-            raise ToolCallError("none_open", call=message.tool_call_id, open=", ".join(open_calls) or "-")
-        return message
-    tool = message.tool_name or message.name
-    for call_id, name in open_calls.items():
-        if name == tool:
-            return replace(message, tool_call_id=call_id)
-    raise ToolCallError("none_open", call=tool or "-", open=", ".join(open_calls) or "-")
-
-
 def _stands_alone(item: tuple[int, int] | Fold) -> bool:
     return isinstance(item, Fold) and item.form == "summary"
 
 
 def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
     return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
-
-
-def _calls(record: Mapping[str, Any]) -> dict[str, str]:
-    return {call["id"]: _tool_of(call) for call in record.get("tool_calls", ())}
-
-
-def _tool_of(call: Mapping[str, Any]) -> str:
-    """The tool's name, wherever this kind of call keeps it."""
-    return str((call.get("function") or call.get("custom") or call).get("name", ""))
-
-
-def _count_in_log(tail: Tail, record: Mapping[str, Any]) -> None:
-    tail.seq = record["seq"]
-    tail.log_tokens += record["tokens"]
-    for call_id in _calls(record):
-        tail.used_calls.add(call_id)
-
-
-def _entry(fold: Fold | None, record: Mapping[str, Any] | None) -> Entry:
-    if record is None:
-        assert fold is not None
-        return Entry(fold.start_seq, fold.end_seq, "system", fold.tokens, fold)
-    return Entry(
-        start=record["seq"],
-        end=record["seq"],
-        role=record["role"],
-        tokens=record["tokens"] if fold is None else fold.tokens,
-        fold=fold,
-        calls=tuple(_calls(record)),
-        answers=record.get("tool_call_id") if record["role"] == "tool" else None,
-    )

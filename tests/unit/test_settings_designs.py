@@ -1,4 +1,4 @@
-"""The seeds' configurations load as the seeds print them, and each of their spellings means its key."""
+"""The configurations of the designs load as they are printed, and each of their spellings means its key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load(
     return load_settings(config, environ=environ or {}, flags=flags)
 
 
-SEED_000 = """
+DESIGN_000 = """
 # コンテキストストレージ設定
 context_storage:
   enabled: true                           # ファイル化を有効にするか
@@ -82,7 +82,7 @@ multiprocess:
   heartbeat_interval: 30                  # ハートビート間隔（秒）
 """
 
-SEED_001 = """
+DESIGN_001 = """
 # コンテキストストレージ設定
 context_storage:
   enabled: true                    # コンテキストファイル化を有効化
@@ -121,7 +121,7 @@ llm:
     context_length: 32768          # モデルのコンテキスト長
 """
 
-SEED_002 = """
+DESIGN_002 = """
 context:
   # コンテキストベースディレクトリ
   base_dir: "contexts"
@@ -138,7 +138,7 @@ context:
     max_summary_tokens: 4000         # 継承要約の最大トークン数
 """
 
-SEED_004 = """
+DESIGN_004 = """
 # config/compression.yaml
 
 compression:
@@ -149,8 +149,8 @@ compression:
 """
 
 
-def test_config_of_seed_000(write: Write) -> None:
-    settings = load(write(SEED_000), {"OPENAI_API_KEY": "k"})
+def test_config_of_design_000(write: Write) -> None:
+    settings = load(write(DESIGN_000), {"OPENAI_API_KEY": "k"})
     storage = settings.context_storage
     assert (storage.backend, storage.base_dir, storage.max_memory_messages) == (
         "sqlite",
@@ -183,11 +183,11 @@ def test_config_of_seed_000(write: Write) -> None:
         ("context_storage:\n  max_memory_messages: 10", "context_storage.max_memory_messages", 10),
     ],
 )
-def test_troubleshooting_of_seed_000(write: Write, text: str, key: str, value: float) -> None:
+def test_troubleshooting_of_design_000(write: Write, text: str, key: str, value: float) -> None:
     assert load(write(text)).get(key) == value
 
 
-def test_config_dicts_of_seed_000() -> None:
+def test_config_dicts_of_design_000() -> None:
     """§11.2, and the keys that §4.4 reads from the llm section."""
     settings = load(
         {
@@ -207,8 +207,8 @@ def test_config_dicts_of_seed_000() -> None:
     assert (settings.compression.threshold, settings.context_storage.max_memory_messages) == (0.6, 5)
 
 
-def test_config_of_seed_001(write: Write) -> None:
-    settings = load(write(SEED_001), {"OPENAI_API_KEY": "k"})
+def test_config_of_design_001(write: Write) -> None:
+    settings = load(write(DESIGN_001), {"OPENAI_API_KEY": "k"})
     assert settings.retention.days == 30
     assert settings.llm.openai.base_url == "https://api.openai.com/"
     prompt = settings.compression.summary_prompt
@@ -217,8 +217,8 @@ def test_config_of_seed_001(write: Write) -> None:
     assert "\n{messages}\n" in prompt
 
 
-def test_config_of_seed_002(write: Write) -> None:
-    settings = load(write(SEED_002))
+def test_config_of_design_002(write: Write) -> None:
+    settings = load(write(DESIGN_002))
     assert settings.context_storage.base_dir == Path("contexts")
     assert settings.compression.token_threshold == 8000
     assert (settings.inheritance.enabled, settings.inheritance.max_summary_tokens) == (True, 4000)
@@ -235,15 +235,15 @@ def test_config_of_seed_002(write: Write) -> None:
     ],
     ids=["balanced", "conservative", "aggressive"],
 )
-def test_memory_configurations_of_seed_003(memory: dict[str, Any]) -> None:
+def test_memory_configurations_of_design_003(memory: dict[str, Any]) -> None:
     """§14; the section also fits ``MemoryConfig``, which is made from it."""
     section = dataclasses.asdict(load({"memory": memory}).memory)
     assert section == {**memory, "enable_summarization": True, "min_gap_for_summary": 5}
     assert MemoryConfig(**section) == MemoryConfig(**memory)
 
 
-def test_config_of_seed_004(write: Write) -> None:
-    compression = load(write(SEED_004)).compression
+def test_config_of_design_004(write: Write) -> None:
+    compression = load(write(DESIGN_004)).compression
     assert compression.auto_compress_on_approval
     assert not compression.confirm_before_compress
     assert (compression.preserve_exploration_days, compression.archive_format) == (7, "markdown")
