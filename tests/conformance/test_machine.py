@@ -273,7 +273,7 @@ class SqliteMachine(TaskMachine):
 
 
 _BOUNDED = settings(
-    max_examples=30,
+    max_examples=40,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

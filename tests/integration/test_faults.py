@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from orihon.errors import DamagedStore, NewerSchema
+from orihon.errors import DamagedStore, NewerSchema, StorageUnavailable
 from tests.conformance.backends import FilesBackend, SqliteBackend
 from tests.conformance.behaviour import filled, texts
 from tests.conformance.invariants import check_task
@@ -174,6 +174,22 @@ def test_a_database_with_broken_pages(folder: Path) -> None:
         with pytest.raises(DamagedStore) as caught:
             act()
         assert caught.value.remedy
+    store.close()
+
+
+def test_a_database_that_somebody_else_works_on(folder: Path) -> None:
+    """The error is ours, and the writer does not stay in the middle of a transaction."""
+    store = SQLITE.open(folder)
+    store.add_message("user", "one")
+    connection = apsw.Connection(str(folder / "context.db"))
+    connection.execute("ALTER TABLE fence RENAME TO hidden")
+    for _ in range(2):
+        with refused(StorageUnavailable, "io"):
+            store.add_message("user", "two")
+    connection.execute("ALTER TABLE hidden RENAME TO fence")
+    connection.close()
+    assert store.add_message("user", "two") == 2
+    check_task(store)
     store.close()
 
 

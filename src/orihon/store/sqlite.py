@@ -123,13 +123,22 @@ class SqliteRecords(RecordStore):
     def begin(self) -> bool:
         """Open the section; see ``writing``."""
         connection = self._begun()
+        try:
+            return self._others_wrote(connection)
+        except apsw.Error as error:
+            self.roll_back()
+            raise storage_error(error, self.path, self.timeout) from error
+        except BaseException:
+            self.roll_back()
+            raise
+
+    def _others_wrote(self, connection: apsw.Connection) -> bool:
         # Changes with every commit of another connection, and only then: most appends need not look further.
         seen = connection.execute("PRAGMA data_version").get
         others_wrote = (connection, seen) != self._seen
         if others_wrote:
             reached = self._reached_epoch(connection)
             if reached != self._epoch:
-                self.roll_back()
                 raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
             self._seen = (connection, seen)
         return others_wrote
