@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orihon.catalogue import Catalogue, Lease, TaskRow
+    from orihon.compression.compressor import CompressionResult, ContextCompressor
     from orihon.compression.importance import ScoringConfig
     from orihon.compression.memory_manager import AgentState, MemoryConfig, MemoryManager
     from orihon.context import TaskContextManager
@@ -35,6 +36,8 @@ _HOMES = {
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
     "Compression": "orihon.records",
+    "CompressionResult": "orihon.compression.compressor",
+    "ContextCompressor": "orihon.compression.compressor",
     "ContextInheritanceManager": "orihon.inheritance",
     "Correction": "orihon.tokens",
     "Entry": "orihon.view",
@@ -71,6 +74,8 @@ __all__ = [
     "Budget",
     "Catalogue",
     "Compression",
+    "CompressionResult",
+    "ContextCompressor",
     "ContextInheritanceManager",
     "Correction",
     "Entry",

@@ -11,15 +11,12 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from weakref import WeakSet
 
 import apsw
-
-_LONGEST_NAP = 0.01
 
 
 class ThreadConnections:
@@ -88,28 +85,6 @@ class _Slot:
         if self.connection is not None:
             self.connection.close()
             self.connection = None
-
-
-def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
-    """Wait for locks up to ``timeout`` seconds in short uneven naps.
-
-    SQLite's own waiting sleeps ever longer and lets a late comer starve for seconds under load, which would
-    cost a heartbeat its lease; it also cannot be interrupted.
-    """
-    deadline = 0.0
-
-    def nap(attempt: int) -> bool:
-        nonlocal deadline
-        now = time.monotonic()
-        if attempt == 0:
-            deadline = now + timeout
-        if now >= deadline:
-            return False
-        uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
-        time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
-        return True
-
-    connection.set_busy_handler(nap)
 
 
 _registry = threading.Lock()

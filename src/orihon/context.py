@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Lease, TaskRow
-from orihon.catalogue.metadata import NAME as METADATA
-from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
-from orihon.errors import DamagedStore, IllegalTransition, OrihonError
+from orihon.errors import IllegalTransition, OrihonError, StaleWriter
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
-from orihon.store.opening import open_task_store
-from orihon.task import TaskKey, TaskStatus, check_id, new_uuid
+from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
 from orihon.task_folders import TaskFolders
-from orihon.tokens import Budget, Correction, reported_input_tokens, tokenizer_for
+from orihon.task_opening import TaskOpening
+from orihon.tokens import Budget, Correction, Gauge, reported_input_tokens, tokenizer_for
 
 logger = logging.getLogger("orihon.context")
 
@@ -57,27 +56,20 @@ class TaskContextManager:
         self.llm_client = llm_client
         self._folders = TaskFolders(self.base_dir)
         self.catalogue = open_catalogue(self.base_dir, self.settings)
-        key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
-        self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
-        row = self._row(key, is_resumed)
-        self.task_key = row.key
-        self._lease: Lease | None = self.catalogue.acquire(
-            self.uuid, seconds=self.settings.context_storage.lease_seconds, take_over=take_over
-        )
         self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
-        try:
-            self._start(row)
-            self._inheritance = self._find_inheritance(row) if inherit else None
-        except BaseException:
-            self.catalogue.release(self._lease)
-            leave_task(self.uuid)
-            raise
-        self.compressor = ContextCompressor(self)
         self._completion_hooks: dict[str, Hook] = {}
         self._stop_hooks: dict[str, Hook] = {}
-        lease = self._lease
-        seconds = self.settings.context_storage.lease_seconds / 3
-        self._heartbeat = Heartbeat(lambda: self.catalogue.renew(lease), seconds, self.uuid)
+        key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
+        self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
+        opening = TaskOpening(self.catalogue, self._folders, self.settings)
+        self.task_key = opening.find_or_register(self.uuid, key, is_resumed).key
+        seconds = self.settings.context_storage.lease_seconds
+        self._lease: Lease | None = self.catalogue.acquire(self.uuid, seconds=seconds, take_over=take_over)
+        with ExitStack() as on_failure:
+            on_failure.callback(self.catalogue.release, self._lease)
+            self._start(opening, on_failure, inherit=inherit)
+            on_failure.pop_all()
+        self._heartbeat = Heartbeat(self._beat, seconds / 3, self.uuid)
 
     @classmethod
     def resume(
@@ -102,59 +94,28 @@ class TaskContextManager:
         if error is None:
             self.complete()
         elif isinstance(error, Exception):
-            self.fail(f"{type(error).__name__}: {error}")
+            with suppress(StaleWriter):  # the block's own error says what happened
+                message = f"{type(error).__name__}: {error}"
+                self._end(TaskStatus.FAILED, message, summary=not isinstance(error, StaleWriter))
         else:
             self.stop()
 
-    # ---- opening -----------------------------------------------------------------------------------------------
-
-    def _row(self, key: TaskKey | None, is_resumed: bool | None) -> TaskRow:
-        row = self.catalogue.find(self.uuid)
-        if row is None:
-            if is_resumed or key is None:
-                return self.catalogue.get(self.uuid)  # raises: there is no such task
-            return self.catalogue.register(
-                key,
-                self.uuid,
-                status=TaskStatus.RUNNING,
-                llm_provider=self.settings.llm.provider,
-                model=self.settings.model,
-                context_length=self.settings.context_length,
-                backend=self.settings.context_storage.backend,
-            )
-        if is_resumed is False:
-            raise IllegalTransition("exists", uuid=self.uuid, status=row.status.value)
-        return row
-
-    def _start(self, row: TaskRow) -> None:
+    def _start(self, opening: TaskOpening, on_failure: ExitStack, *, inherit: bool) -> None:
         enter_task(self.uuid)
-        if row.status is not TaskStatus.RUNNING:
-            row = self.catalogue.change_status(self.uuid, TaskStatus.RUNNING, epoch=self.lease.epoch)
-        self.context_dir = self._folders.settle(self.uuid, TaskStatus.RUNNING) or self._folders.create(self.uuid)
-        self._create_metadata(row)
-        self.task_store = open_task_store(
-            self.context_dir,
-            self.settings,
-            key_file=self.base_dir / "mask.key",
-            epoch=self.lease.epoch,
-            name=self.uuid,
-        )
+        on_failure.callback(leave_task, self.uuid)
+        row, self.task_store = opening.open(self.lease)
+        on_failure.callback(self.task_store.close)
+        self.context_dir = self.task_store.records.folder
         self.message_store = MessageStore(self.context_dir, self.settings, task_store=self.task_store)
         self.summary_store = SummaryStore(self.context_dir, task_store=self.task_store)
         self.tool_store = ToolStore(self.context_dir, task_store=self.task_store)
         self.planning_store = PlanningHistoryStore(self.context_dir, task_store=self.task_store)
-        stored = self.task_store.count("messages")
-        if stored < row.total_messages:
-            raise DamagedStore("log_lost", path=self.context_dir, stored=stored, known=row.total_messages)
         self.model = row.model or self.settings.model
-        self.context_length = row.context_length or self.settings.context_length
-        self.correction = _correction_of(row)
-        self.message_store.context_length = self.context_length
+        self.message_store.context_length = row.context_length or self.settings.context_length
+        self.message_store.correction = _correction_of(row)
+        self.compressor = ContextCompressor(self)
+        self._inheritance = self._find_inheritance(row) if inherit else None
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
-
-    def _create_metadata(self, row: TaskRow) -> None:
-        if not (self.context_dir / METADATA).exists():
-            write_metadata(self.context_dir, row, self.settings)
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -170,15 +131,24 @@ class TaskContextManager:
         return self._lease
 
     @property
+    def context_length(self) -> int:
+        """The model's window in tokens."""
+        return self.message_store.context_length
+
+    @property
+    def correction(self) -> Correction:
+        """What the provider's reports say about our estimate."""
+        return self.message_store.correction
+
+    @property
     def budget(self) -> Budget:
         """What a view may cost."""
-        reserve = min(self.settings.reserve_output, self.context_length // 4)
-        return Budget(self.context_length, reserve_output=reserve)
+        return self.message_store.gauge.budget
 
     @property
     def usage(self) -> float:
         """How full the context is: 0.7 is 70 % of the budget."""
-        return self.budget.usage(self.correction.apply(self.message_store.get_current_token_count()))
+        return self.message_store.gauge.usage(self.message_store.get_current_token_count())
 
     def get_message_store(self) -> MessageStore:
         return self.message_store
@@ -199,12 +169,20 @@ class TaskContextManager:
     def heartbeat(self) -> None:
         """Say that this process is alive; ``StaleWriter`` when another has taken the task over."""
         self._lease = self.catalogue.renew(self.lease)
+        self._write_figures()
+
+    def _beat(self) -> None:
+        """What the heartbeat's thread does: renew first, whatever becomes of the figures."""
+        lease = self.lease
+        self.catalogue.renew(lease)
+        self._write_figures()
 
     def compress_if_needed(self) -> bool:
         """Fold the older part of the view when it is too full, and count it; did it change?"""
         changed = self.compressor.compress_if_needed()
         if changed:
             self.update_statistics(compressions=1)
+            self._write_figures()
         return changed
 
     # ---- inheritance -------------------------------------------------------------------------------------------
@@ -212,15 +190,12 @@ class TaskContextManager:
     def _find_inheritance(self, row: TaskRow) -> InheritanceContext | None:
         if not self.settings.inheritance.enabled:
             return None
-        if row.inherits_from:
-            return self.inheritance_manager.get_inheritance_context(row.inherits_from)
-        if self.task_store.count("messages"):
+        if not row.inherits_from and self.task_store.count("messages"):
             return None  # the first message has been written: what it inherits was settled then
-        for previous in self.inheritance_manager.find_previous_contexts(self.task_key):
-            if previous.uuid != self.uuid:
-                self.catalogue.update(self.uuid, inherits_from=previous.uuid)
-                return self.inheritance_manager.get_inheritance_context(previous.uuid)
-        return None
+        found = self.inheritance_manager.find_inheritance(row)
+        if found is not None and not row.inherits_from:
+            self.catalogue.update(self.uuid, inherits_from=found.uuid, epoch=self.lease.epoch)
+        return found
 
     def get_inheritance_context(self) -> InheritanceContext | None:
         """What this task inherits from the last finished one on its key."""
@@ -246,11 +221,11 @@ class TaskContextManager:
 
     def update_status(self, status: str | TaskStatus, error_message: str | None = None) -> None:
         """Change the status in the catalogue (legal changes only); the folder follows."""
-        new = TaskStatus(status)
+        new = parse_status(status)
         if new is TaskStatus.RUNNING:
             self.heartbeat()
         else:
-            self._finalize_task_db_and_move(new, error_message)
+            self._end(new, error_message)
 
     def update_statistics(
         self,
@@ -266,10 +241,10 @@ class TaskContextManager:
         final_message_count: int | None = None,
     ) -> None:
         """Add to the counters of the catalogue, or set totals."""
-        if llm_calls or tool_calls or tokens or compressions:
-            self.catalogue.add_statistics(
-                self.uuid, llm_calls=llm_calls, tool_calls=tool_calls, tokens=tokens, compressions=compressions
-            )
+        epoch = self.lease.epoch
+        added = {"llm_calls": llm_calls, "tool_calls": tool_calls, "tokens": tokens, "compressions": compressions}
+        if any(added.values()):
+            self.catalogue.add_statistics(self.uuid, **added, epoch=epoch)
         totals = {
             "total_messages": total_messages,
             "total_summaries": total_summaries,
@@ -279,24 +254,43 @@ class TaskContextManager:
         }
         given = {name: value for name, value in totals.items() if value is not None}
         if given:
-            self.catalogue.set_totals(self.uuid, **given)
+            self.catalogue.set_totals(self.uuid, **given, epoch=epoch)
 
-    def report_usage(self, usage: Mapping[str, Any]) -> None:
-        """Learn from the usage that a provider reports: counters, and the correction of our estimate."""
+    def report_usage(self, usage: Mapping[str, Any], request_tokens: int | None = None) -> None:
+        """Learn from the usage that a provider reports: counters, and the correction of our estimate.
+
+        ``request_tokens`` is ``message_store.get_current_token_count()`` from when the request was made. Without it
+        the request is taken to be the view as it is now, less the answer when that has been added already.
+        """
         reported = reported_input_tokens(usage)
         if reported is None:
             return
-        self.correction = self.correction.observe(self.message_store.get_current_token_count(), reported)
-        self.catalogue.update(self.uuid, correction=self.correction.factor)
+        sent = self._request_tokens() if request_tokens is None else request_tokens
+        correction = self.correction.observe(sent, reported)
+        self.catalogue.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
+        self.message_store.correction = correction
         self.update_statistics(llm_calls=1, tokens=reported)
+
+    def _request_tokens(self) -> int:
+        tail = self.task_store.tail
+        newest = next(self.task_store.read("messages", tail.seq, tail.seq), None)
+        is_answer = newest is not None and newest["role"] == "assistant"
+        return tail.view_tokens - (newest["tokens"] if newest is not None and is_answer else 0)
 
     def change_model(self, model: str, context_length: int) -> int:
         """Go on with another model: its window, its tokenizer. Returns the exact tokens of the view by that one."""
-        self.catalogue.update(self.uuid, model=model, context_length=context_length, correction=1.0)
-        self.model, self.context_length = model, context_length
-        self.message_store.context_length = context_length
-        self.correction = Correction()
+        Gauge.of(self.settings, context_length, Correction())  # refuses a window that leaves no room for a view
+        epoch = self.lease.epoch
+        self.catalogue.update(self.uuid, model=model, context_length=context_length, correction=1.0, epoch=epoch)
+        self.model, self.message_store.context_length = model, context_length
+        self.message_store.correction = Correction()
         return self.message_store.get_exact_token_count(tokenizer_for(model))
+
+    def _write_figures(self) -> None:
+        """What ``orihon list`` shows of a running task; only counters are looked at."""
+        tail = self.task_store.tail
+        figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
+        self.catalogue.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
 
     def _totals(self) -> dict[str, int]:
         tail = self.task_store.tail
@@ -306,6 +300,7 @@ class TaskContextManager:
             "total_tool_calls": self.tool_store.count_tool_calls(),
             "final_token_count": tail.view_tokens,
             "final_message_count": tail.view_entries,
+            "view_tokens": tail.view_tokens,
         }
 
     # ---- ends --------------------------------------------------------------------------------------------------
@@ -321,34 +316,48 @@ class TaskContextManager:
     def complete(self) -> None:
         """The work is done: hooks, final summary, state, folder."""
         logger.info("%s: completing", self.uuid)
-        self._run(self._completion_hooks)
-        self._create_final_summary()
-        self._finalize_task_db_and_move(TaskStatus.COMPLETED)
+        self._end(TaskStatus.COMPLETED, hooks=self._completion_hooks, summary=True)
 
     def stop(self) -> None:
         """Pause: any process may resume the task later, at exactly this view."""
         logger.info("%s: pausing", self.uuid)
-        self._run(self._stop_hooks)
-        self._finalize_task_db_and_move(TaskStatus.PAUSED)
+        self._end(TaskStatus.PAUSED, hooks=self._stop_hooks)
 
     def fail(self, error_message: str) -> None:
         """The work has failed; what is known is kept for the next task on the same key."""
-        logger.error("%s: failed: %s", self.uuid, self.task_store.redactor.mask(error_message))
-        self._create_final_summary()
-        self._finalize_task_db_and_move(TaskStatus.FAILED, error_message)
+        self._end(TaskStatus.FAILED, error_message, summary=True)
 
     def cancel(self) -> None:
         """Give the work up."""
-        self._finalize_task_db_and_move(TaskStatus.CANCELLED)
+        self._end(TaskStatus.CANCELLED)
 
     def close(self) -> None:
         """Let go of the task without changing its state: it stays running, for the next process to take over."""
         if self._lease is not None:
-            self._heartbeat.stop()
             self.task_store.close()
-            self.catalogue.release(self._lease)
-            self._lease = None
-            leave_task(self.uuid)
+            self._let_go(self._lease, TaskStatus.RUNNING)
+
+    def _end(
+        self,
+        status: TaskStatus,
+        error_message: str | None = None,
+        *,
+        hooks: Mapping[str, Hook] | None = None,
+        summary: bool = False,
+    ) -> None:
+        """The way to every end. An owner whose task was taken over is refused before anything happens, and lets go."""
+        try:
+            self.heartbeat()
+            self._run(hooks or {})
+            if summary:
+                self._create_final_summary()
+            message = None if error_message is None else self.task_store.redactor.mask(error_message)
+            if status is TaskStatus.FAILED:
+                logger.error("%s: failed: %s", self.uuid, message)
+            self._finalize_task_db_and_move(status, message)
+        except StaleWriter:
+            self.close()
+            raise
 
     def _run(self, hooks: Mapping[str, Hook]) -> None:
         for name, hook in hooks.items():
@@ -365,19 +374,24 @@ class TaskContextManager:
 
     def _finalize_task_db_and_move(self, status: TaskStatus, error_message: str | None = None) -> None:
         lease = self.lease
-        message = None if error_message is None else self.task_store.redactor.mask(error_message)
         totals = self._totals()
         self.task_store.close()
         # The lease is kept until the folder has moved: nobody may open the task in between.
         self.catalogue.change_status(
-            self.uuid, status, epoch=lease.epoch, error_message=message, statistics=totals, keep_lease=True
+            self.uuid, status, epoch=lease.epoch, error_message=error_message, statistics=totals, keep_lease=True
         )
+        try:
+            self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
+        finally:
+            # Also when the folder could not be moved: the task has ended, and the next look at it moves the folder.
+            self._let_go(lease, status)
+
+    def _let_go(self, lease: Lease, status: TaskStatus) -> None:
         self._heartbeat.stop()
-        self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
         self._lease = None
-        self.catalogue.release(lease)
         self.task_store.end(status.value, self.context_dir)
         leave_task(self.uuid)
+        self.catalogue.release(lease)
 
 
 def _correction_of(row: TaskRow) -> Correction:

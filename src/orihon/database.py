@@ -20,6 +20,8 @@ from orihon.folders import make_private_folder, open_private, wrapping
 
 _Result = TypeVar("_Result")
 
+_LONGEST_NAP = 0.01
+
 _UNAVAILABLE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "locked",
     apsw.LockedError: "locked",
@@ -31,6 +33,29 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 }
 
 
+def open_database(
+    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True
+) -> apsw.Connection:
+    """A connection to a database of ours, made or brought up to date on the way; see ``migrate``."""
+    connection = connect(path, timeout=timeout, durable=durable)
+    try:
+        with database_errors(path, timeout):
+            if version(connection) != 1 + len(steps):
+                _refuse_foreign(connection, path)
+                migrate(connection, path, schema=schema, steps=steps)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
+    """A database without our mark but with tables is somebody else's; it is not touched."""
+    # In this order: another process may be making the schema, and its mark comes with it.
+    if connection.execute("SELECT count(*) FROM sqlite_schema").get and version(connection) == 0:
+        raise DamagedStore("foreign", path=path)
+
+
 def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connection:
     """A connection in WAL mode; the file, if new, is for the owner only."""
     make_private_folder(path.parent)
@@ -39,11 +64,33 @@ def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connect
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
         connection = apsw.Connection(str(path))
-        connection.set_busy_timeout(round(timeout * 1000))
+        wait_fairly(connection, timeout)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
         connection.execute("PRAGMA foreign_keys = ON")
         return connection
+
+
+def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
+    """Wait for locks up to ``timeout`` seconds in short uneven naps.
+
+    SQLite's own waiting sleeps ever longer and lets a late comer starve for seconds under load, which would
+    cost a heartbeat its lease; it also cannot be interrupted.
+    """
+    deadline = 0.0
+
+    def nap(attempt: int) -> bool:
+        nonlocal deadline
+        now = time.monotonic()
+        if attempt == 0:
+            deadline = now + timeout
+        if now >= deadline:
+            return False
+        uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
+        time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
+        return True
+
+    connection.set_busy_handler(nap)
 
 
 @contextmanager

@@ -76,6 +76,13 @@ def expect(value: object, kind: type[T], field: str) -> T:
     raise wrong_type(value, kind.__name__, field)
 
 
+def expect_mapping(value: object, field: str) -> Mapping[Any, Any]:
+    """``value`` itself, if it is a dict or the like."""
+    if isinstance(value, Mapping):
+        return value
+    raise wrong_type(value, "dict", field)
+
+
 def wrong_type(value: object, expected: str, field: str) -> InvalidMessage:
     """The error for a value of the wrong type."""
     return InvalidMessage("wrong_type", field=field, expected=expected, actual=type(value).__name__)

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -57,9 +58,8 @@ def make_private_folder(path: Path) -> None:
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
             folder.chmod(0o700)
-        if missing:
-            sync_folder(missing[-1].parent)
-        elif not path.is_dir():
+            sync_folder(folder.parent)
+        if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
@@ -69,13 +69,6 @@ def open_private(path: Path, flags: int) -> int:
     if flags & os.O_CREAT:
         os.fchmod(fd, 0o600)
     return fd
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """One ``write`` that took everything, or ``OSError``."""
-    written = os.write(fd, data)
-    if written != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def sync_folder(path: Path) -> None:
@@ -174,5 +167,14 @@ class BlobFolder:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder."""
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Bytes of all files below a folder; one that vanishes meanwhile, as temporary files do, counts nothing."""
+    with wrapping(folder):
+        return sum(map(_file_size, folder.rglob("*")))
+
+
+def _file_size(path: Path) -> int:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0

@@ -2,8 +2,9 @@
 
 Owns the search for earlier tasks, reading what they left behind, and wording it for the model and for people.
 Finished tasks stay as they are: this looks, never claims, and makes no file in them. What is inherited is told
-to the model as background and not as an instruction, within ``inheritance.max_summary_tokens``. A task whose
-folder is gone (archived) has nothing to give; a damaged one raises.
+to the model as background and not as an instruction, within ``inheritance.max_summary_tokens`` and a tenth of the
+new task's window: it joins the system prompt, which is never folded. A task whose folder is gone (archived) has
+nothing to give; a damaged one raises, except for a task that is just being started.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from orihon import jsonio
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.opening import open_catalogue
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, StorageError
 from orihon.folders import wrapping
 from orihon.guard import Redactor
 from orihon.settings import Settings, load_settings
@@ -41,6 +42,8 @@ _MOST_PREVIOUS = 10
 _MOST_EARLIER = 3
 _MOST_TOOL_PROBLEMS = 5
 _PROBLEM_CHARACTERS = 500
+# What is inherited stays in the view for good, so a small window must not be filled with it.
+_MOST_OF_WINDOW = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,23 @@ class ContextInheritanceManager:
         rows = self._catalogue.previous(key, _MOST_PREVIOUS)
         return [self._build_previous_context_from_db(row) for row in rows if self._is_here(row)]
 
+    def find_inheritance(self, row: TaskRow) -> InheritanceContext | None:
+        """What a task that is being started inherits: from the one it names, or the last finished one on its key.
+
+        Only that one is read. When it cannot be, nothing is inherited: old damage must not keep new work from
+        starting.
+        """
+        try:
+            uuid = row.inherits_from or self._last_finished(row)
+            return None if uuid is None else self.get_inheritance_context(uuid)
+        except StorageError as error:
+            logger.warning("%s: nothing is inherited: %s", row.uuid, error)
+            return None
+
+    def _last_finished(self, row: TaskRow) -> str | None:
+        previous = self._catalogue.previous(row.key, _MOST_PREVIOUS)
+        return next((older.uuid for older in previous if older.uuid != row.uuid and self._is_here(older)), None)
+
     def get_inheritance_context(self, previous_uuid: str) -> InheritanceContext | None:
         """What can be inherited from this task; ``None`` when it is unknown, not finished or archived."""
         row = self._catalogue.find(previous_uuid)
@@ -129,10 +149,17 @@ class ContextInheritanceManager:
             return ()
         found: list[PreviousContext] = []
         for older in self._catalogue.previous(row.key, _MOST_PREVIOUS):
-            if (older.completed_at or "") < (row.completed_at or "") and self._is_here(older):
+            if (older.completed_at or "") >= (row.completed_at or ""):
+                continue
+            try:
+                if not self._is_here(older):
+                    continue
                 found.append(self._build_previous_context_from_db(older))
-                if older.status is TaskStatus.COMPLETED or len(found) == _MOST_EARLIER:
-                    break
+            except StorageError as error:
+                logger.warning("%s: an earlier task is left out: %s", row.uuid, error)
+                continue
+            if older.status is TaskStatus.COMPLETED or len(found) == _MOST_EARLIER:
+                break
         return tuple(found)
 
     # ---- reading -------------------------------------------------------------------------------------------
@@ -209,13 +236,14 @@ class ContextInheritanceManager:
 
     def create_initial_context(self, task_ctx: TaskContextManager, inheritance_ctx: InheritanceContext) -> int:
         """Add one system message with what is inherited; returns its number."""
+        limit = min(self.max_summary_tokens, task_ctx.context_length // _MOST_OF_WINDOW)
         prefix = text("inheritance.prefix", **_about(inheritance_ctx))
-        room = self.max_summary_tokens - estimate(prefix)
+        room = limit - estimate(prefix)
         while True:
             inherited = self._build_inherited_text(inheritance_ctx, room)
             message = self._format_summary_with_prefix(inherited, prefix)
             # The estimate of a mixture of languages can be larger than the sum over its parts.
-            excess = estimate(message) - self.max_summary_tokens
+            excess = estimate(message) - limit
             if excess <= 0 or room <= 0:
                 return task_ctx.message_store.add_message("system", message)
             room -= excess

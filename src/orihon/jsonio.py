@@ -7,7 +7,9 @@ output) and integers beyond 64 bits. Both come back exactly as they went in.
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -21,10 +23,14 @@ _WIDE_INTEGER = re.compile(rb"[0-9]{19}")
 def encode(value: Any) -> bytes:
     """One line of compact UTF-8 JSON, keys in the order given."""
     try:
-        return orjson.dumps(value)
+        line = orjson.dumps(value)
+        if b"null" in line:
+            _check(value)  # orjson writes nan and infinity as null
+        return line
     except TypeError:
         pass
     try:
+        _check(value)
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage("not_json", detail=str(error)) from error
@@ -36,20 +42,6 @@ def encode_pretty(value: Any) -> bytes:
         return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, indent=2).encode("ascii") + b"\n"
-
-
-def encode_sorted(value: Any) -> bytes:
-    """The canonical form: keys sorted, for hashing."""
-    try:
-        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:
-        pass
-    try:
-        return json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")).encode(
-            "ascii"
-        )
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidMessage("not_json", detail=str(error)) from error
 
 
 def decode(data: bytes | bytearray | memoryview | str) -> Any:
@@ -64,3 +56,17 @@ def decode(data: bytes | bytearray | memoryview | str) -> Any:
         return json.loads(raw)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _check(value: Any) -> None:
+    """Refuse what JSON would change without a word: numbers that are none, keys that are no strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InvalidMessage("not_json", detail=f"{value} is not a JSON number")
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise InvalidMessage("not_json", detail=f"the key {key!r} is not a string")
+            _check(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check(item)

@@ -1,4 +1,4 @@
-"""How many tokens: the estimate, the exact count, the correction, and the budget they are held against.
+"""How many tokens: the estimate, the exact count, the correction, the budget they are held against, how full it is.
 
 Three numbers, from cheap to true. ``estimate`` is a rule of thumb that costs next to nothing: it is what the
 log carries. ``count_exact`` asks a tokenizer, offline and only when somebody wants to know. ``Correction``
@@ -17,9 +17,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
 from orihon.errors import InvalidSettings
 from orihon.images import image_size, image_tokens
+
+if TYPE_CHECKING:
+    from orihon.settings import Settings
 
 __all__ = [
     "DEFAULT_TOKENIZER",
@@ -28,6 +32,7 @@ __all__ = [
     "Budget",
     "Correction",
     "Counter",
+    "Gauge",
     "count_exact",
     "estimate",
     "estimate_all",
@@ -318,3 +323,36 @@ class Budget:
     def fits(self, view_tokens: int) -> bool:
         """Whether a view of that size may be sent."""
         return view_tokens <= self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """How full a context is, and when that is too full: one answer for whoever shows it or folds because of it.
+
+    Takes counts as the log carries them; what the provider reported is put right in here.
+    """
+
+    budget: Budget
+    correction: Correction = Correction()
+    threshold: float = 0.7  # share of the window
+    token_threshold: int | None = None  # wins over the share
+
+    @classmethod
+    def of(cls, settings: Settings, window: int, correction: Correction) -> Gauge:
+        """As the settings want it, for a model with this window."""
+        budget = Budget(window, reserve_output=settings.llm.active.output_reserve(window))
+        return cls(budget, correction, settings.compression.threshold, settings.compression.token_threshold)
+
+    def usage(self, view_tokens: int) -> float:
+        """The share of the budget that a view takes; above 1.0 it does not fit."""
+        return self.budget.usage(self.correction.apply(view_tokens))
+
+    def wants_folding(self, view_tokens: int) -> bool:
+        """Is the view over the threshold? The budget is one too: a view beyond it cannot be sent."""
+        wanted = self.threshold * self.budget.window if self.token_threshold is None else self.token_threshold
+        return self.correction.apply(view_tokens) > min(wanted, self.budget.tokens)
+
+    @property
+    def room(self) -> int:
+        """Tokens, as the log carries them, of the largest view that fits."""
+        return int(self.budget.tokens / self.correction.factor)

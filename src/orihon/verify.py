@@ -8,6 +8,7 @@ them from looking (no permission, a newer format) raises.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
@@ -23,9 +24,8 @@ from orihon.checks.view import check_counters, check_view_file
 from orihon.clock import boottime, process_identity
 from orihon.errors import DamagedStore, TaskNotFound
 from orihon.findings import Finding, Findings, Report
-from orihon.guard import Redactor
 from orihon.settings import Settings
-from orihon.store.opening import open_records
+from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import check_id
 from orihon.task_folders import TaskFolders
@@ -97,20 +97,12 @@ def verify_placed(uuid: str, row: TaskRow | None, places: list[Path], settings: 
 def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Settings) -> list[Finding]:
     """One folder of a task, and its row where it has one."""
     in_use = row is not None and is_held(row, boottime(), process_identity())
-    store = reading_store(place, uuid, settings)
-    try:
+    with closing(open_for_reading(place, settings, key_file=place / "mask.key", name=uuid)) as store:
         found = verify_task(store, place, in_use=in_use)
         findings = Findings()
         if row is not None:
             _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
         return [*found, *findings.about(uuid)]
-    finally:
-        store.close()
-
-
-def reading_store(place: Path, uuid: str, settings: Settings) -> TaskStore:
-    """A task's store for looking only: without the guard, which is for writers."""
-    return TaskStore(open_records(place, settings), Redactor(b"", enabled=False), name=uuid)
 
 
 def _row(base: Path, uuid: str, settings: Settings) -> TaskRow | None:

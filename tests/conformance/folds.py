@@ -261,8 +261,8 @@ class PinBehaviour(Behaviour):
         assert [fold.text for fold in store.view().folds] == ["first"]
         check_task(store)
         with refused(NothingToUndo, "already"):
-            store.folding.undo()
-        store.folding.undo(1)
+            store.folding.undo(2)
+        assert store.folding.undo().parent == 1
         store.folding.redo(1)
         check_task(store)
         assert self.backend.raw_log(store.context_dir) == before

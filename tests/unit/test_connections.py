@@ -10,7 +10,8 @@ from pathlib import Path
 
 import apsw
 
-from orihon.connections import ThreadConnections, wait_fairly
+from orihon.connections import ThreadConnections
+from orihon.database import wait_fairly
 
 FORK = """
 import os, sys

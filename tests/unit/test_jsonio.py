@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from orihon import jsonio
 from orihon.errors import InvalidMessage
@@ -21,7 +20,6 @@ def test_any_value_comes_back(value: Any) -> None:
     assert b"\n" not in line
     assert jsonio.decode(line) == value
     assert jsonio.decode(jsonio.encode_pretty(value)) == value
-    assert jsonio.decode(jsonio.encode_sorted(value)) == value
 
 
 @given(json_values())
@@ -50,18 +48,10 @@ def test_lone_surrogates(text: str) -> None:
     assert jsonio.decode(line) == {"text": text, "語": 1}
 
 
-@given(st.dictionaries(st.text(max_size=5), json_values(), max_size=5))
-def test_the_canonical_form_does_not_depend_on_order(value: dict[str, Any]) -> None:
-    backwards = dict(reversed(value.items()))
-    assert jsonio.encode_sorted(backwards) == jsonio.encode_sorted(value)
-
-
 @pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 1 + 2j, {"deep": [object()]}, {(1, 2): 3}])
 def test_what_is_no_json_is_refused(value: Any) -> None:
     with refused(InvalidMessage, "not_json"):
         jsonio.encode(value)
-    with refused(InvalidMessage, "not_json"):
-        jsonio.encode_sorted(value)
 
 
 def test_endless_structures_are_refused() -> None:

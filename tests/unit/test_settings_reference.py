@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ast
+import fnmatch
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+import orihon
 from orihon.settings import Setting, load_settings, schema
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -68,3 +72,52 @@ def test_the_example_of_the_reference_loads(page: str, tmp_path: Path) -> None:
     settings = load_settings(example, environ={})
     assert settings.compression.preset == "coding-agent"
     assert settings.llm.openai.api_key is None
+
+
+NOT_USED_YET = {"settings.md": "## Not used yet\n", "ja/settings.md": "## まだ使われない設定\n"}
+#: What ``Settings`` derives from several settings, and from which.
+DERIVED = {
+    "model": ("model",),
+    "context_length": ("context_length",),
+    "reserve_output": ("reserve_output", "max_token"),
+    "output_reserve": ("reserve_output", "max_token"),
+}
+#: Names under which the source holds a section for a few lines.
+HELD_AS = {"storage": "context_storage"}
+
+
+def _not_used_yet(page: str) -> set[str]:
+    section = (DOCS / page).read_text(encoding="utf-8").split(NOT_USED_YET[page])[1].split("\n## ")[0]
+    patterns = re.findall(r"`([a-z_]+\.[a-z_.*]+)`", section)
+    listed = {pattern: fnmatch.filter(schema(), pattern) for pattern in patterns}
+    assert [pattern for pattern, keys in listed.items() if not keys] == [], "settings that do not exist"
+    return {key for keys in listed.values() for key in keys}
+
+
+def _read_in_the_source() -> set[str]:
+    """Every setting that a line outside ``settings/`` reads, as ``section.name`` or through ``Settings``."""
+    package = Path(orihon.__file__).parent
+    sources = [path for path in package.rglob("*.py") if path.parent.name != "settings"]
+    found = {pair for path in sources for pair in _attributes(ast.parse(path.read_text(encoding="utf-8")))}
+    return {key for key in schema() if _is_read(key, found)}
+
+
+def _attributes(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            owner = node.value
+            name = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+            yield HELD_AS.get(name, name), node.attr
+
+
+def _is_read(key: str, found: set[tuple[str, str]]) -> bool:
+    *sections, name = key.split(".")
+    if sections[:1] == ["llm"] and len(sections) > 1:
+        through = {derived for derived, names in DERIVED.items() if name in names}
+        return ("active", name) in found or any({("settings", one), ("active", one)} & found for one in through)
+    return (sections[0] if sections else "settings", name) in found
+
+
+@pytest.mark.parametrize("page", NOT_USED_YET)
+def test_the_reference_says_which_settings_nothing_reads_yet(page: str) -> None:
+    assert _not_used_yet(page) == set(schema()) - _read_in_the_source()

@@ -143,6 +143,7 @@ class Tasks:
         return [row_from(record) for record in self._db.all("failed_tasks", limit=limit)]
 
     # ---- changing -----------------------------------------------------------------------------------------
+    # An ``epoch`` below the stored one is a stale owner's, and refused.
 
     def change_status(
         self,
@@ -158,7 +159,7 @@ class Tasks:
         """A legal change of status, with the totals that belong to it.
 
         Whatever is not running has no owner: the lease is released, unless ``keep_lease`` asks to hold it
-        until the folder has followed. An ``epoch`` below the stored one is a stale owner's.
+        until the folder has followed.
         """
         now = utc_now()
         with self._db.write() as statements:
@@ -189,10 +190,12 @@ class Tasks:
         tokens: int = 0,
         compressions: int = 0,
         messages: int = 0,
+        epoch: int | None = None,
     ) -> None:
         """Add to the counters."""
         with self._db.write() as statements:
-            changed = statements.run(
+            refuse_stale(require(statements, uuid), epoch)
+            statements.run(
                 "add_statistics",
                 uuid=uuid,
                 llm_calls=llm_calls,
@@ -202,14 +205,14 @@ class Tasks:
                 messages=messages,
                 now=utc_now(),
             )
-        _refuse_unchanged(changed, uuid)
 
-    def set_totals(self, uuid: str, /, **totals: int) -> None:
+    def set_totals(self, uuid: str, /, *, epoch: int | None = None, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
         with self._db.write() as statements:
-            _refuse_unchanged(_set_totals(statements, uuid, totals, utc_now()), uuid)
+            refuse_stale(require(statements, uuid), epoch)
+            _set_totals(statements, uuid, totals, utc_now())
 
-    def update(self, uuid: str, /, **columns: Any) -> TaskRow:
+    def update(self, uuid: str, /, *, epoch: int | None = None, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
         _refuse_unknown(columns, CHANGEABLE)
         if isinstance(columns.get("metadata"), Mapping):
@@ -219,7 +222,8 @@ class Tasks:
         bindings = {name: columns.get(name) for name in CHANGEABLE}
         switches = {f"set_{name}": int(name in columns) for name in CHANGEABLE}
         with self._db.write() as statements:
-            _refuse_unchanged(statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches), uuid)
+            refuse_stale(require(statements, uuid), epoch)
+            statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches)
             return require(statements, uuid)
 
 
@@ -259,17 +263,12 @@ def refuse_stale(row: TaskRow, epoch: int | None) -> None:
         raise StaleWriter("lease", uuid=row.uuid, epoch=epoch, current=row.epoch)
 
 
-def _set_totals(statements: Statements, uuid: str, totals: Mapping[str, int], now: str) -> int:
+def _set_totals(statements: Statements, uuid: str, totals: Mapping[str, int], now: str) -> None:
     _refuse_unknown(totals, TOTALS)
-    return statements.run("set_totals", uuid=uuid, now=now, **{name: totals.get(name) for name in TOTALS})
+    statements.run("set_totals", uuid=uuid, now=now, **{name: totals.get(name) for name in TOTALS})
 
 
 def _refuse_unknown(given: Mapping[str, object], known: tuple[str, ...]) -> None:
     for name in given:
         if name not in known:
             raise InvalidInput("column", name=name, known=", ".join(known))
-
-
-def _refuse_unchanged(changed: int, uuid: str) -> None:
-    if not changed:
-        raise TaskNotFound("uuid", uuid=uuid)

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import apsw
 
-from orihon.connections import ThreadConnections, wait_fairly
-from orihon.database import connect, database_errors, migrate, retrying, version
-from orihon.errors import DamagedStore, InvalidInput, StorageError
+from orihon.connections import ThreadConnections
+from orihon.database import database_errors, open_database, retrying
+from orihon.errors import InvalidInput
 from orihon.folders import refuse_network_file_system
 
 Record = Mapping[str, Any]
@@ -111,24 +111,7 @@ class TasksDatabase:
 
 
 def _connect(path: Path, timeout: float) -> apsw.Connection:
-    connection = connect(path, timeout=timeout)
-    wait_fairly(connection, timeout)
-    try:
-        with database_errors(path, timeout):
-            if version(connection) != 1 + len(_STEPS):
-                _refuse_foreign(connection, path)
-                migrate(connection, path, schema=_text("schema.sql"), steps=_STEPS)
-    except StorageError:
-        connection.close()
-        raise
-    return connection
-
-
-def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
-    """A database without our mark but with tables is somebody else's; it is not touched."""
-    # In this order: another process may be making the schema, and its mark comes with it.
-    if connection.execute("SELECT count(*) FROM sqlite_schema").get and version(connection) == 0:
-        raise DamagedStore("foreign", path=path)
+    return open_database(path, schema=_text("schema.sql"), steps=_STEPS, timeout=timeout)
 
 
 @cache

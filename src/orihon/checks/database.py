@@ -23,7 +23,7 @@ def damage_in(path: Path) -> str | None:
     with _opened(path) as connection:
         try:
             answer = str(connection.execute("PRAGMA quick_check(1)").get)
-        except apsw.SQLError as error:  # a record that is not JSON: its virtual columns cannot be checked
+        except apsw.SQLError as error:  # a table definition that has become nonsense
             answer = str(error)
     return None if answer == "ok" else answer
 

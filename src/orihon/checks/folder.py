@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue.metadata import NAME as METADATA
@@ -21,9 +22,18 @@ REQUEST = "request.json"
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A file or folder that is not for its owner alone, with the mode it has and the mode it should have."""
+
+    path: Path
+    mode: int
+    wanted: int
+
+
 def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     """Look at everything in the folder but the records. ``in_use``: what is under way is not left over."""
-    _check_permissions(folder, report)
+    check_permissions("folder", everything_in(folder), folder.parent, report)
     _check_metadata(folder, report)
     if in_use:
         return
@@ -39,7 +49,7 @@ def left_over(folder: Path) -> list[Path]:
     """A request whose call is over, and files that were never finished."""
     return [
         path
-        for path in sorted(folder.rglob("*"))
+        for path in everything_in(folder)
         if path.is_file()
         and "aside" not in path.relative_to(folder).parts
         and (path == folder / REQUEST or is_temporary(path))
@@ -51,29 +61,34 @@ def is_temporary(path: Path) -> bool:
     return path.is_file() and _TEMPORARY.fullmatch(path.name) is not None
 
 
-def open_to_others(paths: Iterable[Path]) -> list[tuple[Path, int]]:
-    """Which of these are not for their owner alone, and the mode that they should have."""
+def everything_in(folder: Path) -> list[Path]:
+    """A folder and all that is below it."""
+    with wrapping(folder):
+        return [folder, *sorted(folder.rglob("*"))]
+
+
+def open_to_others(paths: Iterable[Path]) -> list[Exposed]:
+    """Which of these are not for their owner alone. One that has gone since it was listed is not."""
     found = []
     for path in paths:
         with wrapping(path):
-            mode = path.lstat().st_mode
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue
         wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
         if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) != wanted:
-            found.append((path, wanted))
+            found.append(Exposed(path, stat.S_IMODE(mode), wanted))
     return found
 
 
-def permissions_of(path: Path) -> str:
-    """As ``ls`` and ``chmod`` write it: 0644."""
-    return f"{stat.S_IMODE(path.lstat().st_mode):04o}"
-
-
-def _check_permissions(folder: Path, report: Report) -> None:
-    found = open_to_others([folder, *sorted(folder.rglob("*"))])
+def check_permissions(check: str, paths: Iterable[Path], root: Path, report: Report) -> None:
+    """One finding for all of these that others can read; it names the first, as seen from ``root``."""
+    found = open_to_others(paths)
     if found:
-        path, wanted = found[0]
-        fields = {"mode": permissions_of(path), "wanted": f"{wanted:04o}", "count": len(found)}
-        report(Finding("folder", "permissions", str(path.relative_to(folder.parent)), fields=fields))
+        first = found[0]
+        fields = {"mode": f"{first.mode:04o}", "wanted": f"{first.wanted:04o}", "count": len(found)}
+        report(Finding(check, "permissions", str(first.path.relative_to(root)), fields=fields))
 
 
 def _check_metadata(folder: Path, report: Report) -> None:

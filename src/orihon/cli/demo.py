@@ -17,6 +17,7 @@ from orihon.demo.play import Progress as Step
 from orihon.demo.scenario import DemoReport, Scenario
 from orihon.texts import text
 
+_QUERY = "SELECT id, role, content FROM messages LIMIT 5"
 _EXPECTED_MESSAGES = 2 + 20 * len(FEATURES)
 
 
@@ -66,9 +67,14 @@ def _show(console: Console, report: DemoReport) -> None:
     console.print(Panel(report.inherited.strip(), title=text("demo.inherited"), title_align="left"))
     console.print(table)
     console.print(text("demo.next"))
+    folder = report.base_dir / "completed" / report.uuid
+    database = folder / "context.db"
+    look = f"head -c 600 {folder}/current.jsonl"
+    if database.exists():
+        look = f'sqlite3 {database} "{_QUERY}"'
     for command in (
         f"orihon --base-dir {report.base_dir} list",
         f"orihon --base-dir {report.base_dir} verify {report.uuid}",
-        f"head -c 600 {report.base_dir}/completed/{report.uuid}/current.jsonl",
+        look,
     ):
         console.print(f"  {command}", highlight=False, soft_wrap=True, style="cyan")

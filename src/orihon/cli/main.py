@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -32,6 +32,14 @@ class Language(StrEnum):
 
     EN = "en"
     JA = "ja"
+
+
+class _Configured(Command):
+    """A command that runs with language and logging as the settings say; its help page needs none."""
+
+    def invoke(self, ctx: Any) -> Any:
+        ctx.ensure_object(Options).apply()
+        return super().invoke(ctx)
 
 
 def run() -> None:
@@ -67,7 +75,7 @@ def build() -> typer.Typer:
     app.callback()(_global_options)
     commands: dict[str, Callable[..., None]] = {"list": list_tasks, "verify": verify, "doctor": doctor, "demo": _demo}
     for name, function in commands.items():
-        app.command(name, cls=Command, help=text(f"cli.{name}.help"))(function)
+        app.command(name, cls=_Configured, help=text(f"cli.{name}.help"))(function)
     return app
 
 
@@ -95,14 +103,12 @@ def _print_version(wanted: bool) -> None:
 
 
 def _demo(
-    context: typer.Context,
     folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Play the demo; its module is heavy and is imported only here."""
     from orihon.cli.demo import demo
 
-    _ = context.ensure_object(Options).settings
     demo(folder, as_json=as_json)
 
 

@@ -25,13 +25,12 @@ class Options:
 
     @property
     def settings(self) -> Settings:
-        """The settings in force; from then on logging and language are as they say."""
+        """The settings, read when they are first asked for."""
         if self._settings is None:
             from orihon.settings import find_config, load_settings
 
             flags = {"context_storage.base_dir": self.base_dir, "language": self.language}
             self._settings = load_settings(self.config or find_config(), flags=flags)
-            self._put_in_force(self._settings)
         return self._settings
 
     @property
@@ -39,10 +38,12 @@ class Options:
         """The base folder that the settings name."""
         return Path(self.settings.context_storage.base_dir)
 
-    def _put_in_force(self, settings: Settings) -> None:
+    def apply(self) -> None:
+        """Put language and logging in force as the settings say."""
         from orihon.logs import configure, shifted
         from orihon.texts import set_language
 
+        settings = self.settings
         if settings.language is not None:
             set_language(settings.language)
         level = shifted(settings.logging.level, self.verbosity)

@@ -23,8 +23,8 @@ from orihon.records import SUMMARY_PREFIX, Fold
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, SummaryStore
 from orihon.texts import text
-from orihon.tokens import estimate
-from orihon.view import Entry, PlannedFold, View, foldable_runs
+from orihon.tokens import Gauge, estimate
+from orihon.view import Entry, PlannedFold, View, check_protected, foldable_runs
 
 if TYPE_CHECKING:
     from orihon.context import TaskContextManager
@@ -102,7 +102,6 @@ class ContextCompressor:
         self.settings = load_settings(config) if config is not None else store.settings
         self._own_llm_client = llm_client
         compression = self.settings.compression
-        self.token_threshold = compression.token_threshold
         self.keep_recent = compression.keep_recent
         self.min_to_compress = min_messages_to_summarize or compression.min_to_compress
         self._in_vain_at: int | None = None
@@ -123,29 +122,28 @@ class ContextCompressor:
             return self.settings.context_length
         return self.message_store.context_length
 
+    @property
+    def gauge(self) -> Gauge:
+        """How full the view is, and when that is too full."""
+        return Gauge.of(self.settings, self.context_length, self.message_store.correction)
+
     # ---- when ----------------------------------------------------------------------------------------------
 
     def should_compress(self) -> bool:
-        """Is the view over ``token_threshold``, or over its share of the window when that is not set?"""
-        if self.token_threshold is not None:
-            return self._tokens() > self.token_threshold
-        return self._tokens() > self.settings.compression.threshold * self.context_length
+        """Is the view over ``token_threshold`` (over its share of the window when that is not set), or the budget?"""
+        return self.gauge.wants_folding(self.message_store.get_current_token_count())
 
     def compress_if_needed(self) -> bool:
         """Fold when the view is too full; did it change?
 
-        What was tried in vain waits for new messages, and what somebody has undone stays open until the window
-        itself is full.
+        What was tried in vain waits for new messages, and what somebody has undone stays open until the budget
+        itself is used up. ``BudgetExceeded`` when folding cannot help.
         """
         if not self.should_compress() or self._tried_in_vain():
             return False
-        if self._was_undone() and self._tokens() <= self.context_length:
+        if self._was_undone() and self.gauge.usage(self.message_store.get_current_token_count()) <= 1.0:
             return False
         return self._compress("usage").changed
-
-    def _tokens(self) -> int:
-        tokens = self.message_store.get_current_token_count()
-        return tokens if self.task_ctx is None else self.task_ctx.correction.apply(tokens)
 
     def _tried_in_vain(self) -> bool:
         grown_to = self.message_store.count_messages()
@@ -153,8 +151,11 @@ class ContextCompressor:
 
     def _was_undone(self) -> bool:
         store = self.message_store.task_store
-        last = store.count("compressions")
-        return any(record["kind"] == "undo" for record in store.read("compressions", max(last, 1), last))
+        for number in range(store.count("compressions"), 0, -1):
+            (record,) = store.read("compressions", number, number)
+            if record["kind"] != "pin":  # a pin says nothing about whether the undone run may be folded again
+                return bool(record["kind"] == "undo")
+        return False
 
     def compress_context(self) -> bool:
         """Fold now; did it change the view?"""
@@ -163,11 +164,15 @@ class ContextCompressor:
     # ---- folding -------------------------------------------------------------------------------------------
 
     def compress(self) -> CompressionResult:
-        """Fold everything that may be folded and is older than the ``keep_recent`` newest entries."""
+        """Fold everything that may be folded and is older than the ``keep_recent`` newest entries.
+
+        ``BudgetExceeded`` when what may not be folded is too large by itself.
+        """
         return self._compress("manual")
 
     def _compress(self, trigger: str) -> CompressionResult:
         view = self.message_store.view()
+        check_protected(view, self.gauge.room)
         plans = self._plans(view)
         if not plans:
             self._in_vain_at = view.last_seq

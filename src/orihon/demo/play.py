@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orihon.compression.compressor import ContextCompressor
 from orihon.context import TaskContextManager
 from orihon.demo.features import FEATURES, Feature
 from orihon.demo.workspace import Workspace
@@ -48,7 +47,6 @@ class DemoAgent:
         self.ctx = ctx
         self.workspace = workspace
         self._listener = listener
-        self._compressor = ContextCompressor(ctx, ctx.settings, None)
 
     def begin(self, goal: str) -> None:
         """System prompt (with what is inherited), goal, a pinned rule and a plan."""
@@ -108,14 +106,10 @@ class DemoAgent:
         self._tell()
 
     def _tell(self) -> None:
+        before = self.ctx.task_store.tail.view_tokens
+        changed = self.ctx.compress_if_needed()
         tail = self.ctx.task_store.tail
-        folded = None
-        if not tail.open_calls and self._compressor.should_compress():
-            before = tail.view_tokens
-            if self._compressor.compress().changed:
-                folded = (before, self.ctx.task_store.tail.view_tokens)
-                self.ctx.update_statistics(compressions=1)
-        tail = self.ctx.task_store.tail
+        folded = (before, tail.view_tokens) if changed else None
         self._listener(Progress(tail.seq, tail.view_entries, tail.view_tokens, tail.log_tokens, folded))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +18,10 @@ from orihon.demo.play import DEMO_CONFIG, DemoAgent, Progress
 from orihon.demo.workspace import Workspace
 from orihon.errors import StateError
 from orihon.folders import folder_size
+from orihon.settings import Settings
+from orihon.store.opening import open_for_reading
 from orihon.task import TaskKey
-from orihon.texts import text
+from orihon.texts import language, text
 from orihon.verify import verify
 
 KEY = TaskKey("local", "demo", "toolbox", "issue", "1", "you")
@@ -72,7 +76,9 @@ class Scenario:
     def _second_process(self, uuid: str) -> None:
         self._stage(text("demo.stage_resume"))
         command = [sys.executable, "-m", "orihon.demo.play", self.base_dir, uuid, self.workspace, str(_FIRST_HALF)]
-        with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
+        speaking_as_we_do = {**os.environ, "ORIHON_LANG": language()}
+        words = [str(word) for word in command]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=speaking_as_we_do) as process:
             assert process.stdout is not None
             for line in process.stdout:
                 told = json.loads(line)
@@ -93,7 +99,7 @@ class Scenario:
             second_uuid=ctx.uuid,
             base_dir=self.base_dir,
             messages=row.total_messages,
-            log_tokens=_log_tokens(self.base_dir / "completed" / uuid),
+            log_tokens=self._log_tokens(uuid, ctx.settings),
             view_entries=row.final_message_count or 0,
             view_tokens=row.final_token_count or 0,
             window=row.context_length or 0,
@@ -105,7 +111,7 @@ class Scenario:
             inherited=comment,
         )
 
-
-def _log_tokens(folder: Path) -> int:
-    with (folder / "messages.jsonl").open("rb") as log:
-        return sum(json.loads(line)["tokens"] for line in log)
+    def _log_tokens(self, uuid: str, settings: Settings) -> int:
+        folder = self.base_dir / "completed" / uuid
+        with closing(open_for_reading(folder, settings, key_file=self.base_dir / "mask.key")) as store:
+            return store.tail.log_tokens

@@ -16,10 +16,11 @@ from pathlib import Path
 
 from orihon.base_folder import BaseFolder, is_id, is_in_use
 from orihon.checks.database import damage_in
-from orihon.checks.folder import is_temporary, open_to_others, permissions_of
+from orihon.checks.folder import check_permissions, is_temporary
 from orihon.doctor.repairs import REPAIRS, Operation
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.findings import Finding
+from orihon.folders import wrapping
 from orihon.settings import Settings
 from orihon.verify import verify_folder, verify_placed
 
@@ -88,17 +89,25 @@ def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
 
 
 def _check_base(base: BaseFolder) -> Iterator[Finding]:
-    found = open_to_others(base.files())
-    if found:
-        path, wanted = found[0]
-        fields = {"mode": permissions_of(path), "wanted": f"{wanted:04o}", "count": len(found)}
-        yield Finding("base", "permissions", path.name, fields=fields)
+    exposed: list[Finding] = []
+    check_permissions("base", base.files(), base.path, exposed.append)
+    yield from exposed
     for path in sorted(base.path.iterdir()):
-        if is_temporary(path) and time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
+        if is_temporary(path) and _is_abandoned(path):
             yield Finding("base", "temporary", path.name, severity="warning")
     for name, path in base.folders.all():
         if not is_id(name):
             yield Finding("base", "foreign", f"{path.parent.name}/{ascii(name)[1:-1]}", severity="warning")
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Has nobody written to the file for so long that nobody will?"""
+    with wrapping(path):
+        try:
+            changed = path.stat().st_mtime
+        except FileNotFoundError:
+            return False  # it was finished while we looked
+    return time.time() - changed > _SECONDS_TO_FINISH
 
 
 def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:

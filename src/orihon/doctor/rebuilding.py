@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,21 @@ from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.clock import utc_now
 from orihon.errors import DamagedStore, StorageError
+from orihon.folders import wrapping
 from orihon.settings import Settings
-from orihon.store.opening import backend_of
+from orihon.store.opening import backend_of, open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskKey, TaskStatus
-from orihon.verify import reading_store
 
 logger = logging.getLogger("orihon.doctor")
 
 _STATUS_OF = {"running": TaskStatus.RUNNING, "paused": TaskStatus.PAUSED, "completed": TaskStatus.COMPLETED}
+
+
+def owners_store(place: Path, uuid: str, settings: Settings, *, epoch: int | None = None) -> TaskStore:
+    """A task's store as its owner opens it, but without the guard: nothing new comes in that it could mask."""
+    unguarded = settings.replace(**{"masking.enabled": False})
+    return open_task_store(place, unguarded, key_file=place / "mask.key", epoch=epoch, name=uuid)
 
 
 def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
@@ -30,12 +37,9 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
     """
     metadata = read_metadata(place)
     key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
-    store = reading_store(place, uuid, settings)
-    try:
+    with closing(owners_store(place, uuid, settings)) as store:
         epoch, _ = store.records.claim()
         figures = _figures(store)
-    finally:
-        store.close()
     status = _STATUS_OF[place.parent.name]
     created = _moment(metadata.get("created_at")) or utc_now()
     if status is TaskStatus.COMPLETED:
@@ -99,7 +103,8 @@ def _moment(value: object) -> str | None:
 def _last_change(place: Path) -> str:
     """When something was last written to the history."""
     names = ("messages.jsonl", "context.db", "final_summary.txt")
-    times = [(place / name).stat().st_mtime for name in names if (place / name).exists()]
+    with wrapping(place):
+        times = [(place / name).stat().st_mtime for name in names if (place / name).exists()]
     moment = datetime.fromtimestamp(max(times), UTC) if times else datetime.now(UTC)
     return moment.isoformat(timespec="microseconds")
 

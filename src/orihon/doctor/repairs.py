@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,15 +17,16 @@ from orihon.base_folder import BaseFolder, Hold, is_in_use, move_aside
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
-from orihon.checks.folder import open_to_others
+from orihon.checks.folder import everything_in, open_to_others
 from orihon.checks.placement import FOLDER_LOST, reached_epoch
 from orihon.clock import boottime, utc_now
-from orihon.doctor.rebuilding import rescued_rows, row_from_folder
+from orihon.doctor.rebuilding import owners_store, rescued_rows, row_from_folder
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.findings import Finding
 from orihon.folders import keep_aside, wrapping
+from orihon.store.opening import open_for_reading
+from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus
-from orihon.verify import reading_store
 
 logger = logging.getLogger("orihon.doctor")
 
@@ -70,6 +72,11 @@ class Operation:
         """The file that the finding is about."""
         return self.place / self.finding.where
 
+    def owning(self) -> TaskStore:
+        """The task's store, opened with the epoch of the hold."""
+        epoch = None if self.hold.lease is None else self.hold.lease.epoch
+        return owners_store(self.place, self.uuid, self.base.settings, epoch=epoch)
+
 
 # ---- the catalogue -------------------------------------------------------------------------------------------------
 
@@ -88,8 +95,9 @@ def replace_catalogue(operation: Operation) -> None:
     kept = move_aside(base.database, base.path)
     for suffix in ("-wal", "-shm"):
         log = base.database.with_name(base.database.name + suffix)
-        if log.exists():
-            log.rename(kept.with_name(kept.name + suffix))
+        with wrapping(log):
+            if log.exists():
+                log.rename(kept.with_name(kept.name + suffix))
     catalogue = operation.catalogue
     for row in rows:
         try:
@@ -134,13 +142,12 @@ def keep_longest_folder(operation: Operation) -> None:
 
 
 def _length(place: Path, operation: Operation) -> int:
-    store = reading_store(place, operation.uuid, operation.base.settings)
-    try:
-        return store.count("messages")
-    except StorageError:
-        return -1
-    finally:
-        store.close()
+    settings = operation.base.settings
+    with closing(open_for_reading(place, settings, key_file=place / "mask.key", name=operation.uuid)) as store:
+        try:
+            return store.count("messages")
+        except StorageError:
+            return -1
 
 
 def settle_folder(operation: Operation) -> None:
@@ -191,9 +198,10 @@ def put_aside(operation: Operation) -> None:
 
 def close_to_others(operation: Operation) -> None:
     """Folders 0700, files 0600."""
-    place = operation.place
-    for path, mode in open_to_others([place, *place.rglob("*")] if operation.uuid else operation.base.files()):
-        path.chmod(mode)
+    paths = everything_in(operation.place) if operation.uuid else operation.base.files()
+    for exposed in open_to_others(paths):
+        with wrapping(exposed.path):
+            exposed.path.chmod(exposed.wanted)
 
 
 def rewrite_metadata(operation: Operation) -> None:
@@ -206,13 +214,8 @@ def rewrite_metadata(operation: Operation) -> None:
 
 def derive_again(operation: Operation) -> None:
     """Claim the task as a writer does: that cuts torn tails off, keeps them aside, and makes the view file anew."""
-    store = reading_store(operation.place, operation.uuid, operation.base.settings)
-    store.epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
-    try:
-        with store.changing():
-            store.save_index()
-    finally:
-        store.close()
+    with closing(operation.owning()) as store, store.changing():
+        store.save_index()
 
 
 def derive_view_again(operation: Operation) -> None:
@@ -226,11 +229,8 @@ def derive_view_again(operation: Operation) -> None:
 
 def count_view_again(operation: Operation) -> None:
     """The same, without what the wrong counters are kept in."""
-    store = reading_store(operation.place, operation.uuid, operation.base.settings)
-    try:
+    with closing(operation.owning()) as store:
         store.records.save("index", b"{}")
-    finally:
-        store.close()
     derive_again(operation)
 
 

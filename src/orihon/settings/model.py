@@ -82,7 +82,7 @@ class Settings:
     @property
     def reserve_output(self) -> int:
         """Tokens of that window kept free for the answer."""
-        return self.llm.active.output_reserve
+        return self.llm.active.output_reserve(self.context_length)
 
     def get(self, key: str) -> Any:
         """The value of a dotted key."""

@@ -139,12 +139,11 @@ class ProviderSettings:
         metadata=spec(TEXT, "The provider's key; never shown.", env=("{SECTION}_API_KEY",)),
     )
 
-    @property
-    def output_reserve(self) -> int:
-        """``reserve_output``, or what stands for it when it is not set."""
+    def output_reserve(self, window: int) -> int:
+        """``reserve_output``, or what stands for it in a window of this size when it is not set."""
         if self.reserve_output is not None:
             return self.reserve_output
-        return min(self.max_token or 4096, self.context_length // 4)
+        return min(self.max_token or 4096, window // 4)
 
 
 @dataclass(frozen=True, slots=True)

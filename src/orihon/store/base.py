@@ -15,7 +15,7 @@ Masking, encryption, numbering, tool pairs, the view: all of that is above this 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,8 +48,10 @@ class RecordStore(ABC):
 
     #: May several processes append at the same time?
     many_writers: ClassVar[bool]
-    #: Does ``append`` of a message also keep the rendered line of the view (``current.jsonl``)?
+    #: Does ``append`` of messages also keep the rendered lines of the view (``current.jsonl``)?
     keeps_view_lines: ClassVar[bool]
+    #: The task's folder.
+    folder: Path
 
     @abstractmethod
     def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
@@ -67,8 +69,11 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
-        """Add a record, inside ``writing``; where ``keeps_view_lines``, with the line of the view for a message."""
+    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+        """Add records, numbered from ``first``, inside ``writing``: all of them or none.
+
+        Where ``keeps_view_lines``, messages come with their lines of the view.
+        """
 
     @abstractmethod
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
@@ -86,8 +91,11 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def view_file(self, lines: Iterable[bytes]) -> Path:
-        """A file with the view, one provider-ready message per line; ``lines`` is read where none are kept."""
+    def view_file(self, lines: Iterable[bytes]) -> Path | None:
+        """A file with the view, one provider-ready message per line: these lines.
+
+        ``None`` when the kept file says something else and only a claim may put it right.
+        """
 
     @abstractmethod
     def save(self, name: str, document: bytes) -> None:

@@ -14,8 +14,10 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -54,6 +56,7 @@ class FilesRecords(RecordStore):
         self._lock_timeout = lock_timeout
         self.moved_to(folder)
         self._lock_fd = -1
+        self._life_fd = -1
         self._place = b""  # our line in writer.json while we are the writer
         self._pid = 0
         self._handles: dict[str, _AppendHandle] = {}
@@ -75,15 +78,14 @@ class FilesRecords(RecordStore):
             me = process_identity()
             token = secrets.token_hex(8)
             _WRITERS[token] = self
-            self._write_place(
-                {"epoch": granted, "host": me.host, "pid": me.pid, "start": me.start, "boot": me.boot, "token": token}
-            )
+            self._write_place({"epoch": granted, **asdict(me), "token": token})
             self._pid = me.pid
+            self._hold_life_lock()
             return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        if not self._place or os.getpid() != self._pid:
+        if not self._is_writer():
             raise StaleWriter("not_claimed", path=self.folder)
         self._lock()
         try:
@@ -96,7 +98,7 @@ class FilesRecords(RecordStore):
             self._unlock()
 
     def close(self) -> None:
-        if self._place and os.getpid() == self._pid:
+        if self._is_writer():
             with suppress(StaleWriter), self.writing():
                 self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
         self._drop_handles()
@@ -113,10 +115,24 @@ class FilesRecords(RecordStore):
         me = process_identity()
         if not holder["pid"] or holder["boot"] != me.boot:
             return False
+        if (holder["host"], holder.get("space", me.space)) != (me.host, me.space):
+            return not self._hold_life_lock()  # its process cannot be seen from here, but the kernel knows
         if (holder["pid"], holder["start"]) == (me.pid, me.start):
             other = _WRITERS.get(holder["token"])
             return other is not None and other is not self
-        return holder["host"] != me.host or is_alive(holder["pid"], holder["start"])
+        return is_alive(holder["pid"], holder["start"])
+
+    def _hold_life_lock(self) -> bool:
+        """Take a lock that the kernel drops when this process ends; ``False`` when another one lives."""
+        path = self.folder / "writer.lock"
+        with wrapping(path):
+            if self._life_fd < 0:
+                self._life_fd = open_private(path, os.O_RDWR | os.O_CREAT)
+            try:
+                fcntl.flock(self._life_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
 
     def _holder(self) -> dict[str, Any]:
         raw = os.pread(self._lock_fd, 1024, 0)
@@ -161,7 +177,8 @@ class FilesRecords(RecordStore):
                 return fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() > give_up:
-                    raise StorageUnavailable("locked", path=self.folder, seconds=self._lock_timeout) from error
+                    pid = self._holder()["pid"]
+                    raise StorageUnavailable("held", path=self.folder, pid=pid, seconds=self._lock_timeout) from error
 
     def _unlock(self) -> None:
         if self._lock_fd >= 0:
@@ -179,19 +196,20 @@ class FilesRecords(RecordStore):
 
     # ---- records -----------------------------------------------------------------------------------------------
 
-    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
         log = self._handle(f"{stream}.jsonl")
-        view = self._handle("current.jsonl") if view_line else None
+        view = self._handle("current.jsonl") if view_lines else None
         try:
             if view is not None:
-                view.append(view_line, durable=False)
-            log.append(record, durable=self._durable)
+                view.append(view_lines, durable=False)
+            log.append(records, durable=self._durable)
         except OSError as error:
             # Nothing of this append may stay. After a failed fsync nothing that we hold can be trusted: read anew.
+            self._place = b""
             for handle in (log, view):
                 if handle is not None:
-                    handle.roll_back()
-            self._place = b""
+                    with suppress(OSError):  # what cannot be taken back now is put right, or found, by the next claim
+                        handle.roll_back()
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
         log.commit()
         if view is not None:
@@ -218,13 +236,24 @@ class FilesRecords(RecordStore):
             yield
         self._close_handle("current.jsonl")
 
-    def view_file(self, lines: Iterable[bytes]) -> Path:
+    def view_file(self, lines: Iterable[bytes]) -> Path | None:
         path = self.folder / "current.jsonl"
         with wrapping(path):
-            is_kept = path.exists()
-        if not is_kept:
-            replace_file(path, (line + b"\n" for line in lines), durable=False)
+            if self._is_writer() and self._is_ours(path):
+                return path
+            if path.exists() and not self._is_writer():
+                return path if _has_lines(path, lines) else None
+        replace_file(path, (line + b"\n" for line in lines), durable=False)
+        self._close_handle("current.jsonl")
         return path
+
+    def _is_writer(self) -> bool:
+        return bool(self._place) and os.getpid() == self._pid
+
+    def _is_ours(self, path: Path) -> bool:
+        """Is this still the file that we append to, or has somebody removed or replaced it?"""
+        handle = self._handles.get(path.name)
+        return path.exists() and (handle is None or os.fstat(handle.fd).st_ino == path.stat().st_ino)
 
     def save(self, name: str, document: bytes) -> None:
         replace_file(self.folder / f"{name}.json", [document], durable=False)
@@ -263,9 +292,10 @@ class FilesRecords(RecordStore):
     def _drop_handles(self) -> None:
         for name in list(self._handles):
             self._close_handle(name)
-        if self._lock_fd >= 0:
-            os.close(self._lock_fd)
-        self._lock_fd = -1
+        for fd in (self._lock_fd, self._life_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._lock_fd = self._life_fd = -1
         self._place = b""
 
 
@@ -279,9 +309,11 @@ class _AppendHandle:
         self.size = os.fstat(fd).st_size
         self.grown = 0
 
-    def append(self, line: bytes, *, durable: bool) -> None:
-        self.grown = len(line) + 1
-        if os.writev(self.fd, (line, b"\n")) != self.grown:
+    def append(self, lines: Sequence[bytes], *, durable: bool) -> None:
+        # One line goes out without being copied; several must be one write all the same.
+        data = (lines[0], b"\n") if len(lines) == 1 else (b"\n".join(lines), b"\n")
+        self.grown = len(data[0]) + 1
+        if os.writev(self.fd, data) != self.grown:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if durable:
             os.fsync(self.fd)
@@ -291,6 +323,11 @@ class _AppendHandle:
 
     def roll_back(self) -> None:
         os.ftruncate(self.fd, self.size)
+
+
+def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
+    with path.open("rb") as file:
+        return all(kept == line + b"\n" for kept, line in zip_longest(file, lines, fillvalue=b""))
 
 
 def _count_lines(path: Path) -> int:

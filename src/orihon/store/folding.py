@@ -12,7 +12,8 @@ from dataclasses import replace
 from orihon import view as algebra
 from orihon.clock import utc_now
 from orihon.counting import estimate_message
-from orihon.errors import NoSuchMessage, NothingToUndo
+from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
+from orihon.extra import expect
 from orihon.records import SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
@@ -40,8 +41,14 @@ class Folding:
         made_by: str = "",
     ) -> Compression:
         """Fold runs of the log; all of them or, when a rule forbids one, none."""
+        for plan in plans:
+            expect(plan.start_seq, int, "start_seq")
+            expect(plan.end_seq, int, "end_seq")
+            expect(plan.text, str, "text")
         with self._store.changing() as tail:
             view = self._store.view()
+            if not plans:
+                raise IllegalFold("nothing", entries=len(view.entries), keep=len(view.entries))
             planned = [
                 (plan, self._numbered(plan, number, made_by))
                 for number, plan in enumerate(map(self._masked, plans), start=self._store.count("summaries") + 1)
@@ -82,6 +89,8 @@ class Folding:
 
     def pin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
         """Protect a message, or one line of it. A fold that hides it is opened first."""
+        expect(seq, int, "seq")
+        line = self._store.redactor.mask(expect(line, str, "line"))  # as it stands in the log
         with self._store.changing() as tail:
             view = self._store.view()
             if not 1 <= seq <= view.last_seq:
@@ -96,6 +105,7 @@ class Folding:
 
     def unpin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
         """Take the protection away."""
+        line = self._store.redactor.mask(expect(line, str, "line"))
         with self._store.changing() as tail:
             view = self._store.view()
             if Pin(seq, line) not in view.pins:
@@ -112,16 +122,25 @@ class Folding:
             candidates = done if kind == "undo" else undone
             if not candidates:
                 raise NothingToUndo(f"no_{kind}")
-            number = candidates[-1] if compression_id is None else compression_id
-            if number not in candidates:
-                raise NothingToUndo(f"not_{kind}able", compression=number, possible=", ".join(map(str, candidates)))
-            record = records[number - 1]
+            if compression_id is not None and compression_id not in candidates:
+                possible = ", ".join(map(str, candidates))
+                raise NothingToUndo(f"not_{kind}able", compression=compression_id, possible=possible)
             view = self._store.view()
-            folds = self._by_id((*record.folds, *record.removed))
-            step = algebra.undo if kind == "undo" else algebra.redo
-            change = step(record, view.folds, folds)
+            numbers = candidates[::-1] if compression_id is None else [compression_id]
+            number, change = self._first_step(kind, [records[number - 1] for number in numbers], view)
             algebra.check_still_legal(view, change)
             return self._record(Compression(id=0, kind=kind, parent=number, made_by=made_by), view, change, tail)
+
+    def _first_step(self, kind: CompressionKind, records: Sequence[Compression], view: View) -> tuple[int, Change]:
+        """The first of these changes that there is something left to do about (a pin may have done it already)."""
+        step = algebra.undo if kind == "undo" else algebra.redo
+        for position, record in enumerate(records, start=1):
+            try:
+                return record.id, step(record, view.folds, self._by_id((*record.folds, *record.removed)))
+            except NothingToUndo as nothing:
+                if nothing.reason != "already" or position == len(records):
+                    raise
+        raise NothingToUndo(f"no_{kind}")
 
     def _record(self, draft: Compression, before: View, change: Change, tail: Tail) -> Compression:
         visible = algebra.apply(before.folds, change, before.last_seq)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from orihon import jsonio
 from orihon.errors import IllegalFold, InvalidSettings
+from orihon.extra import expect, expect_mapping
+from orihon.folders import wrapping
 from orihon.message import Message, ToolCall
 from orihon.records import Compression
 from orihon.settings import Settings, load_settings
@@ -21,6 +23,7 @@ from orihon.store.opening import shared_task_store
 from orihon.store.packing import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.store.tools import ToolStore
+from orihon.tokens import Correction, Gauge
 from orihon.view import PlannedFold, View, foldable_runs
 
 if TYPE_CHECKING:
@@ -43,7 +46,6 @@ class MessageStore:
         backend: str | None = None,
         task_store: TaskStore | None = None,
     ) -> None:
-        self.context_dir = Path(context_dir)
         flags = {
             "context_storage.max_memory_messages": max_memory_messages,
             "context_storage.backend": backend,
@@ -51,10 +53,16 @@ class MessageStore:
         }
         self.settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
         self.context_length = context_length or self.settings.context_length
+        self.correction = Correction()
         self.compression_threshold = self.settings.compression.threshold
         self.max_memory_messages = self.settings.context_storage.max_memory_messages
-        self.task_store = task_store or shared_task_store(self.context_dir, self.settings)
+        self.task_store = task_store or shared_task_store(Path(context_dir), self.settings)
         self.folding = Folding(self.task_store)
+
+    @property
+    def context_dir(self) -> Path:
+        """Where the task lies now; it moves when the task ends."""
+        return self.task_store.records.folder
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -76,7 +84,7 @@ class MessageStore:
         ``tool_call`` also records the call (``tool_name``, ``arguments``, ``result``, ``status``, ``duration_ms``).
         Further keywords are kept with the message.
         """
-        if tool_call is not None and tool_name is None:
+        if tool_call is not None and expect_mapping(tool_call, "tool_call") and tool_name is None:
             tool_name = tool_call.get("tool_name")
         seq = self.append(
             Message.build(
@@ -115,7 +123,7 @@ class MessageStore:
 
     def get_message(self, seq: int) -> StoredMessage:
         """One message of the log."""
-        return self.task_store.message(seq)
+        return self.task_store.message(expect(seq, int, "seq"))
 
     def get_recent_messages(self, limit: int | None = None) -> list[StoredMessage]:
         """The newest messages, at most ``max_memory_messages`` unless told otherwise."""
@@ -133,7 +141,7 @@ class MessageStore:
         """The file with the current context, one OpenAI chat message per line."""
         if unsummarized_file_path is not None:
             return Path(unsummarized_file_path)
-        return self.task_store.records.view_file(self.task_store.view_lines())
+        return self.task_store.view_file()
 
     def get_current_token_count(self) -> int:
         """Estimated tokens of the current context; does not read it."""
@@ -188,6 +196,11 @@ class MessageStore:
 
     # ---- figures -----------------------------------------------------------------------------------------------
 
+    @property
+    def gauge(self) -> Gauge:
+        """How full the current context is, and when that is too full."""
+        return Gauge.of(self.settings, self.context_length, self.correction)
+
     def get_statistics(self) -> dict[str, Any]:
         """Counts and sizes of this task."""
         tail = self.task_store.tail
@@ -228,7 +241,7 @@ class MessageStore:
         ]
 
     def _should_compress(self) -> bool:
-        return self.get_current_token_count() > self.context_length * self.compression_threshold
+        return self.gauge.wants_folding(self.get_current_token_count())
 
     def _get_connection(self) -> apsw.Connection:
         from orihon.store.sqlite import SqliteRecords
@@ -239,5 +252,5 @@ class MessageStore:
 
 
 def _count_lines(path: Path) -> int:
-    with path.open("rb") as file:
+    with wrapping(path), path.open("rb") as file:
         return sum(1 for line in file if line.strip())

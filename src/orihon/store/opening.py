@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from pathlib import Path
 
 from orihon.errors import InvalidSettings
 from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
-from orihon.settings import Settings
-from orihon.store.base import RecordStore
+from orihon.settings import Settings, load_settings
+from orihon.store.base import STREAMS, RecordStore
 from orihon.store.files import FilesRecords
 from orihon.store.task_store import TaskStore
 
 # Stores that were opened by their folder alone, without a task manager, share one writer in a process.
 _OPEN: weakref.WeakValueDictionary[Path, TaskStore] = weakref.WeakValueDictionary()
+_OPENED_WITH: weakref.WeakKeyDictionary[TaskStore, Settings] = weakref.WeakKeyDictionary()
+_OPENING = threading.Lock()
+
+_FILES = ("writer.json", *(f"{stream}.jsonl" for stream in STREAMS))
 
 
 def backend_of(folder: Path, default: str) -> str:
@@ -22,7 +27,7 @@ def backend_of(folder: Path, default: str) -> str:
     with wrapping(folder):
         if (folder / "context.db").exists():
             return "sqlite"
-        if (folder / "messages.jsonl").exists():
+        if any((folder / name).exists() for name in _FILES):
             return "files"
     return default
 
@@ -71,10 +76,33 @@ def open_task_store(
     )
 
 
-def shared_task_store(folder: Path, settings: Settings) -> TaskStore:
-    """The same for stores that are opened one by one on a folder: they must not compete with each other."""
+def open_for_reading(folder: Path, settings: Settings, *, key_file: Path, name: str = "") -> TaskStore:
+    """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
+    backend = backend_of(folder, "files")
+    return open_task_store(
+        folder,
+        settings.replace(**{"context_storage.backend": backend, "masking.enabled": False}),
+        key_file=key_file,
+        name=name,
+    )
+
+
+def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskStore:
+    """The same for stores that are opened one by one on a folder: they must not compete with each other.
+
+    Without settings, a store joins the one that is open. Other settings than its are refused: they would be ignored.
+    """
     place = folder.absolute()
-    store = _OPEN.get(place)
-    if store is None:
-        store = _OPEN[place] = open_task_store(folder, settings, key_file=folder / "mask.key")
-    return store
+    with _OPENING:
+        store = _OPEN.get(place)
+        if store is None:
+            wanted = load_settings(None) if settings is None else settings
+            store = _OPEN[place] = open_task_store(folder, wanted, key_file=folder / "mask.key")
+            _OPENED_WITH[store] = wanted
+        elif settings is not None and _differ(settings, _OPENED_WITH[store]):
+            raise InvalidSettings("other_settings", path=folder)
+        return store
+
+
+def _differ(one: Settings, other: Settings) -> bool:
+    return (one.context_storage, one.masking) != (other.context_storage, other.masking)

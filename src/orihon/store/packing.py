@@ -50,8 +50,8 @@ def pack(
 ) -> tuple[bytes, bytes]:
     """The line of the log for a message, and the line of the view. Blobs are stored on the way."""
     body = message.body()
-    request = message.request()
     said = jsonio.encode(body)
+    request = message.request()
     view_line = said if request == body else jsonio.encode(request)
     digest = content_digest(said, secrets.token_hex(8))
     if places := _large_places(body, blob_bytes):

@@ -6,8 +6,9 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +16,7 @@ from typing import Any, ClassVar
 import apsw
 
 from orihon.connections import ThreadConnections
-from orihon.database import connect, database_errors, migrate, retrying, storage_error, transaction, version
+from orihon.database import database_errors, open_database, retrying, storage_error, transaction
 from orihon.errors import DamagedStore, StaleWriter
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
 from orihon.store.base import RecordStore, Stream, TornTail
@@ -59,7 +60,6 @@ class SqliteRecords(RecordStore):
         self._max_retries = max_retries
         self._retry_delay = retry_delay
         self.moved_to(folder)
-        self._connections = ThreadConnections(self._connect)
         self._epoch: int | None = None
         self._writer: apsw.Connection | None = None
         self._seen: tuple[apsw.Connection, object] | None = None
@@ -68,20 +68,10 @@ class SqliteRecords(RecordStore):
         self.folder = folder
         self.path = folder / "context.db"
         self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
+        # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
+        self._connections = ThreadConnections(partial(_connect, self.path, self.timeout, self._durable))
 
     # ---- connection --------------------------------------------------------------------------------------------
-
-    def _connect(self) -> apsw.Connection:
-        connection = connect(self.path, timeout=self.timeout, durable=self._durable)
-        try:
-            with database_errors(self.path, self.timeout):
-                if version(connection) != 1:
-                    schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
-                    migrate(connection, self.path, schema=schema, steps=[])
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
@@ -181,9 +171,10 @@ class SqliteRecords(RecordStore):
     def _reached_epoch(connection: apsw.Connection) -> int:
         return int(connection.execute("SELECT epoch FROM fence").get)
 
-    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
         assert self._writer is not None
-        self._writer.execute(_INSERT[stream], (number, record))
+        for number, record in enumerate(records, start=first):
+            self._writer.execute(_INSERT[stream], (number, record))
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -231,6 +222,11 @@ class SqliteRecords(RecordStore):
 
     def size(self) -> int:
         return folder_size(self.folder)
+
+
+def _connect(path: Path, timeout: float, durable: bool) -> apsw.Connection:
+    schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
+    return open_database(path, schema=schema, steps=[], timeout=timeout, durable=durable)
 
 
 class _Section:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from orihon.clock import utc_now
-from orihon.settings import load_settings
-from orihon.store.opening import shared_task_store
-from orihon.store.task_store import TaskStore
+from orihon.store.side_store import SideStore
 from orihon.tokens import estimate
 
 
-class SummaryStore:
+class SummaryStore(SideStore):
     """Summaries of one task, oldest first, numbered from 1."""
-
-    def __init__(self, context_dir: Path | str, *, task_store: TaskStore | None = None) -> None:
-        self.context_dir = Path(context_dir)
-        self._store = task_store or shared_task_store(self.context_dir, load_settings(None))
 
     def add_summary(
         self,

@@ -27,6 +27,7 @@ from orihon.errors import (
     NoSuchMessage,
     StaleWriter,
     StateError,
+    StorageError,
 )
 from orihon.guard import Redactor
 from orihon.message import Message
@@ -42,6 +43,9 @@ from orihon.wire import clean
 logger = logging.getLogger("orihon.store")
 
 Record = dict[str, Any]
+
+#: How often a reader looks at the view's file before it takes a difference for what a crash has left.
+_LOOKS = 3
 
 #: Fields without which a record cannot be used.
 _REQUIRED: dict[Stream, tuple[str, ...]] = {
@@ -89,8 +93,10 @@ class TaskStore:
         with self.changing() as tail:
             admitted = admit(messages, tail, self._was_used)
             packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
-            for one, (line, view_line, tokens) in zip(admitted, packed, strict=True):
-                self.records.append("messages", tail.seq + 1, line, view_line)
+            self.records.append(
+                "messages", tail.seq + 1, [line for line, _, _ in packed], [view_line for _, view_line, _ in packed]
+            )
+            for one, (_, _, tokens) in zip(admitted, packed, strict=True):
                 calls = {call.id: call.name for call in one.tool_calls}
                 tail.count(tail.seq + 1, calls, tokens)
                 tail.show(calls, one.answers, tokens)
@@ -148,7 +154,7 @@ class TaskStore:
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
         )
-        self.records.append(stream, number, line)
+        self.records.append(stream, number, [line])
         return number
 
     def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
@@ -218,6 +224,17 @@ class TaskStore:
         """The view that these folds would make."""
         return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
 
+    def view_file(self) -> Path:
+        """The file with the view, as the records say it is now; a writer's is put right on the way."""
+        with self._lock:
+            for _ in range(_LOOKS):  # another writer may be between its view and its log
+                if (path := self.records.view_file(self.view_lines())) is not None:
+                    return path
+            self.claim()
+            path = self.records.view_file(self.view_lines())
+            assert path is not None  # a writer can always say
+            return path
+
     def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
         """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
         for fold, record in self.walk() if folds is None else self._walk(folds):
@@ -261,7 +278,7 @@ class TaskStore:
     def tail(self) -> Tail:
         """The counters, as of now."""
         with self._lock:
-            if self._tail is not None and self._writer_pid and not self.records.many_writers:
+            if self._tail is not None and self._writer_pid == os.getpid() and not self.records.many_writers:
                 return self._tail  # nobody else can have written
             return self._read_tail()
 
@@ -338,6 +355,10 @@ class TaskStore:
                 with self.records.writing() as others_wrote:
                     tail = self._tail
                     yield self._read_tail() if tail is None or others_wrote else tail
+            except StaleWriter:
+                self._writer_pid = 0
+                self._tail = None
+                raise
             except (InvalidInput, StateError):
                 raise  # refused before anything was written
             except BaseException:
@@ -345,6 +366,11 @@ class TaskStore:
                 self._writer_pid = 0
                 self._tail = None
                 raise
+
+    def claim(self) -> None:
+        """Become the writer now: whoever wrote before is refused from here on, and what a crash left is put right."""
+        with self._lock:
+            self._become_writer()
 
     def _become_writer(self) -> None:
         self.epoch, torn = self.records.claim(self.epoch)
@@ -370,9 +396,12 @@ class TaskStore:
     def close(self) -> None:
         """Let go of the task; a later change claims it again."""
         with self._lock:
-            if self._writer_pid == os.getpid():
-                with suppress(StaleWriter), self.changing():
-                    self.save_index()
+            try:
+                if self._writer_pid == os.getpid():
+                    with suppress(StaleWriter), self.changing():
+                        self.save_index()
+            except StorageError as error:  # the index is derived: it is made anew when it is missed
+                logger.warning("%s: the index was not saved: %s", self.name, error)
             self.records.close()
             self.epoch = self._lease_epoch
             self._writer_pid = 0

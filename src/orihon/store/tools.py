@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from orihon.clock import utc_now
-from orihon.settings import load_settings
-from orihon.store.opening import shared_task_store
-from orihon.store.task_store import TaskStore
+from orihon.extra import expect_mapping
+from orihon.store.side_store import SideStore
 
 
-class ToolStore:
+class ToolStore(SideStore):
     """Tool calls of one task, oldest first, numbered from 1."""
-
-    def __init__(self, context_dir: Path | str, *, task_store: TaskStore | None = None) -> None:
-        self.context_dir = Path(context_dir)
-        self._store = task_store or shared_task_store(self.context_dir, load_settings(None))
 
     def add_tool_call(
         self,
@@ -31,11 +25,12 @@ class ToolStore:
         duration_ms: float | None = None,
     ) -> int:
         """Record one call and return its number. ``status`` is ``error`` when an error is given."""
+        asked = arguments if arguments is not None else args
         return self._store.add(
             "tools",
             {
                 "tool_name": tool_name,
-                "arguments": dict(arguments if arguments is not None else args or {}),
+                "arguments": {} if asked is None else dict(expect_mapping(asked, "arguments")),
                 "result": result,
                 "status": status or ("success" if error is None else "error"),
                 "error": error,

@@ -33,13 +33,13 @@ def language() -> str:
 
 
 def text(key: str, /, *, lang: str | None = None, **fields: object) -> str:
-    """The text under ``key``, with ``{field}`` places filled in."""
+    """The text under ``key``, with ``{field}`` places filled in; ``{{`` stands for a brace."""
     node: Any = _catalogue(lang or language())
     for part in key.split("."):
         node = node[part]
     if not isinstance(node, str):
         raise KeyError(key)
-    return node.format_map(fields) if fields else node
+    return node.format_map(fields)
 
 
 @cache

@@ -1,0 +1,115 @@
+"""Opening a task: its row, the checks, its folder, its store, in an order that a failure leaves nothing half done.
+
+Everything that can refuse comes first. A task that cannot be opened keeps its status and its place; one that could
+not be stored is never registered.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from pathlib import Path
+
+from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import write_metadata
+from orihon.errors import DamagedStore, IllegalTransition
+from orihon.settings import Settings
+from orihon.store.opening import open_for_reading, open_task_store
+from orihon.store.task_store import TaskStore
+from orihon.task import TaskKey, TaskStatus, check_change
+from orihon.task_folders import TaskFolders
+
+logger = logging.getLogger("orihon.context")
+
+
+class TaskOpening:
+    """Opens tasks below one base folder."""
+
+    def __init__(self, catalogue: Catalogue, folders: TaskFolders, settings: Settings) -> None:
+        self._catalogue = catalogue
+        self._folders = folders
+        self._settings = settings
+
+    def find_or_register(self, uuid: str, key: TaskKey | None, is_resumed: bool | None) -> TaskRow:
+        """The row of the task; a new one when there is none, a key is given and no old task is insisted on."""
+        row = self._catalogue.find(uuid)
+        if row is not None:
+            if is_resumed is False:
+                raise IllegalTransition("exists", uuid=uuid, status=row.status.value)
+            return row
+        if is_resumed or key is None:
+            return self._catalogue.get(uuid)  # raises: there is no such task
+        # Makes nothing, but refuses a back end or a guard that cannot be had.
+        self._store(self._new_place(uuid), uuid).close()
+        return self._catalogue.register(
+            key,
+            uuid,
+            status=TaskStatus.RUNNING,
+            llm_provider=self._settings.llm.provider,
+            model=self._settings.model,
+            context_length=self._settings.context_length,
+            backend=self._settings.context_storage.backend,
+        )
+
+    def open(self, lease: Lease) -> tuple[TaskRow, TaskStore]:
+        """The task's row and claimed store, once it is running and its folder lies where running tasks do."""
+        # Read under the lease: the one that was found before it may have been changed by the last owner.
+        row = self._catalogue.get(lease.uuid)
+        if row.status is not TaskStatus.RUNNING:
+            self._refuse_finished(row)
+        here = self._folders.find(row.uuid)
+        self._refuse_lost_log(row, here)
+        with ExitStack() as on_failure:
+            store = self._store(here or self._folders.create(row.uuid), row.uuid, lease.epoch)
+            on_failure.callback(store.close)
+            store.claim()
+            if row.status is not TaskStatus.RUNNING:
+                row = self._catalogue.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
+            self._settle(row, store)
+            if not (store.records.folder / METADATA).exists():
+                write_metadata(store.records.folder, row, self._settings)
+            on_failure.pop_all()
+        return row, store
+
+    def _new_place(self, uuid: str) -> Path:
+        return self._folders.base_dir / "running" / uuid
+
+    def _store(self, folder: Path, uuid: str, epoch: int | None = None) -> TaskStore:
+        key_file = self._folders.base_dir / "mask.key"
+        return open_task_store(folder, self._settings, key_file=key_file, epoch=epoch, name=uuid)
+
+    def _refuse_finished(self, row: TaskRow) -> None:
+        try:
+            check_change(row.status, TaskStatus.RUNNING)
+        except IllegalTransition:
+            # A crash may have come between the end of the task and its folder's move.
+            self._folders.settle(row.uuid, row.status)
+            raise
+
+    def _refuse_lost_log(self, row: TaskRow, folder: Path | None) -> None:
+        stored = 0
+        if folder is not None:
+            store = open_for_reading(folder, self._settings, key_file=self._folders.base_dir / "mask.key")
+            stored = store.count("messages")
+            store.close()
+        if stored >= row.total_messages:
+            return
+        where = folder or self._new_place(row.uuid)
+        if (
+            row.status is TaskStatus.RUNNING
+            and self._settings.context_storage.durability == "os"
+            and folder is not None
+        ):
+            # Its owner has crashed, and the settings leave it to the operating system what survives that.
+            logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
+            return
+        raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
+
+    def _settle(self, row: TaskRow, store: TaskStore) -> None:
+        """Move the folder to where running tasks lie; the store, already claimed, follows it."""
+        if store.records.folder == self._new_place(row.uuid):
+            return
+        store.close()
+        store.records.moved_to(self._folders.settle(row.uuid, TaskStatus.RUNNING) or store.records.folder)
+        store.claim()
