@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import apsw
 import pytest
 
 from orihon.errors import OrihonError
@@ -18,3 +20,13 @@ def refused(kind: type[OrihonError], reason: str) -> Iterator[pytest.ExceptionIn
     assert caught.value.reason == reason
     assert caught.value.cause
     assert caught.value.remedy
+
+
+@contextmanager
+def raw_database(path: Path) -> Iterator[apsw.Connection]:
+    """The file as somebody else's program sees it."""
+    connection = apsw.Connection(str(path))
+    try:
+        yield connection
+    finally:
+        connection.close()

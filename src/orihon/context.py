@@ -15,7 +15,7 @@ from typing import Any
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
-from orihon.errors import IllegalTransition, OrihonError, StaleWriter
+from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageError
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
@@ -69,7 +69,7 @@ class TaskContextManager:
             on_failure.callback(self.catalogue.release, self._lease)
             self._start(opening, on_failure, inherit=inherit)
             on_failure.pop_all()
-        self._heartbeat = Heartbeat(self._beat, seconds / 3, self.uuid)
+        self._heartbeat = Heartbeat(self.heartbeat, seconds / 3, self.uuid)
 
     @classmethod
     def resume(
@@ -93,12 +93,13 @@ class TaskContextManager:
             return
         if error is None:
             self.complete()
-        elif isinstance(error, Exception):
-            with suppress(StaleWriter):  # the block's own error says what happened
+            return
+        with suppress(StaleWriter):  # the block's own error says what happened
+            if isinstance(error, Exception):
                 message = f"{type(error).__name__}: {error}"
                 self._end(TaskStatus.FAILED, message, summary=not isinstance(error, StaleWriter))
-        else:
-            self.stop()
+            else:
+                self.stop()
 
     def _start(self, opening: TaskOpening, on_failure: ExitStack, *, inherit: bool) -> None:
         enter_task(self.uuid)
@@ -112,7 +113,7 @@ class TaskContextManager:
         self.planning_store = PlanningHistoryStore(self.context_dir, task_store=self.task_store)
         self.model = row.model or self.settings.model
         self.message_store.context_length = row.context_length or self.settings.context_length
-        self.message_store.correction = _correction_of(row)
+        self.message_store.correction = Correction(row.correction, int(row.correction != 1.0))
         self.compressor = ContextCompressor(self)
         self._inheritance = self._find_inheritance(row) if inherit else None
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
@@ -167,14 +168,8 @@ class TaskContextManager:
         self.llm_client = llm_client
 
     def heartbeat(self) -> None:
-        """Say that this process is alive; ``StaleWriter`` when another has taken the task over."""
-        self._lease = self.catalogue.renew(self.lease)
-        self._write_figures()
-
-    def _beat(self) -> None:
-        """What the heartbeat's thread does: renew first, whatever becomes of the figures."""
-        lease = self.lease
-        self.catalogue.renew(lease)
+        """Say that this process is alive, and how far it is; ``StaleWriter`` when another has taken the task over."""
+        self.catalogue.renew(self.lease)
         self._write_figures()
 
     def compress_if_needed(self) -> bool:
@@ -274,8 +269,9 @@ class TaskContextManager:
     def _request_tokens(self) -> int:
         tail = self.task_store.tail
         newest = next(self.task_store.read("messages", tail.seq, tail.seq), None)
-        is_answer = newest is not None and newest["role"] == "assistant"
-        return tail.view_tokens - (newest["tokens"] if newest is not None and is_answer else 0)
+        if newest is None or newest["role"] != "assistant":
+            return tail.view_tokens
+        return tail.view_tokens - int(newest["tokens"])
 
     def change_model(self, model: str, context_length: int) -> int:
         """Go on with another model: its window, its tokenizer. Returns the exact tokens of the view by that one."""
@@ -287,10 +283,13 @@ class TaskContextManager:
         return self.message_store.get_exact_token_count(tokenizer_for(model))
 
     def _write_figures(self) -> None:
-        """What ``orihon list`` shows of a running task; only counters are looked at."""
-        tail = self.task_store.tail
-        figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
-        self.catalogue.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
+        """What ``orihon list`` shows of a running task, from counters; no work fails because of it."""
+        try:
+            tail = self.task_store.tail
+            figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
+            self.catalogue.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
+        except StorageError as error:
+            logger.warning("%s: the figures could not be written: %s", self.uuid, error)
 
     def _totals(self) -> dict[str, int]:
         tail = self.task_store.tail
@@ -334,8 +333,7 @@ class TaskContextManager:
     def close(self) -> None:
         """Let go of the task without changing its state: it stays running, for the next process to take over."""
         if self._lease is not None:
-            self.task_store.close()
-            self._let_go(self._lease, TaskStatus.RUNNING)
+            self._let_go(TaskStatus.RUNNING)
 
     def _end(
         self,
@@ -347,7 +345,7 @@ class TaskContextManager:
     ) -> None:
         """The way to every end. An owner whose task was taken over is refused before anything happens, and lets go."""
         try:
-            self.heartbeat()
+            self.catalogue.renew(self.lease)
             self._run(hooks or {})
             if summary:
                 self._create_final_summary()
@@ -373,26 +371,27 @@ class TaskContextManager:
             logger.warning("%s: no final summary: %s", self.uuid, error)
 
     def _finalize_task_db_and_move(self, status: TaskStatus, error_message: str | None = None) -> None:
-        lease = self.lease
-        totals = self._totals()
-        self.task_store.close()
         # The lease is kept until the folder has moved: nobody may open the task in between.
         self.catalogue.change_status(
-            self.uuid, status, epoch=lease.epoch, error_message=error_message, statistics=totals, keep_lease=True
+            self.uuid,
+            status,
+            epoch=self.lease.epoch,
+            error_message=error_message,
+            statistics=self._totals(),
+            keep_lease=True,
         )
+        self._let_go(status, move=True)
+
+    def _let_go(self, status: TaskStatus, *, move: bool = False) -> None:
+        lease = self.lease
+        self._heartbeat.stop()  # it looks at the store
         try:
-            self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
+            self.task_store.close()
+            if move:
+                self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
         finally:
-            # Also when the folder could not be moved: the task has ended, and the next look at it moves the folder.
-            self._let_go(lease, status)
-
-    def _let_go(self, lease: Lease, status: TaskStatus) -> None:
-        self._heartbeat.stop()
-        self._lease = None
-        self.task_store.end(status.value, self.context_dir)
-        leave_task(self.uuid)
-        self.catalogue.release(lease)
-
-
-def _correction_of(row: TaskRow) -> Correction:
-    return Correction(row.correction, 1) if row.correction != 1.0 else Correction()
+            # Also when the folder could not be moved: whoever opens the task next moves it.
+            self._lease = None
+            self.task_store.end(status.value, self.context_dir)
+            leave_task(self.uuid)
+            self.catalogue.release(lease)

@@ -7,7 +7,7 @@ not be stored is never registered.
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
@@ -88,23 +88,21 @@ class TaskOpening:
             raise
 
     def _refuse_lost_log(self, row: TaskRow, folder: Path | None) -> None:
-        stored = 0
-        if folder is not None:
-            store = open_for_reading(folder, self._settings, key_file=self._folders.base_dir / "mask.key")
-            stored = store.count("messages")
-            store.close()
+        stored = 0 if folder is None else self._count_messages(folder)
         if stored >= row.total_messages:
             return
-        where = folder or self._new_place(row.uuid)
-        if (
-            row.status is TaskStatus.RUNNING
-            and self._settings.context_storage.durability == "os"
-            and folder is not None
-        ):
-            # Its owner has crashed, and the settings leave it to the operating system what survives that.
-            logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
-            return
-        raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
+        may_lose = self._settings.context_storage.durability == "os" and row.status is TaskStatus.RUNNING
+        if folder is None or not may_lose:
+            where = folder or self._new_place(row.uuid)
+            raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
+        # Its owner has crashed, and the settings leave it to the operating system what survives that.
+        logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
+
+    def _count_messages(self, folder: Path) -> int:
+        """By a look that changes nothing: a claim would already put things right that a person should see first."""
+        key_file = self._folders.base_dir / "mask.key"
+        with closing(open_for_reading(folder, self._settings, key_file=key_file)) as store:
+            return store.count("messages")
 
     def _settle(self, row: TaskRow, store: TaskStore) -> None:
         """Move the folder to where running tasks lie; the store, already claimed, follows it."""

@@ -130,7 +130,7 @@ def test_the_version() -> None:
         (
             ["--base-dir", "nowhere", "doctor"],
             "There is no base folder nowhere.",
-            "ベースフォルダ nowhere が",
+            "ベースフォルダー nowhere が",
         ),
     ],
 )

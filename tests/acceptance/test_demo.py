@@ -13,8 +13,9 @@ import pytest
 ORIHON = Path(sys.executable).with_name("orihon")
 
 
-def run(*words: str, language: str = "en") -> subprocess.CompletedProcess[str]:
+def run(*words: str, language: str = "en", backend: str = "files") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "ORIHON_LANG": language, "NO_COLOR": "1", "COLUMNS": "200"}
+    environment["CONTEXT_STORAGE_BACKEND"] = backend
     return subprocess.run([ORIHON, *words], capture_output=True, text=True, env=environment, check=False, timeout=120)
 
 
@@ -52,3 +53,22 @@ def test_the_table_and_the_next_command_are_shown(tmp_path: Path, language: str,
     assert words in done.stdout
     next_command = next(line.split()[1:] for line in done.stdout.splitlines() if line.strip().startswith("orihon"))
     assert run(*next_command, language=language).returncode == 0
+
+
+def test_both_processes_speak_the_language_that_was_asked_for(tmp_path: Path) -> None:
+    done = run("--lang", "ja", "demo", "--folder", str(tmp_path), "--json")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "contexts" / "completed" / json.loads(done.stdout)["uuid"]
+    messages = [json.loads(line) for line in (folder / "messages.jsonl").read_bytes().splitlines()]
+    said = [message["content"] for message in messages if message["role"] == "assistant" and message["content"]]
+    assert len(said) > 50
+    assert [words for words in said if words.isascii()] == []
+
+
+def test_the_demo_plays_on_the_other_back_end(tmp_path: Path) -> None:
+    done = run("demo", "--folder", str(tmp_path), backend="sqlite")
+    assert done.returncode == 0, done.stderr
+    assert "context.db" in done.stdout
+    [folder] = (tmp_path / "contexts" / "completed").iterdir()
+    assert not (folder / "messages.jsonl").exists()
+    assert run("--base-dir", str(tmp_path / "contexts"), "verify", folder.name).returncode == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,9 @@ from orihon.errors import (
     IllegalTransition,
     InvalidId,
     InvalidInput,
+    InvalidSettings,
     StaleWriter,
+    StorageError,
     TaskBusy,
     TaskNotFound,
 )
@@ -211,15 +214,86 @@ def test_a_stopped_owner_is_refused_when_it_wakes(
 
 def test_an_owner_that_was_taken_over_cannot_end_the_task(tmp_path: Path, config: dict[str, Any]) -> None:
     first = filled(tmp_path, config)
+    called: list[str] = []
+    first.register_completion_hook("note", lambda: called.append("done"))
     second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
-    second.message_store.add_message("user", "mine now")
     with pytest.raises(StaleWriter):
         first.message_store.add_message("user", "late")
     with pytest.raises(StaleWriter):
         first.complete()
+    assert called == []
+    assert not (second.context_dir / "final_summary.txt").exists()
+    assert not first.is_open
+    with refused(IllegalTransition, "closed"):
+        first.complete()
     assert second.catalogue.get(first.uuid).status is TaskStatus.RUNNING
+    assert second.catalogue.get(first.uuid).lease_owner is not None
     second.complete()
-    first._heartbeat.stop()
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_block_whose_task_was_taken_over_leaves_it_to_the_new_owner(
+    tmp_path: Path, config: dict[str, Any], interrupted: bool
+) -> None:
+    first = filled(tmp_path, config)
+    with pytest.raises(KeyboardInterrupt if interrupted else StaleWriter), first:
+        second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
+        if interrupted:
+            raise KeyboardInterrupt
+        first.message_store.add_message("user", "late")
+    assert not first.is_open
+    assert not (second.context_dir / "final_summary.txt").exists()
+    row = second.catalogue.get(first.uuid)
+    assert (row.status, row.epoch) == (TaskStatus.RUNNING, second.lease.epoch)
+    second.complete()
+
+
+def test_an_owner_that_was_taken_over_changes_nothing_in_the_catalogue(tmp_path: Path, config: dict[str, Any]) -> None:
+    first = filled(tmp_path, config)
+    second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
+    before = second.catalogue.get(first.uuid)
+    for act in (
+        lambda: first.update_statistics(llm_calls=1),
+        lambda: first.update_statistics(total_messages=1),
+        lambda: first.report_usage({"prompt_tokens": 300}),
+        lambda: first.change_model("gpt-4", 4000),
+        first.heartbeat,
+    ):
+        with refused(StaleWriter, "lease"):
+            act()
+    assert second.catalogue.get(first.uuid) == before
+    assert (first.model, first.correction.factor) == ("gpt-4o", 1.0), "what was refused has not happened here either"
+    first.close()
+    second.complete()
+
+
+def test_after_close_nothing_is_written_without_a_lease(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.close()
+    for act in (
+        lambda: ctx.message_store.add_message("user", "late"),
+        lambda: ctx.planning_store.add_plan("initial", "late"),
+        lambda: ctx.update_statistics(llm_calls=1),
+        ctx.heartbeat,
+    ):
+        with refused(IllegalTransition, "closed"):
+            act()
+    assert ctx.message_store.count_messages() == 12
+
+
+def test_an_end_whose_folder_cannot_move_is_an_end_all_the_same(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    (tmp_path / "completed").write_text("in the way")
+    with pytest.raises(StorageError):
+        ctx.complete()
+    row = ctx.catalogue.get(ctx.uuid)
+    assert (row.status, row.lease_owner, ctx.is_open) == (TaskStatus.COMPLETED, None, False)
+    with refused(IllegalTransition, "closed"):
+        ctx.message_store.add_message("user", "too late")
+    (tmp_path / "completed").unlink()
+    with refused(IllegalTransition, "change"):
+        TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert [path.parent.name for path in ctx._folders.places(ctx.uuid)] == ["completed"]
 
 
 @pytest.mark.parametrize(("status", "place"), [(TaskStatus.PAUSED, "running"), (TaskStatus.RUNNING, "paused")])
@@ -239,14 +313,72 @@ def test_a_crash_between_catalogue_and_folder_is_put_right(
     assert [path.parent.name for path in again._folders.places(ctx.uuid)] == ["paused"]
 
 
-def test_a_log_that_has_lost_acknowledged_messages_is_refused(tmp_path: Path) -> None:
+def test_a_log_that_has_lost_acknowledged_messages_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
+    ctx = filled(tmp_path, {})
+    ctx.stop()
+    folder = tmp_path / "paused" / ctx.uuid
+    log = folder / "messages.jsonl"
+    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with refused(DamagedStore, "log_lost"):
+        TaskContextManager.resume(tmp_path, ctx.uuid)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    row = ctx.catalogue.get(ctx.uuid)
+    assert (row.status, row.lease_owner) == (TaskStatus.PAUSED, None)
+    assert [path.parent.name for path in ctx._folders.places(ctx.uuid)] == ["paused"]
+
+
+def test_a_task_whose_folder_is_gone_does_not_begin_anew(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.stop()
+    shutil.rmtree(tmp_path / "paused" / ctx.uuid)
+    with refused(DamagedStore, "log_lost"):
+        TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.PAUSED
+    assert ctx._folders.places(ctx.uuid) == []
+
+
+@pytest.mark.parametrize("durability", ["full", "os"])
+def test_what_a_crash_may_lose_depends_on_the_durability(
+    tmp_path: Path, durability: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"context_storage": {"durability": durability}}
+    ctx = filled(tmp_path, config)
+    ctx.heartbeat()
+    ctx.close()
+    for name in ("messages.jsonl", "current.jsonl"):
+        path = ctx.context_dir / name
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
+    if durability == "full":
+        with refused(DamagedStore, "log_lost"):
+            TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    else:
+        again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+        assert again.message_store.count_messages() == 5
+        assert "5 of 12 messages have survived" in caplog.text
+        again.complete()
+
+
+def test_a_back_end_that_is_not_there_leaves_no_task(tmp_path: Path) -> None:
+    with refused(InvalidSettings, "backend_missing"):
+        TaskContextManager(tmp_path, KEY, {"context_storage": {"backend": "postgres"}}, uuid="one")
+    with TaskContextManager(tmp_path, KEY, uuid="two") as ctx:
+        assert [row.uuid for row in ctx.catalogue.list_tasks()] == ["two"]
+        assert ctx._folders.places("one") == []
+
+
+def test_a_task_that_does_not_open_is_free_for_the_next_try(tmp_path: Path) -> None:
     ctx = filled(tmp_path, {})
     ctx.stop()
     log = tmp_path / "paused" / ctx.uuid / "messages.jsonl"
-    log.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
-    with refused(DamagedStore, "log_lost"):
+    good = log.read_bytes()
+    log.write_bytes(b"not a record\n" + good.partition(b"\n")[2])
+    with pytest.raises(DamagedStore):
         TaskContextManager.resume(tmp_path, ctx.uuid)
-    assert ctx.catalogue.get(ctx.uuid).lease_owner is None
+    row = ctx.catalogue.get(ctx.uuid)
+    assert (row.status, row.lease_owner) == (TaskStatus.PAUSED, None)
+    log.write_bytes(good)
+    TaskContextManager.resume(tmp_path, ctx.uuid).complete()
 
 
 def test_figures_by_increments_and_by_totals(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -261,11 +393,64 @@ def test_figures_by_increments_and_by_totals(tmp_path: Path, config: dict[str, A
     assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.CANCELLED
 
 
+def test_a_heartbeat_says_how_far_a_running_task_is(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.heartbeat()
+    row = ctx.catalogue.get(ctx.uuid)
+    tokens = ctx.message_store.get_current_token_count()
+    assert (row.status, row.total_messages, row.view_tokens) == (TaskStatus.RUNNING, 12, tokens)
+    ctx.message_store.create_summary(2, 11, "Short.")
+    ctx.stop()
+    row = ctx.catalogue.get(ctx.uuid)
+    assert row.view_tokens == row.final_token_count == ctx.message_store.get_current_token_count() < tokens
+
+
+def test_an_unknown_status_is_refused_by_name(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    with refused(InvalidInput, "unknown_status"):
+        ctx.update_status("finished")
+    with refused(IllegalTransition, "change"):
+        ctx.update_status("queued")
+    assert ctx.message_store.add_message("user", "still open") == 13
+    ctx.complete()
+
+
+def test_a_reserve_that_somebody_has_set_is_kept_whole(tmp_path: Path) -> None:
+    config = {"llm": {"openai": {"context_length": 8000, "reserve_output": 5000}}}
+    with TaskContextManager(tmp_path, KEY, config) as ctx:
+        assert ctx.budget.tokens == 3000
+        with refused(InvalidSettings, "budget"):
+            ctx.change_model("gpt-4", 4000)
+        assert (ctx.model, ctx.context_length) == ("gpt-4o", 8000)
+        assert ctx.catalogue.get(ctx.uuid).context_length == 8000
+
+
+def test_usage_is_held_against_what_was_sent(tmp_path: Path, config: dict[str, Any]) -> None:
+    def asked(uuid: str) -> TaskContextManager:
+        ctx = TaskContextManager(tmp_path, KEY, config, uuid=uuid, inherit=False)
+        ctx.message_store.add_message("user", "x" * 4 * 500)
+        return ctx
+
+    answered = asked("answered")
+    answered.message_store.add_message("assistant", "y" * 4 * 500)
+    answered.report_usage({"prompt_tokens": 500})
+    assert answered.correction.factor == 1.0
+    later = asked("later")
+    sent = later.message_store.get_current_token_count()
+    later.message_store.add_message("assistant", "y" * 4 * 500)
+    later.message_store.add_message("user", "z" * 4 * 500)
+    later.report_usage({"prompt_tokens": 600}, request_tokens=sent)
+    assert later.correction.factor == pytest.approx(1.2)
+    for ctx in (answered, later):
+        ctx.complete()
+
+
 def test_reported_usage_corrects_the_estimate_and_is_remembered(tmp_path: Path, config: dict[str, Any]) -> None:
     ctx = filled(tmp_path, config)
     estimated = ctx.message_store.get_current_token_count()
     plain = ctx.usage
-    ctx.report_usage({"prompt_tokens": 2 * estimated, "prompt_tokens_details": {"cached_tokens": estimated}})
+    usage = {"prompt_tokens": 2 * estimated, "prompt_tokens_details": {"cached_tokens": estimated}}
+    ctx.report_usage(usage, request_tokens=estimated)
     assert ctx.usage == pytest.approx(2 * plain, rel=0.01)
     ctx.report_usage({"nonsense": True})
     ctx.stop()

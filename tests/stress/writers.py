@@ -13,7 +13,7 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,8 @@ class HastyRecords(FilesRecords):
         super().__init__(folder)
         self._waiting: list[tuple[Any, ...]] = []
 
-    def append(self, stream: Stream, number: int, record: bytes, view_line: bytes = b"") -> None:
-        self._waiting.append((stream, number, record, view_line))
+    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+        self._waiting.append((stream, first, records, view_lines))
         if len(self._waiting) == 7:
             for arguments in self._waiting:
                 super().append(*arguments)

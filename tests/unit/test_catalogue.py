@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-import apsw
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,26 +22,9 @@ from orihon.errors import (
     TaskNotFound,
 )
 from orihon.task import LEGAL_CHANGES, TaskKey, TaskStatus, new_uuid
-from tests.helpers import refused
+from tests.helpers import raw_database, refused
 
 KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "花子")
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    with Catalogue(tmp_path / "contexts" / "tasks.db") as opened:
-        yield opened
-        assert opened.check_rollups() == []
-
-
-@contextmanager
-def _raw(path: Path) -> Iterator[apsw.Connection]:
-    """The file as somebody else's program sees it."""
-    connection = apsw.Connection(str(path))
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 # ---- rows ----------------------------------------------------------------------------------------------------------
@@ -199,6 +180,25 @@ def test_a_stale_owner_cannot_change_the_status(catalogue: Catalogue) -> None:
     assert catalogue.change_status("one", TaskStatus.COMPLETED, epoch=new.epoch).status is TaskStatus.COMPLETED
 
 
+def test_a_stale_owner_changes_nothing_of_the_row(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one", model="m")
+    old = catalogue.acquire("one")
+    new = catalogue.acquire("one", take_over=True)
+    before = catalogue.get("one")
+    for change in (
+        lambda epoch: catalogue.add_statistics("one", tokens=5, epoch=epoch),
+        lambda epoch: catalogue.set_totals("one", total_messages=5, epoch=epoch),
+        lambda epoch: catalogue.update("one", model="n", epoch=epoch),
+    ):
+        with refused(StaleWriter, "lease"):
+            change(old.epoch)
+        assert catalogue.get("one") == before
+    catalogue.add_statistics("one", tokens=5, epoch=new.epoch)
+    catalogue.set_totals("one", total_messages=5, epoch=new.epoch)
+    row = catalogue.update("one", model="n", epoch=new.epoch)
+    assert (row.total_tokens, row.total_messages, row.model) == (5, 5, "n")
+
+
 def test_figures_grow_and_totals_are_set(catalogue: Catalogue) -> None:
     catalogue.register(KEY, "one")
     catalogue.add_statistics("one", llm_calls=1, tokens=100, messages=2)
@@ -219,11 +219,12 @@ def test_columns_are_set_by_name_and_no_others(catalogue: Catalogue) -> None:
     assert (row.keep, row.metadata, row.inherits_from, row.correction) == (True, {"a": [1]}, "zero", 1.25)
     assert (row.model, row.context_length) == ("m", 10)
     assert catalogue.update("one", inherits_from=None).inherits_from is None
-    for column in ("status", "epoch", "uuid", "model = 'x' --", "lease_owner"):
+    for column in ("status", "uuid", "model = 'x' --", "lease_owner"):
+        given: dict[str, Any] = {column: 1}
         with refused(InvalidInput, "column"):
-            catalogue.update("one", **{column: "x"})
+            catalogue.update("one", **given)
         with refused(InvalidInput, "column"):
-            catalogue.set_totals("one", **{column: 1})
+            catalogue.set_totals("one", **given)
     with refused(InvalidInput, "column_value"):
         catalogue.update("one", context_length="long")
     assert catalogue.get("one").context_length == 10
@@ -323,7 +324,7 @@ def _step(catalogue: Catalogue, number: int, kind: str, first: object, second: o
 def test_rollups_that_went_wrong_are_found_and_rebuilt(catalogue: Catalogue) -> None:
     for name in ("one", "two"):
         catalogue.register(KEY, name)
-    with _raw(catalogue.path) as connection:
+    with raw_database(catalogue.path) as connection:
         connection.execute("UPDATE rollups SET tokens = 5")
         connection.execute("INSERT INTO rollups VALUES ('x', 'y', 'running', 1, 0, 0, 0, 0, 0, 0, 0)")
     wrong, extra = sorted(catalogue.check_rollups(), key=lambda each: each.counted is None)
@@ -332,7 +333,7 @@ def test_rollups_that_went_wrong_are_found_and_rebuilt(catalogue: Catalogue) -> 
     assert extra.counted is None
     catalogue.rebuild_rollups()
     assert catalogue.check_rollups() == []
-    with _raw(catalogue.path) as connection:
+    with raw_database(catalogue.path) as connection:
         connection.execute("DELETE FROM tasks WHERE uuid = 'one'")
     assert catalogue.count_by_status() == {"running": 1}
 
@@ -342,7 +343,7 @@ def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, name: 
     text = queries()[name].replace("{conditions}", "status = :status AND user = :user")
     if name.startswith(("having_", "older_")) or name in ("rollup_differences", "fill_rollups"):
         return
-    with _raw(catalogue.path) as connection:
+    with raw_database(catalogue.path) as connection:
         plan = connection.execute("EXPLAIN QUERY PLAN " + text, _AnyBindings()).fetchall()
     details = [str(detail) for *_, detail in plan]
     small = ("tasks_in_line", "tasks_put_off", "tasks_leased")  # indexes that hold only the tasks asked for

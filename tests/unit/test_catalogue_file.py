@@ -6,8 +6,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,26 +16,9 @@ from orihon.catalogue import Catalogue
 from orihon.database import connect, migrate, version
 from orihon.errors import DamagedStore, NewerSchema, StorageUnavailable
 from orihon.task import TaskKey
-from tests.helpers import refused
+from tests.helpers import raw_database, refused
 
 KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "花子")
-
-
-@pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    with Catalogue(tmp_path / "contexts" / "tasks.db") as opened:
-        yield opened
-        assert opened.check_rollups() == []
-
-
-@contextmanager
-def _raw(path: Path) -> Iterator[apsw.Connection]:
-    """The file as somebody else's program sees it."""
-    connection = apsw.Connection(str(path))
-    try:
-        yield connection
-    finally:
-        connection.close()
 
 
 def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
@@ -76,7 +57,7 @@ def test_threads_work_side_by_side(catalogue: Catalogue) -> None:
 
 def test_a_locked_database_is_reported_and_readers_go_on(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    with Catalogue(path, timeout=0.02, max_retries=2, retry_delay=0.001) as catalogue, _raw(path) as other:
+    with Catalogue(path, timeout=0.02, max_retries=2, retry_delay=0.001) as catalogue, raw_database(path) as other:
         catalogue.register(KEY, "one")
         other.execute("BEGIN IMMEDIATE")
         with refused(StorageUnavailable, "locked") as caught:
@@ -108,23 +89,23 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, content: bytes
 
 def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
-    with _raw(path) as connection:
+    with raw_database(path) as connection:
         connection.execute("CREATE TABLE tasks (uuid TEXT)")
     with refused(DamagedStore, "foreign"):
         Catalogue(path)
-    with _raw(path) as connection:
+    with raw_database(path) as connection:
         assert connection.execute("SELECT name FROM sqlite_schema").fetchall() == [("tasks",)]
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     Catalogue(path).close()
-    with _raw(path) as connection:
+    with raw_database(path) as connection:
         connection.pragma("user_version", 99)
     with refused(NewerSchema, "database") as caught:
         Catalogue(path)
     assert (caught.value.fields["found"], caught.value.fields["known"]) == (99, 1)
-    with _raw(path) as connection:
+    with raw_database(path) as connection:
         assert connection.pragma("user_version") == 99
 
 
@@ -150,7 +131,7 @@ def test_migrations_go_forward_one_transaction_each(tmp_path: Path) -> None:
 def test_a_row_that_cannot_be_right_raises(catalogue: Catalogue) -> None:
     for name, column, value in (("one", "status", "asleep"), ("two", "metadata", "{")):
         catalogue.register(KEY, name)
-        with _raw(catalogue.path) as connection:
+        with raw_database(catalogue.path) as connection:
             connection.execute(f"UPDATE tasks SET {column} = ? WHERE uuid = ?", (value, name))
         with refused(DamagedStore, "row"):
             catalogue.get(name)

@@ -12,7 +12,7 @@ import pytest
 from orihon.compression.compressor import CompressionResult, ContextCompressor
 from orihon.compression.outline import Outline, outline
 from orihon.context import TaskContextManager
-from orihon.errors import DamagedStore, InvalidInput
+from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput
 from orihon.message import Message
 from orihon.store import MessageStore, SummaryStore
 from orihon.task import TaskKey
@@ -116,6 +116,56 @@ def test_usage_that_the_provider_reports_counts(tmp_path: Path) -> None:
         assert not ctx.compressor.should_compress()
         ctx.report_usage({"prompt_tokens": 800})
         assert ctx.compressor.should_compress()
+
+
+def test_the_budget_is_a_threshold_too(tmp_path: Path) -> None:
+    config = {
+        "llm": {"openai": {"context_length": 1000, "reserve_output": 600}},
+        "compression": {"threshold": 0.9, "token_threshold": 900},
+        "context_storage": {"durability": "os"},
+    }
+    with TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1"), config) as ctx:
+        store = ctx.message_store
+        store.add_message("user", "x" * 4 * 400)
+        assert ctx.usage == 1.0
+        assert not ctx.compressor.should_compress()
+        store.add_message("user", "x" * 4)
+        assert ctx.usage > 1.0
+        assert ctx.compressor.should_compress(), "0.9 of the window leaves no room for the answer"
+
+
+@pytest.mark.parametrize("limit", [{"threshold": 0.5}, {"token_threshold": 500}])
+def test_everybody_gives_one_answer_about_being_full(tmp_path: Path, limit: dict[str, Any]) -> None:
+    config = {
+        "llm": {"openai": {"context_length": 1000}},
+        "compression": limit,
+        "context_storage": {"durability": "os"},
+    }
+    with TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1"), config) as ctx:
+        ctx.message_store.add_message("user", "x" * 4 * 300)
+        ctx.report_usage({"prompt_tokens": 600})
+        assert ctx.usage == pytest.approx(600 / 750)
+        assert ctx.compressor.should_compress()
+        assert ctx.message_store._should_compress()
+        ctx.change_model("gpt-4", 2000)
+        assert not ctx.compressor.should_compress()
+        assert not ctx.message_store._should_compress()
+
+
+@pytest.mark.parametrize("protect", ["system", "pin"])
+def test_protected_text_that_does_not_fit_is_named(store: MessageStore, protect: str) -> None:
+    store.add_message("system" if protect == "system" else "user", "x" * 4 * 1600)
+    if protect == "pin":
+        store.folding.pin(1)
+    talk(store, 10)
+    compressor = ContextCompressor(message_store=store)
+    for compress in (compressor.compress_if_needed, compressor.compress):
+        with refused(BudgetExceeded, "protected") as caught:
+            compress()
+        assert caught.value.fields["system" if protect == "system" else "pinned"] == 1600
+    assert store.view().folds == ()
+    store.context_length = 4000
+    assert compressor.compress().changed
 
 
 def test_something_to_work_on_is_needed() -> None:
@@ -334,6 +384,20 @@ def test_what_was_undone_stays_open_until_the_window_is_full(store: MessageStore
     assert compressor.compress_if_needed()
 
 
+def test_a_pin_after_an_undo_does_not_fold_the_run_again(store: MessageStore) -> None:
+    compressor = ContextCompressor(message_store=store)
+    talk(store, 18)
+    assert compressor.compress_if_needed()
+    store.folding.undo()
+    store.folding.pin(3)
+    store.folding.unpin(3)
+    assert compressor.should_compress()
+    assert not compressor.compress_if_needed()
+    store.folding.redo()
+    talk(store, 18, first=18)
+    assert compressor.compress_if_needed()
+
+
 def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
     config = {"llm": {"openai": {"context_length": 2000}}, "context_storage": {"durability": "os"}}
     ctx = TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1"), config)
@@ -342,7 +406,9 @@ def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
     ctx.set_llm_client(ScriptedModel("short"))
     assert ctx.compress_if_needed()
     assert ctx.message_store.view().folds[0].text == "short"
-    assert ctx.catalogue.get(ctx.uuid).compression_count == 1
+    row = ctx.catalogue.get(ctx.uuid)
+    assert row.compression_count == 1
+    assert (row.total_messages, row.view_tokens) == (40, ctx.message_store.get_current_token_count())
     ctx.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -133,6 +134,24 @@ def test_permissions_are_taken_back(tmp_path: Path, backend: str) -> None:
     (tmp_path / "paused").chmod(0o755)
     healed(tmp_path, backend, "base.permissions", "folder.permissions")
     assert (folder / "metadata.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_of_somebody_else_does_not_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, first = paused_task(tmp_path, "files", uuid="a-foreign")
+    _, second = paused_task(tmp_path, "files", uuid="b-mine")
+    for folder in (first, second):
+        (folder / "metadata.json").chmod(0o644)
+    change_mode = Path.chmod
+
+    def refusing(path: Path, mode: int) -> None:
+        if path.parent == first:
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+        change_mode(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", refusing)
+    outcome = repair(tmp_path, settings_for("files"))
+    assert [(finding.task, finding.repair) for finding in outcome] == [("a-foreign", "failed"), ("b-mine", "done")]
+    assert "No permission" in outcome[0].note
 
 
 def test_derived_files_are_made_anew(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +169,25 @@ def test_network_file_systems_are_refused(tmp_path: Path, path: str, kind: str) 
 def test_a_system_that_does_not_tell_is_trusted(tmp_path: Path) -> None:
     assert file_system(tmp_path, tmp_path / "no such file") == ""
     refuse_network_file_system(tmp_path, tmp_path / "no such file")
+
+
+def test_the_size_of_a_folder_where_files_come_and_go(tmp_path: Path) -> None:
+    (tmp_path / "messages.jsonl").write_bytes(b"content")
+    busy = """
+import pathlib, sys
+while True:
+    for number in range(20):
+        pathlib.Path(sys.argv[1], f"empty.{number}").touch()
+    for number in range(20):
+        pathlib.Path(sys.argv[1], f"empty.{number}").unlink()
+"""
+    with subprocess.Popen([sys.executable, "-c", busy, tmp_path]) as writer:
+        try:
+            while not (tmp_path / "empty.0").exists():
+                assert writer.poll() is None
+            assert {folder_size(tmp_path) for _ in range(3000)} == {len(b"content")}
+        finally:
+            writer.kill()
 
 
 def test_a_blob_is_stored_once(tmp_path: Path) -> None:

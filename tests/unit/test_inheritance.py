@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orihon.catalogue import TaskRow
 from orihon.context import TaskContextManager
 from orihon.errors import DamagedStore
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext, _shares
@@ -189,17 +190,45 @@ def test_an_archived_task_gives_nothing_and_says_so(
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1, 2]", b"\xff\xfe"])
-def test_damaged_metadata_raises_and_the_task_stays_free(tmp_path: Path, content: bytes) -> None:
+def test_old_damage_raises_but_does_not_keep_a_new_task_from_starting(
+    tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     config = {"context_storage": {"durability": "os"}}
-    path = folder_of(tmp_path, finish(tmp_path, config)) / "metadata.json"
-    kept = path.read_bytes()
-    path.write_bytes(content)
+    uuid = finish(tmp_path, config)
+    (folder_of(tmp_path, uuid) / "metadata.json").write_bytes(content)
     with refused(DamagedStore, "metadata"):
         manager(tmp_path, config).find_previous_contexts(KEY)
     with refused(DamagedStore, "metadata"):
-        TaskContextManager(tmp_path, KEY, config, uuid="the-next")
-    path.write_bytes(kept)
-    TaskContextManager(tmp_path, None, config, uuid="the-next").complete()
+        manager(tmp_path, config).get_inheritance_context(uuid)
+    ctx = start(tmp_path, config)
+    assert not ctx.has_inheritance_context()
+    assert ctx.catalogue.get(ctx.uuid).inherits_from is None
+    assert "nothing is inherited" in caplog.text
+    ctx.complete()
+
+
+def test_damage_of_an_earlier_task_costs_only_that_one(tmp_path: Path) -> None:
+    config = {"context_storage": {"durability": "os"}}
+    success, damaged, last = (finish(tmp_path, config, error=error) for error in (None, "first", "second"))
+    (folder_of(tmp_path, damaged) / "metadata.json").write_bytes(b"{")
+    inherited = manager(tmp_path, config).get_inheritance_context(last)
+    assert inherited is not None
+    assert [previous.uuid for previous in inherited.earlier] == [success]
+
+
+def test_a_new_task_reads_only_the_one_it_inherits_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = {"context_storage": {"durability": "os"}}
+    *_, last = (finish(tmp_path, config) for _ in range(3))
+    read: list[str] = []
+    build = ContextInheritanceManager._build_previous_context_from_db
+
+    def noting(self: ContextInheritanceManager, row: TaskRow) -> PreviousContext:
+        read.append(row.uuid)
+        return build(self, row)
+
+    monkeypatch.setattr(ContextInheritanceManager, "_build_previous_context_from_db", noting)
+    assert start(tmp_path, config).has_inheritance_context()
+    assert read == [last]
 
 
 def test_a_damaged_plan_raises(tmp_path: Path) -> None:
@@ -314,6 +343,16 @@ def test_what_is_inherited_fits_and_is_shared_out(
     assert summary[:5] in message
     assert plan[:5] in message
     assert "no fuel" in message
+
+
+@pytest.mark.parametrize("window", [4000, 8000, 128_000])
+def test_a_small_window_is_not_filled_with_what_is_inherited(tmp_path: Path, window: int) -> None:
+    config = {"context_storage": {"durability": "os"}, "llm": {"openai": {"context_length": window}}}
+    inherited = InheritanceContext("0f3c", ENGLISH * 2000, (), {})
+    ctx = start(tmp_path, config)
+    stored = ctx.message_store.get_message(manager(tmp_path, config).create_initial_context(ctx, inherited))
+    limit = min(4000, window // 10)
+    assert 0.9 * limit < stored.tokens <= limit
 
 
 def test_a_limit_below_the_introduction_leaves_only_that(tmp_path: Path, config: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,7 @@ UUID = "0f0f0f0f-1111-4222-8333-444444444444"
 logger = logging.getLogger("orihon.test")
 
 
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    root = logging.getLogger("orihon")
-    handlers, level = list(root.handlers), root.level
-    yield
-    enter_task("")
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("own_logging")
 
 
 def lines(path: Path) -> list[str]:

@@ -7,7 +7,6 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +16,9 @@ from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings
 from orihon.settings import Settings, load_settings, schema
+from tests.configurations import Write, load, refused
 
 KEYS = sorted(schema())
-
-Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write_config(text: str) -> Path:
-        path = tmp_path / "config.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_config
-
-
-def load(
-    config: Any = None, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
-) -> Settings:
-    """``load_settings`` apart from the environment that the tests run in."""
-    return load_settings(config, environ=environ or {}, flags=flags)
-
-
-def refused(
-    config: Any = None, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
-) -> InvalidSettings:
-    with pytest.raises(InvalidSettings) as caught:
-        load(config, environ, flags)
-    return caught.value
-
 
 # --- Values, precedence, origins ---
 

@@ -4,34 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orihon.compression.memory_manager import MemoryConfig
-from orihon.settings import Settings, load_settings, schema
-
-Write = Callable[[str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    def write_config(text: str) -> Path:
-        path = tmp_path / "config.yaml"
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_config
-
-
-def load(
-    config: Any = None, environ: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
-) -> Settings:
-    """``load_settings`` apart from the environment that the tests run in."""
-    return load_settings(config, environ=environ or {}, flags=flags)
-
+from orihon.settings import schema
+from tests.configurations import Write, load
 
 DESIGN_000 = """
 # コンテキストストレージ設定

@@ -106,6 +106,12 @@ def test_an_error_survives_the_way_between_processes() -> None:
     assert str(error) == "Unknown role wizard. Use one of: user."
 
 
+def test_a_brace_can_be_written_whether_or_not_there_are_fields() -> None:
+    assert text("cli.page.default") == "[default: {}]"
+    assert text("errors.InvalidSettings.broken_pattern.remedy").endswith("to write '${' itself, write '$${'.")
+    assert "${HOME:-default}" in text("errors.InvalidSettings.undefined_variable.remedy", variable="HOME")
+
+
 def test_a_missing_text_is_a_programming_error() -> None:
     with pytest.raises(KeyError):
         text("errors.InvalidMessage")

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import ast
 import shutil
+import tomllib
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 import orihon.verify
 from orihon import jsonio
+from orihon.checks.folder import Exposed, open_to_others
 from orihon.doctor.repairs import REPAIRS
 from orihon.errors import TaskNotFound
 from orihon.findings import Finding
 from orihon.store import MessageStore
 from orihon.store.base import Stream
-from orihon.texts import text
 from orihon.verify import verify, verify_task
 from orihon.view import PlannedFold
 from tests.damage import (
@@ -70,6 +72,22 @@ def test_looking_changes_nothing(tmp_path: Path) -> None:
     assert found(tmp_path, uuid, "files")
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "tasks.db" not in path.name}
     assert after == before
+
+
+def test_looking_makes_no_store_where_there_is_none(tmp_path: Path, backend: str) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    for path in folder.iterdir():
+        if path.name != "metadata.json":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert ("catalogue", "lost_messages", "tasks.db") in found(tmp_path, uuid, backend)
+    assert [path.name for path in folder.iterdir()] == ["metadata.json"]
+
+
+def test_a_file_that_vanishes_while_we_look_is_no_finding(tmp_path: Path) -> None:
+    readable = tmp_path / "messages.jsonl"
+    readable.touch(0o644)
+    listed = [tmp_path / ".index.json.0123abcd", readable]  # the first has been renamed since
+    assert open_to_others(listed) == [Exposed(readable, 0o644, 0o600)]
 
 
 def test_a_task_that_is_being_written_is_no_finding(tmp_path: Path, backend: str) -> None:
@@ -329,10 +347,14 @@ def test_every_finding_can_be_said_in_both_languages() -> None:
                     said.add((kind[0], kind[1]))
     said |= REPAIRS.keys()
     assert len(said) > 40
+    catalogues = files("orihon.texts")
+    texts = {
+        lang: tomllib.loads(catalogues.joinpath(f"{lang}.toml").read_text(encoding="utf-8"))["findings"]
+        for lang in ("en", "ja")
+    }
     for check, detail in said:
         for lang in ("en", "ja"):
-            assert text(f"findings.{check}.{detail}.cause", lang=lang)
-            assert text(f"findings.{check}.{detail}.remedy", lang=lang)
+            assert texts[lang][check][detail].keys() == {"cause", "remedy"}
 
 
 def test_a_finding_says_where_what_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
