@@ -280,7 +280,7 @@ class TaskContextManager:
         self.catalogue.update(self.uuid, model=model, context_length=context_length, correction=1.0, epoch=epoch)
         self.model, self.message_store.context_length = model, context_length
         self.message_store.correction = Correction()
-        return self.message_store.get_exact_token_count(tokenizer_for(model))
+        return self.message_store.get_exact_token_count(self.settings.llm.active.tokenizer or tokenizer_for(model))
 
     def _write_figures(self) -> None:
         """What ``orihon list`` shows of a running task, from counters; no work fails because of it."""

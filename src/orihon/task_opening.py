@@ -100,8 +100,7 @@ class TaskOpening:
 
     def _count_messages(self, folder: Path) -> int:
         """By a look that changes nothing: a claim would already put things right that a person should see first."""
-        key_file = self._folders.base_dir / "mask.key"
-        with closing(open_for_reading(folder, self._settings, key_file=key_file)) as store:
+        with closing(open_for_reading(folder, self._settings)) as store:
             return store.count("messages")
 
     def _settle(self, row: TaskRow, store: TaskStore) -> None:

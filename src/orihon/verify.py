@@ -97,7 +97,7 @@ def verify_placed(uuid: str, row: TaskRow | None, places: list[Path], settings: 
 def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Settings) -> list[Finding]:
     """One folder of a task, and its row where it has one."""
     in_use = row is not None and is_held(row, boottime(), process_identity())
-    with closing(open_for_reading(place, settings, key_file=place / "mask.key", name=uuid)) as store:
+    with closing(open_for_reading(place, settings, name=uuid)) as store:
         found = verify_task(store, place, in_use=in_use)
         findings = Findings()
         if row is not None:

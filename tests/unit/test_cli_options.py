@@ -11,7 +11,6 @@ import pytest
 from orihon.cli.options import Options
 from orihon.texts import language, set_language
 
-
 pytestmark = pytest.mark.usefixtures("own_logging")
 
 

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from orihon.compression.brief import brief, depth, join, shorter_quote
-from orihon.compression.findings import Findings, collect, is_conclusion, is_exploration, is_extract, section_decisions, title_decisions
+from orihon.compression.findings import (
+    Findings,
+    collect,
+    is_conclusion,
+    is_exploration,
+    is_extract,
+    section_decisions,
+    title_decisions,
+)
 from orihon.compression.markdown import Block, Section
 from orihon.compression.statements import decided, statements
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from orihon.compression.importance import message_text
 from orihon.images import image_tokens
+from orihon.view import SYSTEM_ROLES
 
 Message = dict[str, Any]
 History = list[Message]
 
-_SYSTEM_ROLES = ("system", "developer")
 _RESULT_ROLES = ("tool", "function")
 _IMAGE_PARTS = ("image", "image_url", "input_image")
 
@@ -45,7 +45,7 @@ def _json_length(value: object) -> int:
 def system_head(history: History) -> int:
     """How many messages the system prompt has: the leading run of system and developer messages."""
     for index, message in enumerate(history):
-        if message.get("role") not in _SYSTEM_ROLES:
+        if message.get("role") not in SYSTEM_ROLES:
             return index
     return len(history)
 

@@ -113,5 +113,5 @@ class Scenario:
 
     def _log_tokens(self, uuid: str, settings: Settings) -> int:
         folder = self.base_dir / "completed" / uuid
-        with closing(open_for_reading(folder, settings, key_file=self.base_dir / "mask.key")) as store:
+        with closing(open_for_reading(folder, settings)) as store:
             return store.tail.log_tokens

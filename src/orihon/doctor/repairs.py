@@ -143,7 +143,7 @@ def keep_longest_folder(operation: Operation) -> None:
 
 def _length(place: Path, operation: Operation) -> int:
     settings = operation.base.settings
-    with closing(open_for_reading(place, settings, key_file=place / "mask.key", name=operation.uuid)) as store:
+    with closing(open_for_reading(place, settings, name=operation.uuid)) as store:
         try:
             return store.count("messages")
         except StorageError:

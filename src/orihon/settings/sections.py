@@ -60,7 +60,7 @@ class ContextStorageSettings:
 
     enabled: bool = field(
         default=True,
-        metadata=spec(FLAG, "Keep histories on disk; false: in memory only.", env=("CONTEXT_STORAGE_ENABLED",)),
+        metadata=spec(FLAG, "For model clients; the stores always write to disk.", env=("CONTEXT_STORAGE_ENABLED",)),
     )
     backend: str = field(
         default="files",
@@ -85,7 +85,7 @@ class ContextStorageSettings:
         default=20,
         metadata=spec(
             whole(0),
-            "Recent messages that the `sqlite` back end holds in memory for callers that ask for them.",
+            "Newest messages that `get_recent_messages` and `memory_cache` give when no number is asked for.",
             spellings=("llm.max_memory_messages",),
             env=("MAX_MEMORY_MESSAGES",),
         ),
@@ -257,7 +257,9 @@ class InheritanceSettings:
     enabled: bool = field(
         default=True, metadata=spec(FLAG, "A new task inherits from the last finished one on its key.")
     )
-    max_summary_tokens: int = field(default=4000, metadata=spec(_TOKENS, "Most tokens that it inherits."))
+    max_summary_tokens: int = field(
+        default=4000, metadata=spec(_TOKENS, "Most tokens that it inherits; never more than a tenth of the window.")
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,13 +76,13 @@ def open_task_store(
     )
 
 
-def open_for_reading(folder: Path, settings: Settings, *, key_file: Path, name: str = "") -> TaskStore:
+def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> TaskStore:
     """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
     backend = backend_of(folder, "files")
     return open_task_store(
         folder,
         settings.replace(**{"context_storage.backend": backend, "masking.enabled": False}),
-        key_file=key_file,
+        key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
         name=name,
     )
 
