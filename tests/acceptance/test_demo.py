@@ -51,7 +51,7 @@ def test_the_table_and_the_next_command_are_shown(tmp_path: Path, language: str,
     done = run("demo", "--folder", str(tmp_path), language=language)
     assert done.returncode == 0, done.stderr
     assert words in done.stdout
-    next_command = next(line.split()[1:] for line in done.stdout.splitlines() if line.strip().startswith("orihon"))
+    next_command = next(line.split()[1:] for line in done.stdout.splitlines() if "orihon --base-dir" in line)
     assert run(*next_command, language=language).returncode == 0
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -72,9 +74,10 @@ def _show(console: Console, report: DemoReport) -> None:
     look = f"head -c 600 {folder}/current.jsonl"
     if database.exists():
         look = f'sqlite3 {database} "{_QUERY}"'
+    program = "orihon" if shutil.which("orihon") else sys.argv[0]  # a fresh checkout has it in .venv/bin only
     for command in (
-        f"orihon --base-dir {report.base_dir} list",
-        f"orihon --base-dir {report.base_dir} verify {report.uuid}",
+        f"{program} --base-dir {report.base_dir} list",
+        f"{program} --base-dir {report.base_dir} verify {report.uuid}",
         look,
     ):
         console.print(f"  {command}", highlight=False, soft_wrap=True, style="cyan")

@@ -207,8 +207,8 @@ def _last_blank(section: Section, manner: Manner) -> str:
 
 def aggressive(root: Section, manner: Manner) -> str:
     """Decisions with one line of reasons; code as a pointer; headings as an index of what was there."""
-    first = "" if any(True for _ in section_decisions(root)) else _first_words(root, manner)
-    pieces: list[_Piece] = [first or _decisions_only(root, manner)]
+    settles = any(True for _ in section_decisions(root))
+    pieces: list[_Piece] = [_decisions_only(root, manner) if settles else _first_words(root, manner)]
     # A single heading above all others is the title of the document: the index is what stands below it.
     index_depth = 2 if len(root.children) == 1 else 1
     for child in root.children:
@@ -249,8 +249,10 @@ def _first_words(root: Section, manner: Manner) -> str:
     first = next((said for block in root.blocks for said in statements(block)), "")
     if len(first) > _FIRST_WORDS:
         first = first[: _FIRST_WORDS - 1].rstrip() + "…"
+    if not first or decided(first):
+        return ""
     line = f"- {first}" + manner.line_end * (2 if root.children else 1)
-    return line if first and not decided(first) and len(line) < len(root.own_text) else ""
+    return line if len(line) < len(root.own_text) else root.own_text
 
 
 # ---- joining -------------------------------------------------------------------------------------------------------
@@ -260,10 +262,15 @@ def _assembled(pieces: Iterable[_Piece], manner: Manner) -> str:
     """The pieces as one text; an underlined heading needs a blank line before it to be one."""
     result: list[str] = []
     for piece in pieces:
-        if len(piece) == 2 and isinstance(piece, tuple) and result and not _ends_blank(result[-1]):
+        if _is_underlined(piece) and result and not _ends_blank(result[-1]):
             result.append(manner.line_end)
         result.extend(text for text in _flat([piece]) if text)
     return "".join(result)
+
+
+def _is_underlined(piece: _Piece) -> bool:
+    """A heading underlined with ``===`` may also follow another heading, and does so only where it did before."""
+    return isinstance(piece, tuple) and len(piece) == 2
 
 
 def _flat(pieces: Iterable[_Piece]) -> Iterator[str]:

@@ -22,9 +22,11 @@ Kind = Literal["blank", "paragraph", "item", "table", "quote", "fence", "rule"]
 _OPENER = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\r\n]*)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}")
+_BLANKS = " \t\r\n"
 _MARKS = frozenset("#>|`~-*+_0123456789")
 # Only the first character tells these apart; everything else is looked at more closely.
-_PLAIN_TITLE_MARKS = frozenset("#>|`~")
+_PLAIN_TITLE_BLANKS = " \t\r\n"
+_MARKS = frozenset("#>|`~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ def _opener(line: str) -> str:
 
 
 def _hash_heading(line: str) -> tuple[int, str] | None:
-    stripped = line.strip()
+    stripped = line.strip(_BLANKS)
     if stripped[:1] != "#" or _indent(line) > 3:
         return None
     rest = stripped.lstrip("#")
@@ -262,7 +264,7 @@ def _hash_heading(line: str) -> tuple[int, str] | None:
 
 
 def _underline(line: str) -> str:
-    stripped = line.strip()
+    stripped = line.strip(_BLANKS)
     for mark in "=-":
         if stripped and not stripped.strip(mark) and _indent(line) <= 3:
             return mark

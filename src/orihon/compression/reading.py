@@ -54,6 +54,7 @@ class Statement:
     line: Line
     features: tuple[int, ...]
     is_bare: bool
+    order: int  # its place among all lines
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -99,6 +100,7 @@ class Reading:
             features = self._features.get(line.text)
             if features is None:
                 features = self._features[line.text] = self._find(line.text)
+            self._lines.pop(line.text, None)  # so that the lines stay in the order of the text
             self._lines[line.text] = line
             seen.update(features)
         is_agent, is_user = role == "assistant", role == "user"
@@ -115,8 +117,8 @@ class Reading:
 
     def statements(self) -> Iterator[Statement]:
         """Every distinct line at the last place where it stands."""
-        for text, line in self._lines.items():
-            yield Statement(line, self._features[text], _is_bare(text))
+        for order, (text, line) in enumerate(self._lines.items()):
+            yield Statement(line, self._features[text], _is_bare(text), order)
 
     def features_of(self, text: str, among: Sequence[int]) -> tuple[int, ...]:
         """Those features of ``among`` that a part of the line is about."""

@@ -1,0 +1,224 @@
+"""A transcript made to fit: system prompt, pins and newest turns word for word, the rest folded into notes.
+
+Pure: messages in, messages out, no store. Promises: never more tokens than the budget; tool calls stay with all their
+results or are folded with them; every message is either there, shortened in its own envelope (only the newest turn,
+when it is too large to stay) or inside exactly one fold. How far the newest turns reach back is decided by worth: an
+older turn stays as long as its tokens are worth as much there as in the notes. Refuses with ``BudgetExceeded`` when
+the protected text leaves no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orihon.compression.extractive import Extractor, Run
+from orihon.compression.selection import Selection
+from orihon.errors import BudgetExceeded
+from orihon.message import Message
+from orihon.records import SUMMARY_PREFIX
+from orihon.texts import text
+from orihon.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, Counter, tokenizer
+from orihon.view import SYSTEM_ROLES
+
+_NEWEST = 4  # messages that stay word for word when they take at most half of the room
+_NEWEST_SHARE = 0.5
+_LARGE_NEWEST_SHARE = 0.35  # of the room, for the newest turns when four messages are too much
+_CONTINUITY = 1.25  # a turn that stands whole is worth more than its lines one by one
+_LEAST_NOTES = 24  # tokens: a title and nothing else
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """The messages that fit, and what became of the others (positions in the transcript, from 0)."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    budget: int
+    before_tokens: int
+    after_tokens: int
+    kept: tuple[int, ...]
+    shortened: tuple[int, ...] = ()
+    folded: tuple[Run, ...] = ()
+
+
+def squeeze(
+    messages: Sequence[Mapping[str, Any]],
+    budget: int,
+    *,
+    pinned: Collection[int] = (),
+    tokenizer_name: str = DEFAULT_TOKENIZER,
+) -> Squeezed:
+    """The transcript in at most ``budget`` tokens; ``pinned`` are positions that stay word for word."""
+    return _Squeeze(messages, budget, frozenset(pinned), tokenizer(tokenizer_name)).result()
+
+
+def message_tokens(message: Message, count: Counter) -> int:
+    """What a message costs: its text and its calls as a model reads them, and what the chat format adds."""
+    calls = (f"{call.name} {_plain(call.arguments)}" for call in message.tool_calls)
+    return count("\n".join([_content(message), *calls])) + MESSAGE_OVERHEAD
+
+
+class _Squeeze:
+    """One transcript on its way into its budget."""
+
+    def __init__(
+        self, messages: Sequence[Mapping[str, Any]], budget: int, pinned: frozenset[int], count: Counter
+    ) -> None:
+        self.originals = messages
+        self.messages = [Message.from_chat(message).as_chat()[0] for message in messages]
+        self.budget = budget
+        self.count = count
+        self.sizes = [message_tokens(message, count) for message in self.messages]
+        self.head = next((at for at, one in enumerate(self.messages) if one.role not in SYSTEM_ROLES), len(messages))
+        self.turns = list(_turns(self.messages, self.head))
+        self.pinned = {place for turn in self.turns if pinned & {*turn} for place in turn}
+        self.protected = {*range(self.head), *self.pinned}
+
+    def result(self) -> Squeezed:
+        before = sum(self.sizes)
+        if before <= self.budget:
+            everything = tuple(range(len(self.sizes)))
+            return Squeezed(tuple(self.originals), self.budget, before, before, everything)
+        room = self._room()
+        extractor = Extractor(self.messages, self.count)
+        kept = self.protected | self._newest(room)
+        shortened = {} if self._reaches_end(kept) else self._shorten_newest(extractor, room)
+        if self._reaches_end(kept):
+            kept = self._reach_back(extractor, kept, room)
+        return self._folded(extractor, kept, shortened)
+
+    def _room(self) -> int:
+        """Tokens beside the protected text; the last place where a budget can be refused."""
+        system = sum(self.sizes[: self.head])
+        pinned = sum(self.sizes[place] for place in self.pinned)
+        room = self.budget - system - pinned
+        if room < _LEAST_NOTES + MESSAGE_OVERHEAD:
+            seqs = ", ".join(str(place + 1) for place in sorted(self.pinned)) or "-"
+            raise BudgetExceeded("protected", budget=self.budget, system=system, pinned=pinned, seqs=seqs)
+        return room
+
+    def _newest(self, room: int) -> set[int]:
+        """The newest turns that stay in any case."""
+        last = len(self.messages)
+        wanted = max(self.head, last - _NEWEST)
+        if sum(self.sizes[wanted:]) <= room * _NEWEST_SHARE:
+            turns = [turn for turn in self.turns if turn.stop > wanted]
+            if all(map(self._may_stay, turns)) and self._cost(turns) <= room - _LEAST_NOTES - MESSAGE_OVERHEAD:
+                return {place for turn in turns for place in turn}
+        newest: set[int] = set()
+        for turn in reversed(self.turns):
+            cost = sum(self.sizes[place] for place in {*newest, *turn} - self.pinned)
+            if not self._may_stay(turn) or cost > room * _LARGE_NEWEST_SHARE:
+                break
+            newest |= {*turn}
+        return newest
+
+    def _reach_back(self, extractor: Extractor, kept: set[int], room: int) -> set[int]:
+        """More of the newest turns, as long as they are worth their tokens."""
+        selection = self._select(extractor, kept)
+        selection.take(self.budget - sum(self.sizes[place] for place in kept) - _LEAST_NOTES)
+        needed = selection.least_density
+        fresh = self._select(extractor, kept)
+        used = sum(self.sizes[place] for place in kept - self.protected)
+        for turn in reversed([turn for turn in self.turns if not kept & {*turn}]):
+            cost = self._cost([turn])
+            features = {feature for place in turn for feature in extractor.features_at(place)}
+            used += cost
+            worth = fresh.worth_of(features) * _CONTINUITY
+            if not self._may_stay(turn) or used > room * _NEWEST_SHARE or worth < needed * cost:
+                break
+            kept = kept | {*turn}
+            if not {turn.stop} <= kept | {len(self.messages)}:
+                break
+        return kept
+
+    def _shorten_newest(self, extractor: Extractor, room: int) -> dict[int, Mapping[str, Any]]:
+        """The newest turn in its own envelope, its long texts cut down to the lines that matter most."""
+        turn = self.turns[-1]
+        allowed = int(room * _LARGE_NEWEST_SHARE)
+        long = [place for place in turn if self.sizes[place] > allowed // (2 * len(turn))]
+        envelopes = {place: {**self.originals[place], "content": ""} for place in long}
+        fixed = sum(self.sizes[place] for place in turn if place not in envelopes)
+        fixed += sum(self._size(message) for message in envelopes.values())
+        if not self._may_stay(turn) or not long or fixed > allowed // 2:
+            return {}
+        selection = extractor.selection({*long}, self.protected)
+        selection.take(allowed - fixed)
+        while selection.chosen:
+            short = {place: {**self.originals[place], "content": self._lines(selection, place)} for place in long}
+            if sum(map(self._size, short.values())) + fixed <= allowed:
+                return {place: short.get(place, self.originals[place]) for place in turn}
+            selection.give_back()
+        return {}
+
+    def _folded(self, extractor: Extractor, kept: set[int], shortened: Mapping[int, Mapping[str, Any]]) -> Squeezed:
+        stays = {place: self.originals[place] for place in kept} | dict(shortened)
+        runs = list(_runs(len(self.messages), stays))
+        used = sum(self._size(message) for message in stays.values())
+        selection = self._select(extractor, {*stays})
+        texts = extractor.fold_texts(runs, selection, self.budget - used, MESSAGE_OVERHEAD)
+        for run, fold in zip(runs, texts, strict=True):
+            stays[run.start] = {"role": "system", "content": SUMMARY_PREFIX + fold}
+        result = tuple(stays[place] for place in sorted(stays))
+        after = sum(map(self._size, result))
+        if after > self.budget:
+            pinned = sum(self.sizes[place] for place in self.pinned)
+            seqs = ", ".join(str(place + 1) for place in sorted(self.pinned)) or "-"
+            system = sum(self.sizes[: self.head])
+            raise BudgetExceeded("protected", budget=self.budget, system=system, pinned=pinned, seqs=seqs)
+        return Squeezed(
+            result, self.budget, sum(self.sizes), after, tuple(sorted(kept)), tuple(sorted(shortened)), tuple(runs)
+        )
+
+    def _select(self, extractor: Extractor, stays: set[int]) -> Selection:
+        return extractor.selection({*range(len(self.messages))} - stays, stays)
+
+    def _lines(self, selection: Selection, place: int) -> str:
+        chosen = [one for one in selection.chosen if one.statement.line.place == place]
+        lines = [one.text for one in sorted(chosen, key=lambda one: one.statement.order)]
+        return "\n".join([text("notes.shortened", seq=place + 1), *lines])
+
+    def _may_stay(self, turn: range) -> bool:
+        """Whether a turn is one that the providers take: every call answered, no answer without its call."""
+        calls = self.messages[turn.start].calls
+        answers = [self.messages[place].answers for place in turn[1:]]
+        return self.messages[turn.start].role != "tool" and sorted(calls) == sorted(filter(None, answers))
+
+    def _reaches_end(self, kept: set[int]) -> bool:
+        return len(self.messages) - 1 in kept
+
+    def _cost(self, turns: Sequence[range]) -> int:
+        return sum(self.sizes[place] for turn in turns for place in turn if place not in self.pinned)
+
+    def _size(self, message: Mapping[str, Any]) -> int:
+        return message_tokens(Message.from_chat(message).as_chat()[0], self.count)
+
+
+def _turns(messages: Sequence[Message], start: int) -> Iterator[range]:
+    """Each message by itself, an assistant's calls together with their results."""
+    while start < len(messages):
+        end = start + 1
+        calls = messages[start].calls
+        while end < len(messages) and messages[end].answers in calls:
+            end += 1
+        yield range(start, end)
+        start = end
+
+
+def _runs(total: int, stays: Collection[int]) -> Iterator[Run]:
+    start = 0
+    for place in [*sorted(stays), total]:
+        if start < place:
+            yield Run(start, place)
+        start = place + 1
+
+
+def _content(message: Message) -> str:
+    if message.parts is None:
+        return message.content or ""
+    return "\n".join(str(part.data.get("text", "")) for part in message.parts)
+
+
+def _plain(arguments: str) -> str:
+    return arguments.replace("\\n", "\n").replace('\\"', '"')
