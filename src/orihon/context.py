@@ -7,6 +7,7 @@ the state changes, and gathers the figures. Programs, workers and pages come in 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -52,11 +53,13 @@ class TaskContextManager:
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task.
         """
         self.settings = load_settings(config)
-        self.base_dir = Path(base_dir if base_dir is not None else self.settings.context_storage.base_dir)
+        where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
+        self.base_dir = Path(where).absolute()  # a program may change its directory
         self.llm_client = llm_client
         self._folders = TaskFolders(self.base_dir)
         self.catalogue = open_catalogue(self.base_dir, self.settings)
         self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
+        self._pid = os.getpid()  # a fork is another process: the task stays with this one
         self._completion_hooks: dict[str, Hook] = {}
         self._stop_hooks: dict[str, Hook] = {}
         key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
@@ -66,7 +69,7 @@ class TaskContextManager:
         seconds = self.settings.context_storage.lease_seconds
         self._lease: Lease | None = self.catalogue.acquire(self.uuid, seconds=seconds, take_over=take_over)
         with ExitStack() as on_failure:
-            on_failure.callback(self.catalogue.release, self._lease)
+            on_failure.callback(lambda: self.catalogue.release(self.lease))
             self._start(opening, on_failure, inherit=inherit)
             on_failure.pop_all()
         self._heartbeat = Heartbeat(self.heartbeat, seconds / 3, self.uuid)
@@ -104,7 +107,7 @@ class TaskContextManager:
     def _start(self, opening: TaskOpening, on_failure: ExitStack, *, inherit: bool) -> None:
         enter_task(self.uuid)
         on_failure.callback(leave_task, self.uuid)
-        row, self.task_store = opening.open(self.lease)
+        row, self.task_store, self._lease = opening.open(self.lease)
         on_failure.callback(self.task_store.close)
         self.context_dir = self.task_store.records.folder
         self.message_store = MessageStore(self.context_dir, self.settings, task_store=self.task_store)
@@ -123,7 +126,7 @@ class TaskContextManager:
     @property
     def is_open(self) -> bool:
         """Is the task running in this process?"""
-        return self._lease is not None
+        return self._lease is not None and self._pid == os.getpid()
 
     @property
     def lease(self) -> Lease:
@@ -249,7 +252,10 @@ class TaskContextManager:
         }
         given = {name: value for name, value in totals.items() if value is not None}
         if given:
-            self.catalogue.set_totals(self.uuid, **given, epoch=epoch)
+            stored = self._totals()
+            # Nobody may acknowledge what is not there: the task would count as damaged from then on.
+            kept = {name: min(value, stored[name]) for name, value in given.items() if name.startswith("total_")}
+            self.catalogue.set_totals(self.uuid, **given | kept, epoch=epoch)
 
     def report_usage(self, usage: Mapping[str, Any], request_tokens: int | None = None) -> None:
         """Learn from the usage that a provider reports: counters, and the correction of our estimate.
@@ -332,7 +338,7 @@ class TaskContextManager:
 
     def close(self) -> None:
         """Let go of the task without changing its state: it stays running, for the next process to take over."""
-        if self._lease is not None:
+        if self.is_open:
             self._let_go(TaskStatus.RUNNING)
 
     def _end(
@@ -344,6 +350,8 @@ class TaskContextManager:
         summary: bool = False,
     ) -> None:
         """The way to every end. An owner whose task was taken over is refused before anything happens, and lets go."""
+        if self._pid != os.getpid():
+            raise IllegalTransition("other_process", uuid=self.uuid, pid=self._pid)
         try:
             self.catalogue.renew(self.lease)
             self._run(hooks or {})
@@ -367,6 +375,8 @@ class TaskContextManager:
     def _create_final_summary(self) -> None:
         try:
             self.compressor.create_final_summary()
+        except StaleWriter:
+            raise
         except OrihonError as error:
             logger.warning("%s: no final summary: %s", self.uuid, error)
 

@@ -126,14 +126,20 @@ def retrying(
 @contextmanager
 def transaction(connection: apsw.Connection) -> Iterator[None]:
     """Everything inside happens, or nothing."""
+    roll_back(connection)  # an interrupt may have come between the start of a transaction and its end
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
     except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        roll_back(connection)
         raise
     connection.execute("COMMIT")
+
+
+def roll_back(connection: apsw.Connection) -> None:
+    """End a transaction that is open, if one is."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def migrate(connection: apsw.Connection, path: Path, *, schema: str, steps: list[str]) -> None:

@@ -87,7 +87,7 @@ class ContextInheritanceManager:
         *,
         catalogue: Catalogue | None = None,
     ) -> None:
-        self.base_dir = Path(base_dir)
+        self.base_dir = Path(base_dir).absolute()
         self.settings = load_settings(config)
         self.max_summary_tokens = self.settings.inheritance.max_summary_tokens
         self._catalogue = catalogue or open_catalogue(self.base_dir, self.settings)

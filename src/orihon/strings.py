@@ -1,7 +1,8 @@
 """The strings of provider data that hold content, found and replaced.
 
 Owns the line between content and structure: roles, ids, ``type`` values, signatures and base64 payloads are
-structure and are never touched or counted. Whatever stands below ``arguments`` or ``input`` of a tool call is
+structure and are never touched or counted; so are the names of fields, but keys further down that are no known
+names may be anybody's words and are replaced too. Whatever stands below ``arguments`` or ``input`` of a tool call is
 the model's own words, so there every string is content, keys as well.
 """
 
@@ -35,21 +36,16 @@ _DATA_URL = re.compile(r"data:[^,\s]{0,200};base64,[A-Za-z0-9+/=_\r\n-]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _URL_KEYS = frozenset(("url", "image_url", "file_url", "file_data", "data"))
 _BASE64_KEYS = frozenset(("file_data", "b64_json"))
+_KNOWN_KEYS = _STRUCTURE | _URL_KEYS | _BASE64_KEYS | {*_OWN_WORDS, "name", "text", "content", "source", "format"}
 # A bare "data" is a payload only where a neighbour says what is encoded in it.
 _PAYLOAD_LABELS = ("media_type", "mimeType", "format", "transcript")
 
 
 def map_content(value: Any, f: MapString) -> Any:
     """``value`` with ``f`` applied to its content; ``value`` itself when that changes nothing."""
-    if isinstance(value, str):
-        return _kept(value, f(value))
     if isinstance(value, Mapping):
-        mapped = {key: _map_entry(value, key, entry, f) for key, entry in value.items()}
-        return value if all(mapped[key] is entry for key, entry in value.items()) else mapped
-    if isinstance(value, list):
-        items = [map_content(item, f) for item in value]
-        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
-    return value
+        return _unless_same(value, {key: _map_entry(value, key, entry, f) for key, entry in value.items()})
+    return _map_nested(value, f)
 
 
 def map_json_text(text: str, f: MapString) -> str:
@@ -96,7 +92,26 @@ def _map_entry(block: Mapping[str, Any], key: str, entry: Any, f: MapString) -> 
         return _kept(entry, map_json_text(entry, f)) if isinstance(entry, str) else _map_own_words(entry, f)
     if isinstance(entry, str) and not _holds_content(block, key, entry):
         return entry
-    return map_content(entry, f)
+    return _map_nested(entry, f)
+
+
+def _map_nested(value: Any, f: MapString) -> Any:
+    """The same below the fields of a message, where keys can be content as well."""
+    if isinstance(value, str):
+        return _kept(value, f(value))
+    if isinstance(value, Mapping):
+        entries = value.items()
+        return _unless_same(value, {_map_key(key, f): _map_entry(value, key, entry, f) for key, entry in entries})
+    if isinstance(value, list):
+        items = [_map_nested(item, f) for item in value]
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    return value
+
+
+def _map_key(key: Any, f: MapString) -> Any:
+    if key in _KNOWN_KEYS or not isinstance(key, str):
+        return key  # what is no string is refused, with its name, when it is written
+    return _kept(key, f(key))
 
 
 def _holds_content(block: Mapping[str, Any], key: str, entry: str) -> bool:
@@ -121,13 +136,17 @@ def _map_own_words(value: Any, f: MapString) -> Any:
     if isinstance(value, str):
         return _kept(value, f(value))
     if isinstance(value, Mapping):
-        mapped = {_map_own_words(key, f): _map_own_words(entry, f) for key, entry in value.items()}
-        same = all(mapped.get(key, mapped) is entry for key, entry in value.items())
-        return value if same else mapped
+        entries = value.items()
+        return _unless_same(value, {_map_own_words(key, f): _map_own_words(entry, f) for key, entry in entries})
     if isinstance(value, list):
         items = [_map_own_words(item, f) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
+
+
+def _unless_same(old: Mapping[str, Any], new: dict[str, Any]) -> Mapping[str, Any]:
+    """The old object where nothing changed, keys included."""
+    return old if all(new.get(key, new) is entry for key, entry in old.items()) else new
 
 
 def _kept(old: str, new: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
-from orihon.errors import DamagedStore, IllegalTransition
+from orihon.errors import DamagedStore, IllegalTransition, StaleWriter
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
@@ -52,8 +52,11 @@ class TaskOpening:
             backend=self._settings.context_storage.backend,
         )
 
-    def open(self, lease: Lease) -> tuple[TaskRow, TaskStore]:
-        """The task's row and claimed store, once it is running and its folder lies where running tasks do."""
+    def open(self, lease: Lease) -> tuple[TaskRow, TaskStore, Lease]:
+        """The task's row and claimed store, once it is running and its folder lies where running tasks do.
+
+        The lease comes back with a higher epoch where the folder demanded one.
+        """
         # Read under the lease: the one that was found before it may have been changed by the last owner.
         row = self._catalogue.get(lease.uuid)
         if row.status is not TaskStatus.RUNNING:
@@ -61,16 +64,35 @@ class TaskOpening:
         here = self._folders.find(row.uuid)
         self._refuse_lost_log(row, here)
         with ExitStack() as on_failure:
-            store = self._store(here or self._folders.create(row.uuid), row.uuid, lease.epoch)
-            on_failure.callback(store.close)
-            store.claim()
+            store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
             if row.status is not TaskStatus.RUNNING:
                 row = self._catalogue.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
             self._settle(row, store)
             if not (store.records.folder / METADATA).exists():
                 write_metadata(store.records.folder, row, self._settings)
             on_failure.pop_all()
-        return row, store
+        return row, store, lease
+
+    def _claimed(self, folder: Path, lease: Lease, on_failure: ExitStack) -> tuple[TaskStore, Lease]:
+        """The store, claimed with the lease.
+
+        A store that was opened on the folder alone raises the folder's epoch and not the catalogue's: then the lease
+        follows, once, for the catalogue and nobody else says who owns the task.
+        """
+        store = self._store(folder, lease.uuid, lease.epoch)
+        on_failure.callback(store.close)
+        try:
+            store.claim()
+        except StaleWriter as refusal:
+            if refusal.reason != "taken_over":
+                raise
+            store.close()
+            lease = self._catalogue.raise_epoch(lease, above=refusal.fields["epoch"])
+            on_failure.callback(self._catalogue.release, lease)
+            store = self._store(folder, lease.uuid, lease.epoch)
+            on_failure.callback(store.close)
+            store.claim()
+        return store, lease
 
     def _new_place(self, uuid: str) -> Path:
         return self._folders.base_dir / "running" / uuid

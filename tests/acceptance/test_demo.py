@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -72,3 +73,25 @@ def test_the_demo_plays_on_the_other_back_end(tmp_path: Path) -> None:
     [folder] = (tmp_path / "contexts" / "completed").iterdir()
     assert not (folder / "messages.jsonl").exists()
     assert run("--base-dir", str(tmp_path / "contexts"), "verify", folder.name).returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["view folded", "Another process"])
+def test_ctrl_c_pauses_the_task_in_whichever_process_it_is(tmp_path: Path, moment: str) -> None:
+    environment = {**os.environ, "ORIHON_LANG": "en", "NO_COLOR": "1", "COLUMNS": "200"}
+    words = [str(ORIHON), "demo", "--folder", str(tmp_path)]
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    assert process.stdout is not None
+    while moment not in (line := process.stdout.readline()):
+        assert line, "the demo ended before its time"
+    if moment == "Another process":
+        assert "view folded" in process.stdout.readline()  # it is at work
+    os.killpg(process.pid, signal.SIGINT)
+    _, complaints = process.communicate(timeout=60)
+    assert (process.returncode, complaints) == (130, "")
+    base = str(tmp_path / "contexts")
+    (task,) = json.loads(run("--base-dir", base, "list", "--json").stdout)["tasks"]
+    assert (task["status"], task["lease_owner"]) == ("paused", None)
+    doctor = run("--base-dir", base, "doctor")
+    assert doctor.returncode == 0, doctor.stdout

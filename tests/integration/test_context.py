@@ -27,6 +27,7 @@ from orihon.errors import (
     TaskBusy,
     TaskNotFound,
 )
+from orihon.store import MessageStore
 from tests.helpers import refused
 
 KEY = TaskKey("github", "me", "project", "issue", "27", "me")
@@ -385,12 +386,69 @@ def test_figures_by_increments_and_by_totals(tmp_path: Path, config: dict[str, A
     ctx = filled(tmp_path, config)
     ctx.update_statistics(llm_calls=1, tool_calls=2, tokens=300, compressions=1)
     ctx.update_statistics(llm_calls=1)
-    ctx.update_statistics(total_messages=12, total_summaries=3)
+    ctx.message_store.create_summary(2, 5, "so far")
+    ctx.update_statistics(total_messages=11, total_summaries=1, final_token_count=77)
     row = ctx.catalogue.get(ctx.uuid)
     assert (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count) == (2, 2, 300, 1)
-    assert (row.total_messages, row.total_summaries) == (12, 3)
+    assert (row.total_messages, row.total_summaries, row.final_token_count) == (11, 1, 77)
     ctx.cancel()
     assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.CANCELLED
+
+
+def test_totals_cannot_exceed_what_is_stored(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.update_statistics(total_messages=999, total_summaries=9, total_tool_calls=9)
+    row = ctx.catalogue.get(ctx.uuid)
+    assert (row.total_messages, row.total_summaries, row.total_tool_calls) == (12, 0, 0)
+    ctx.close()
+    TaskContextManager.resume(tmp_path, ctx.uuid, config).complete()
+
+
+def test_a_store_on_the_folder_alone_does_not_lock_the_task_out(tmp_path: Path, config: dict[str, Any]) -> None:
+    ctx = filled(tmp_path, config)
+    ctx.stop()
+    for number in range(5):
+        alone = MessageStore(ctx.context_dir, config)
+        alone.add_message("user", f"from outside {number}")
+        alone.close()
+    again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
+    assert again.message_store.add_message("user", "and on") == 18
+    assert again.catalogue.get(ctx.uuid).epoch == again.lease.epoch
+    again.heartbeat()
+    again.complete()
+    row = again.catalogue.get(ctx.uuid)
+    assert (row.status, row.lease_owner) == (TaskStatus.COMPLETED, None)
+
+
+FORKED = """
+    import json, os, sys
+    from orihon import TaskContextManager, TaskKey
+    from orihon.errors import IllegalTransition
+    key = TaskKey("github", "me", "project", "issue", "27", "me")
+    with TaskContextManager(sys.argv[1], key, json.loads(sys.argv[2])) as ctx:
+        ctx.message_store.add_message("user", "before the fork")
+        pid = os.fork()
+        if pid == 0:
+            refused = 0
+            for end in (ctx.stop, ctx.complete, ctx.cancel, lambda: ctx.fail("no")):
+                try:
+                    end()
+                except IllegalTransition as error:
+                    refused += (error.reason, error.fields["pid"]) == ("other_process", os.getppid())
+            ctx.close()
+            ctx.__exit__(None, None, None)
+            sys.exit(refused)  # leaves the block as well
+        refused = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        row = ctx.catalogue.get(ctx.uuid)
+        alive = row.lease_owner is not None and ctx.is_open
+        print(refused, row.status.value, alive, ctx.message_store.add_message("user", "after it"), flush=True)
+    print(ctx.catalogue.get(ctx.uuid).status.value)
+"""
+
+
+def test_a_fork_that_leaves_the_block_does_not_end_the_task(tmp_path: Path, config: dict[str, Any]) -> None:
+    out, _ = child(FORKED, tmp_path, json.dumps(config)).communicate(timeout=60)
+    assert out.splitlines() == ["4 running True 2", "completed"]
 
 
 def test_a_heartbeat_says_how_far_a_running_task_is(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -502,7 +560,7 @@ def test_keywords_of_the_first_design(tmp_path: Path, monkeypatch: pytest.Monkey
         uuid="550e8400-e29b-41d4-a716-446655440000",
         config={"context_storage": {"base_dir": "logs"}},
     )
-    assert ctx.context_dir == Path("logs/running/550e8400-e29b-41d4-a716-446655440000")
+    assert ctx.context_dir == tmp_path / "logs/running/550e8400-e29b-41d4-a716-446655440000"
     assert ctx.get_message_store() is ctx.message_store
     assert ctx.get_summary_store() is ctx.summary_store
     assert ctx.get_tool_store() is ctx.tool_store

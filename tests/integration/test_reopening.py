@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +11,19 @@ from typing import Any
 
 import pytest
 
-from orihon import Message, MessageStore, PlanningHistoryStore, ToolStore
-from orihon.errors import IllegalFold, InvalidMessage, InvalidSettings, StaleWriter, StorageUnavailable
+from orihon import Message, MessageStore, PlanningHistoryStore, TaskContextManager, TaskKey, ToolStore
+from orihon.errors import (
+    IllegalFold,
+    InvalidInput,
+    InvalidMessage,
+    InvalidSettings,
+    StaleWriter,
+    StorageUnavailable,
+    ToolCallError,
+)
 from orihon.settings import load_settings
 from orihon.store.opening import open_task_store
+from orihon.verify import verify_task
 from tests.helpers import refused
 
 Opener = Callable[..., MessageStore]
@@ -149,6 +160,143 @@ def test_wrong_types_are_refused_with_their_name(tmp_path: Path, backend: str) -
         store.recreate_current_context("text", tmp_path / "missing.jsonl")
     assert store.count_messages() == 1
     store.close()
+
+
+def test_a_program_may_change_its_directory(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = MessageStore("task", backend=backend)
+    store.add_message("user", "hello")
+    ctx = TaskContextManager(
+        "contexts", TaskKey("local", "me", "r", "issue", "1"), {"context_storage": {"backend": backend}}
+    )
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert store.add_message("user", "B" * (2 << 20)) == 2
+    assert len(store.get_messages_for_llm()) == 2
+    ctx.planning_store.add_plan("initial", "go")
+    ctx.complete()
+    assert ctx.context_dir == tmp_path / "contexts" / "completed" / ctx.uuid
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_an_interrupt_anywhere_in_an_append_leaves_the_store_usable(tmp_path: Path, backend: str) -> None:
+    """A trace function raises at one line after another, as a signal handler would."""
+    store = MessageStore(tmp_path / "task", backend=backend, config={"context_storage": {"durability": "os"}})
+    store.add_message("user", "first")
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(line: int) -> bool:
+        seen = 0
+
+        def trace(frame: Any, event: str, argument: object) -> Any:
+            nonlocal seen
+            if "orihon" in frame.f_code.co_filename and event == "line":
+                seen += 1
+                if seen == line:
+                    raise Interrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            store.add_message("user", "perhaps")
+        except Interrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    line = 1
+    while interrupted(line):
+        seq = store.add_message("user", "surely")
+        assert store.count_messages() == seq
+        assert store.get_message(seq).message.text == "surely"
+        line += 1
+    assert line > 50
+    assert verify_task(store.task_store, in_use=True) == []
+    store.close()
+
+
+def test_a_fork_while_another_thread_writes_does_not_hang_the_child(tmp_path: Path, backend: str) -> None:
+    program = """
+import os, sys, threading
+from orihon import MessageStore
+from orihon.errors import TaskBusy
+store = MessageStore(sys.argv[1], backend=sys.argv[2])
+store.add_message("user", "first")
+stop = threading.Event()
+def write():
+    while not stop.is_set():
+        store.add_message("user", "more")
+thread = threading.Thread(target=write)
+thread.start()
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        try:
+            store.add_message("user", "from the child")
+        except TaskBusy:
+            pass
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+stop.set()
+thread.join()
+"""
+    command = [sys.executable, "-W", "ignore", "-c", program, str(tmp_path / "task"), backend]
+    subprocess.run(command, check=True, timeout=60)
+
+
+def test_a_writer_that_is_stopped_while_it_waits_for_the_disk_can_be_taken_over(tmp_path: Path) -> None:
+    """The lock is not held over the fsync, where a busy writer spends its time."""
+    program = """
+import os, sys
+from orihon.settings import load_settings
+from orihon.store import MessageStore
+from orihon.store.opening import open_task_store
+from pathlib import Path
+folder, settings = Path(sys.argv[1]), load_settings({})
+task = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=1)
+store = MessageStore(folder, settings, task_store=task)
+store.add_message("user", "first")
+real = os.fsync
+def waits(fd):
+    print("waiting", flush=True)
+    sys.stdin.readline()
+    real(fd)
+os.fsync = waits
+store.add_message("user", "in flight")
+os.fsync = real
+try:
+    store.add_message("user", "late")
+except Exception as error:
+    print(type(error).__name__, flush=True)
+"""
+    folder = tmp_path / "task"
+    words = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        settings = load_settings({"context_storage": {"db_timeout": 5}})
+        task = open_task_store(folder, settings, key_file=tmp_path / "mask.key", epoch=2)
+        store = MessageStore(folder, settings, task_store=task)
+        assert store.add_message("user", "taken over") == 3
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "StaleWriter\n"
+    assert [stored.message.text for stored in store.get_messages()] == ["first", "in flight", "taken over"]
+    store.close()
+
+
+def test_only_an_assistant_calls_tools(tmp_path: Path) -> None:
+    store = MessageStore(tmp_path / "task")
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    with refused(ToolCallError, "not_assistant"):
+        store.add_message("user", "x", tool_calls=[call])
+    for bad in (5, "a\0b"):
+        with pytest.raises(InvalidInput):
+            MessageStore(bad)  # type: ignore[arg-type]
 
 
 def test_undo_passes_over_what_a_pin_has_undone(tmp_path: Path, backend: str) -> None:

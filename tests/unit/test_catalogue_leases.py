@@ -288,3 +288,16 @@ def test_a_retried_task_is_put_off_and_then_claimed_with_a_higher_epoch(catalogu
     assert claimed is not None
     row, lease = claimed
     assert (row.retry_count, lease.epoch) == (1, 2)
+
+
+def test_an_epoch_is_raised_by_the_owner_alone(catalogue: Catalogue) -> None:
+    first = catalogue.acquire("one")
+    raised = catalogue.raise_epoch(first, above=7)
+    assert (raised.epoch, catalogue.get("one").epoch) == (8, 8)
+    assert catalogue.renew(raised).epoch == 8
+    with refused(StaleWriter, "lease"):
+        catalogue.raise_epoch(first, above=20)
+    catalogue.release(raised)
+    with refused(StaleWriter, "released"):
+        catalogue.raise_epoch(raised, above=20)
+    assert catalogue.get("one").epoch == 8

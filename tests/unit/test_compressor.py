@@ -427,6 +427,24 @@ def test_the_final_summary_is_written_and_masked(store: MessageStore, answer: st
     assert "sk-proj" not in written
 
 
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+def test_a_replaced_owner_writes_no_final_summary(tmp_path: Path, backend: str) -> None:
+    config = {"context_storage": {"backend": backend}}
+    first = TaskContextManager(tmp_path, KEY, config)
+    first.message_store.add_message("user", "what the first one knows")
+    second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
+    second.message_store.add_message("user", "what the second one knows")
+    second.compressor.create_final_summary()
+    summary = second.context_dir / "final_summary.txt"
+    written = summary.read_bytes()
+    second.message_store.add_message("user", "and more")
+    with refused(StaleWriter, "taken_over"):
+        first.compressor.create_final_summary()
+    assert summary.read_bytes() == written
+    first.close()
+    second.close()
+
+
 def test_the_request_file_joins_prompt_and_context(store: MessageStore, tmp_path: Path) -> None:
     store.add_message("user", "弁を見て")
     call(store, "a", "read")

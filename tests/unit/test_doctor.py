@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections.abc import Callable
 from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
@@ -165,6 +166,35 @@ def test_derived_files_are_made_anew(tmp_path: Path) -> None:
     view.unlink()
     healed(tmp_path, "files", "view.missing")
     assert view.read_bytes() == whole
+
+
+def test_a_view_older_than_the_last_fold_is_made_anew(tmp_path: Path) -> None:
+    task = TaskContextManager(tmp_path, KEY, settings_for("files"))
+    for number in range(13):
+        task.message_store.add_message("user", f"message {number}")
+    view = task.message_store.get_current_context_file()
+    before_the_fold = view.read_bytes()
+    task.message_store.create_summary(1, 10, "what came first")
+    task.close()
+    view.write_bytes(before_the_fold)
+    healed(tmp_path, "files", "view.lines")
+    goes_on(tmp_path, task.uuid, "files")
+
+
+@pytest.mark.parametrize(
+    "make", [Path.mkdir, lambda path: path.symlink_to(path), lambda path: os.mkfifo(path, 0o600)], ids=["folder", "loop", "pipe"]
+)
+def test_what_stands_in_the_place_of_the_view_is_put_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    view = folder / "current.jsonl"
+    whole = view.read_bytes()
+    view.unlink()
+    make(view)
+    if view.is_dir():
+        view.chmod(0o700)
+    healed(tmp_path, "files", "view.no_file")
+    assert view.read_bytes() == whole
+    goes_on(tmp_path, uuid, "files")
 
 
 def test_counters_are_counted_again(tmp_path: Path, backend: str) -> None:

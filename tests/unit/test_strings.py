@@ -81,7 +81,7 @@ def test_a_secret_goes_from_everywhere() -> None:
             ],
             "reasoning_content": SECRET,
             "data": SECRET,
-            "nested": [{"deep": {"deeper": SECRET}}],
+            "nested": [{"deep": {"deeper": SECRET}}, {SECRET: {f"the {SECRET}": 1, "id": SECRET[:3]}}],
             "x$orihon": SECRET,
         }
     )
@@ -113,6 +113,13 @@ def test_a_secret_goes_from_anthropic_blocks_and_from_what_they_become() -> None
     assert SECRET not in json.dumps(message.map_strings(mask).to_anthropic())
     for chat in message.as_chat():
         assert SECRET not in json.dumps(chat.map_strings(mask).body())
+
+
+def test_names_of_fields_are_no_content() -> None:
+    message = Message.from_chat({"role": "user", "content": "x", SECRET: [{"type": "a", "id": "b", SECRET: 1}]})
+    assert message.map_strings(mask).extra == {SECRET: [{"type": "a", "id": "b", "[SECRET]": 1}]}
+    shouting = message.map_strings(str.upper).extra
+    assert shouting == {SECRET: [{"type": "a", "id": "b", SECRET.upper(): 1}]}
 
 
 def test_ids_types_tool_names_and_payloads_are_left_alone() -> None:

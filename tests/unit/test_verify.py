@@ -14,6 +14,7 @@ import pytest
 import orihon.verify
 from orihon import jsonio
 from orihon.checks.folder import Exposed, open_to_others
+from orihon.context import TaskContextManager
 from orihon.doctor.repairs import REPAIRS
 from orihon.errors import TaskNotFound
 from orihon.findings import Finding
@@ -24,6 +25,7 @@ from orihon.view import PlannedFold
 from tests.damage import (
     BACKENDS,
     BIG,
+    KEY,
     add_record,
     edit_record,
     paused_task,
@@ -259,6 +261,22 @@ def test_a_file_of_the_view_that_differs(tmp_path: Path) -> None:
     assert found(tmp_path, uuid, "files") == [("view", "missing", "current.jsonl")]
 
 
+def test_a_kill_between_a_fold_and_its_view_is_no_lost_history(tmp_path: Path) -> None:
+    task = TaskContextManager(tmp_path, KEY, settings_for("files"))
+    for number in range(20):
+        task.message_store.add_message("user", f"message {number}")
+    view = task.message_store.get_current_context_file()
+    before_the_fold = view.read_bytes()
+    task.message_store.create_summary(1, 15, "what came first")
+    task.close()
+    view.write_bytes(before_the_fold)
+    (finding,) = verify(tmp_path, task.uuid, task.settings)
+    assert (finding.kind, finding.severity) == (("view", "lines"), "warning")
+    view.write_bytes(before_the_fold + b'{"role":"user","content":"lost"}\n' * 2)
+    (finding,) = verify(tmp_path, task.uuid, task.settings)
+    assert (finding.kind, finding.fields) == (("view", "longer"), {"surplus": 2})
+
+
 def test_counters_that_differ(tmp_path: Path, backend: str) -> None:
     task = start_task(tmp_path, backend)
     task.task_store.tail.view_tokens += 1
@@ -307,6 +325,14 @@ def test_messages_that_were_acknowledged_and_are_gone(tmp_path: Path, backend: s
     for number in (13, 12, 11):
         edit_record(folder, "messages", number, lambda line: None)
     assert ("catalogue", "lost_messages", "tasks.db") in found(tmp_path, uuid, backend)
+
+
+@pytest.mark.parametrize(("stream", "count"), [("summaries", 3), ("tools", 1)])
+def test_records_that_were_acknowledged_and_are_gone(tmp_path: Path, backend: str, stream: Stream, count: int) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    edit_record(folder, stream, count, lambda line: None)
+    lost = [one.fields for one in verify(tmp_path, uuid, settings_for(backend)) if one.detail == "lost_records"]
+    assert lost == [{"stream": stream, "stored": count - 1, "known": count}]
 
 
 def test_a_catalogue_from_an_older_backup(tmp_path: Path, backend: str) -> None:

@@ -63,10 +63,16 @@ class Leases:
                 "renew_lease", uuid=lease.uuid, epoch=lease.epoch, heartbeat=now, until=renewed.until
             )
             if not changed:
-                current = require(statements, lease.uuid).epoch
-                reason = "released" if current == lease.epoch else "lease"
-                raise StaleWriter(reason, uuid=lease.uuid, epoch=lease.epoch, current=current)
+                raise _stale(statements, lease)
         return renewed
+
+    def raise_epoch(self, lease: Lease, *, above: int) -> Lease:
+        """The same lease with an epoch higher than one that the folder has reached without the catalogue."""
+        raised = replace(lease, epoch=max(lease.epoch, above) + 1)
+        with self._db.write() as statements:
+            if not statements.run("raise_epoch", uuid=lease.uuid, epoch=lease.epoch, raised=raised.epoch):
+                raise _stale(statements, lease)
+        return raised
 
     def release(self, lease: Lease) -> None:
         """Give the task back; nothing happens if it is no longer owned."""
@@ -112,6 +118,12 @@ def is_held(row: TaskRow, now: float, me: ProcessIdentity) -> bool:
     if (row.lease_host, row.lease_pid_space) != (me.host, me.space):
         return True  # its process cannot be seen from here: the lease has to run out
     return is_alive(row.lease_pid or 0, row.lease_pid_start or 0)
+
+
+def _stale(statements: Statements, lease: Lease) -> StaleWriter:
+    current = require(statements, lease.uuid).epoch
+    reason = "released" if current == lease.epoch else "lease"
+    return StaleWriter(reason, uuid=lease.uuid, epoch=lease.epoch, current=current)
 
 
 def _take(

@@ -11,6 +11,7 @@ from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.checks.database import fence
 from orihon.checks.folder import WRITER
 from orihon.findings import Finding, Report
+from orihon.store.base import Stream
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, folder
 
@@ -54,9 +55,19 @@ def check_row(row: TaskRow, place: Path, store: TaskStore, report: Report) -> No
     if stored < row.total_messages:
         counts = {"stored": stored, "known": row.total_messages}
         report(Finding("catalogue", "lost_messages", "tasks.db", fields=counts))
+    _check_other_totals(row, store, report)
     reached = reached_epoch(place)
     if reached > row.epoch:
         report(Finding("catalogue", "epoch", "tasks.db", fields={"epoch": row.epoch, "reached": reached}))
+
+
+def _check_other_totals(row: TaskRow, store: TaskStore, report: Report) -> None:
+    totals: dict[Stream, int] = {"summaries": row.total_summaries, "tools": row.total_tool_calls}
+    for stream, known in totals.items():
+        stored = store.count(stream)
+        if stored < known:
+            fields = {"stream": stream, "stored": stored, "known": known}
+            report(Finding("catalogue", "lost_records", "tasks.db", fields=fields))
 
 
 def reached_epoch(place: Path) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from itertools import zip_longest
 from pathlib import Path
 
 from orihon.checks.folds import FoldFacts, saved
 from orihon.checks.log import LogFacts
 from orihon.findings import Finding, Report
+from orihon.folders import wrapping
 from orihon.store.task_store import TaskStore
 
 _ATTEMPTS = 3
@@ -55,20 +57,24 @@ def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:
 
 
 def _compared(store: TaskStore, path: Path) -> Finding | None:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return Finding("view", "missing", path.name, severity="warning")
-    with file:
-        surplus, different = 0, 0
-        for number, (rendered, kept) in enumerate(zip_longest(store.view_lines(), file), start=1):
-            if rendered is None:
-                surplus += 1
-            elif kept != rendered + b"\n":
-                different = different or number
+    with wrapping(path):
+        if not path.is_file():  # asked first: opening a FIFO would wait for ever
+            detail = "no_file" if os.path.lexists(path) else "missing"
+            return Finding("view", detail, path.name, severity="warning")
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return Finding("view", "missing", path.name, severity="warning")
+        with file:
+            different, lines = 0, 0
+            for number, (rendered, kept) in enumerate(zip_longest(store.view_lines(), file), start=1):
+                lines += kept is not None
+                if rendered is None or kept != rendered + b"\n":
+                    different = different or number
+    if not different:
+        return None
     # One line too many is an append that died before it reached the log; more means that the log has lost records.
+    surplus = lines - store.most_entries()
     if surplus > 1:
         return Finding("view", "longer", path.name, fields={"surplus": surplus})
-    if surplus or different:
-        return Finding("view", "lines", path.name, severity="warning", fields={"line": different or number})
-    return None
+    return Finding("view", "lines", path.name, severity="warning", fields={"line": different})

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from orihon.catalogue import TaskRow
 
 _SHORT_ID = 8
+_MOST = 1_000_000  # also far below what SQLite can count to
 _COLUMNS = ("task", "status", "about", "messages", "tokens", "updated")
 
 
 def list_tasks(
     context: typer.Context,
     status: Annotated[str | None, option("--status", help=text("cli.list.only_status"))] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help=text("cli.list.limit"))] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.list.limit"))] = 50,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """One page of the catalogue."""

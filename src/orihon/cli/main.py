@@ -69,11 +69,18 @@ def build() -> typer.Typer:
     """The application in the language that is set."""
     from orihon.cli.doctor import doctor
     from orihon.cli.list import list_tasks
+    from orihon.cli.squeeze import squeeze
     from orihon.cli.verify import verify
 
     app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
     app.callback()(_global_options)
-    commands: dict[str, Callable[..., None]] = {"list": list_tasks, "verify": verify, "doctor": doctor, "demo": _demo}
+    commands: dict[str, Callable[..., None]] = {
+        "list": list_tasks,
+        "verify": verify,
+        "doctor": doctor,
+        "squeeze": squeeze,
+        "demo": _demo,
+    }
     for name, function in commands.items():
         app.command(name, cls=_Configured, help=text(f"cli.{name}.help"))(function)
     return app

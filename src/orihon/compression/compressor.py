@@ -245,8 +245,9 @@ class ContextCompressor:
         store = self.message_store.task_store
         said = (stored.message for stored in store.messages())
         summary = store.redactor.mask(final_summary(said, self.llm_client))
-        path = self.message_store.context_dir / "final_summary.txt"
-        replace_file(path, [summary.encode("utf-8", "replace")])
+        with store.changing():  # a writer that was replaced has nothing to say any more
+            path = store.records.folder / "final_summary.txt"
+            replace_file(path, [summary.encode("utf-8", "replace")])
         return len(summary)
 
     def create_summary_request_file(

@@ -28,8 +28,8 @@ _TRIMMED_FROM = 60  # characters; a shorter line is not worth cutting
 _KEPT_WEIGHT = 0.68  # of a line's weight that trimming must leave, so that it still says the same
 _LINE_END = 3  # characters' worth of tokens that any sentence costs
 _QUESTION = 0.6
-_BONUS = {"goal": 0.02, "constraints": 0.02, "decisions": 0.01, "open": 0.01, "problems": 0.01}
-_HINT_SHARE = 50  # one hint for so many tokens of notes
+_BONUS = {"goal": 0.01, "constraints": 0.015, "decisions": 0.005, "open": 0.005, "problems": 0.005}
+_TOKENS_PER_HINT = 250
 _MOST_HINTS = 12
 _FITTING_ROUNDS = 5
 _CLOSE_ENOUGH = 8
@@ -54,6 +54,7 @@ class Extractor:
             self.reading.add(_lines(message, place, self.seqs[place]), message.role)
         self.worth = feature_worth(self.reading)
         self.statements = list(self.reading.statements())
+        self._candidates: dict[int, list[Candidate]] = {}
         self._by_place: dict[int, list[Statement]] = {}
         for statement in self.statements:
             self._by_place.setdefault(statement.line.place, []).append(statement)
@@ -62,9 +63,16 @@ class Extractor:
 
     def selection(self, places: Collection[int], shown: Collection[int]) -> Selection:
         """What may be chosen from the messages at ``places``, when those at ``shown`` are in view anyway."""
-        found = [self._candidate(statement) for place in sorted(places) for statement in self._by_place.get(place, ())]
+        found = [one for place in sorted(places) for one in self._candidates_at(place)]
         in_view = {feature for place in shown for feature in self.features_at(place)}
         return Selection(found, self.worth, self.count, in_view)
+
+    def _candidates_at(self, place: int) -> list[Candidate]:
+        found = self._candidates.get(place)
+        if found is None:
+            found = [self._candidate(statement) for statement in self._by_place.get(place, ())]
+            self._candidates[place] = found
+        return found
 
     def features_at(self, place: int) -> set[int]:
         """Everything that the lines of one message are about, those apart that stand again later."""
@@ -75,7 +83,7 @@ class Extractor:
         texts = self._texts(runs, selection, 0)
         left = room - self._cost(texts, overhead)
         for attempt in range(_FITTING_ROUNDS):
-            hints = min(room // (_HINT_SHARE * 2), _MOST_HINTS)
+            hints = min(room // _TOKENS_PER_HINT, _MOST_HINTS)
             if left > _CLOSE_ENOUGH:
                 selection.take(left)
             texts = self._texts(runs, selection, hints)

@@ -81,21 +81,21 @@ _ERROR = re.compile(
     r"|エラー|失敗|例外|警告|見つかりません|できません|できない|错误|失败|异常|警告|无法|找不到"
 )
 _CONSTRAINT = re.compile(
-    r"\b(?i:must(?: not)?|never|always|do not|don't|only if|make sure|ensure|required?|requirements?|should not|shouldn't"
-    r"|at least|at most|no more than|without|except|forbidden|not allowed|policy|prefer|important)\b"
+    r"\b(?i:must(?: not)?|never|always|do not|don't|only if|make sure|ensure|required?|requirements?|should not"
+    r"|shouldn't|at least|at most|no more than|without|except|forbidden|not allowed|policy|prefer|important)\b"
     r"|必ず|絶対|しないで|禁止|してはいけない|以内|以上|以下|だけ|してほしい|してください|不可|必須|条件|制約"
     r"|必须|不要|不能|不得|务必|禁止|至少|最多|只能|一定要"
 )
 _DECISION = re.compile(
-    r"\b(?i:decid\w+|decision|chose|choose|chosen|we(?:'ll| will)|I(?:'ll| will)|I(?:'m| am) going to|let's|let us|instead"
-    r"|agreed?|approved?|confirm\w*|the (?:fix|solution|plan|approach|root cause|issue|problem) is|turns out|because|so that"
-    r"|switch(?:ed)? to|works now|now works|fixed|resolved|conclusion)\b"
+    r"\b(?i:decid\w+|decision|chose|choose|chosen|we(?:'ll| will)|I(?:'ll| will)|I(?:'m| am) going to|let's|let us"
+    r"|instead|agreed?|approved?|confirm\w*|the (?:fix|solution|plan|approach|root cause|issue|problem) is"
+    r"|turns out|because|so that|switch(?:ed)? to|works now|now works|fixed|resolved|conclusion)\b"
     r"|決め|決定|にする|ことにし|ことにする|採用|方針|了解|承認|なので|つまり|原因|解決|修正し"
     r"|决定|采用|改用|方案|同意|批准|确认|原因|解决|修复"
 )
 _OPEN = re.compile(
-    r"\b(?:TODO|FIXME|XXX)\b|\[ \]|\b(?i:next(?: step| steps|,)?|remaining|still (?:need|needs|have|has|to)|not yet|pending"
-    r"|need to|needs to|have to|left to do|later|follow.?up|in progress)\b"
+    r"\b(?:TODO|FIXME|XXX)\b|\[ \]|\b(?i:next(?: step| steps|,)?|remaining|still (?:need|needs|have|has|to)|not yet"
+    r"|pending|need to|needs to|have to|left to do|later|follow.?up|in progress)\b"
     r"|未完了|未対応|残り|まだ|これから|次に|次は|後で|あとで|予定|待ち|待办|尚未|还没|接下来|下一步|之后|计划"
 )
 

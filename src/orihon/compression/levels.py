@@ -259,18 +259,21 @@ def _first_words(root: Section, manner: Manner) -> str:
 
 
 def _assembled(pieces: Iterable[_Piece], manner: Manner) -> str:
-    """The pieces as one text; an underlined heading needs a blank line before it to be one."""
+    """The pieces as one text.
+
+    An underlined heading needs a blank line before it to be one, unless it is underlined with ``=`` and directly
+    follows another heading.
+    """
     result: list[str] = []
+    after_heading = False
     for piece in pieces:
-        if _is_underlined(piece) and result and not _ends_blank(result[-1]):
+        is_heading = isinstance(piece, tuple)
+        underline = piece[1].lstrip()[0] if is_heading and len(piece) == 2 else ""
+        if underline and result and not _ends_blank(result[-1]) and not (underline == "=" and after_heading):
             result.append(manner.line_end)
         result.extend(text for text in _flat([piece]) if text)
+        after_heading = is_heading or (after_heading and not piece)
     return "".join(result)
-
-
-def _is_underlined(piece: _Piece) -> bool:
-    """A heading underlined with ``===`` may also follow another heading, and does so only where it did before."""
-    return isinstance(piece, tuple) and len(piece) == 2
 
 
 def _flat(pieces: Iterable[_Piece]) -> Iterator[str]:
@@ -279,4 +282,5 @@ def _flat(pieces: Iterable[_Piece]) -> Iterator[str]:
 
 
 def _ends_blank(text: str) -> bool:
-    return not text[-_FIRST_WORDS:].splitlines()[-1].strip()
+    text = text.removesuffix("\n").removesuffix("\r")
+    return not text[max(text.rfind("\n"), text.rfind("\r")) + 1 :].strip()

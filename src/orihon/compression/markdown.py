@@ -24,9 +24,6 @@ _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}")
 _BLANKS = " \t\r\n"
 _MARKS = frozenset("#>|`~-*+_0123456789")
-# Only the first character tells these apart; everything else is looked at more closely.
-_PLAIN_TITLE_BLANKS = " \t\r\n"
-_MARKS = frozenset("#>|`~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +149,7 @@ class _Reader:
             return None
         line = self._lines[at]
         first = line.strip()[:1]
-        if not first or first in _PLAIN_TITLE_MARKS or _indent(line) > 3 or self._kind(at) != "paragraph":
+        if not first or _indent(line) > 3 or self._kind(at) != "paragraph":
             return None
         after_blank = at == 0 or not self._lines[at - 1].strip()
         after_heading = at > 0 and not self._drafts[-1].blocks

@@ -25,14 +25,20 @@ _WORD = re.compile(r"[A-Za-z]{2,}|[0-9]+|[\u3400-\u9fff々]+|[\u30a0-\u30ff]{2,}
 _HAN = re.compile(r"[\u3400-\u9fff々]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _COMMON = frozenset(
-    "the a an and or of to in on at for with is was were are be been it we they he she you my your his her our this that"
-    " so just really have has had do did not as but if about from what when how me him them its there then also very can"
-    " will would im am let us all any some one out up get got go no yes oh hey wow".split()
+    re.findall(
+        r"\w+",
+        """
+        the a an and or of to in on at for with is was were are be been it we they he she you my your his her our this
+        that so just really have has had do did not as but if about from what when how me him them its there then also
+        very can will would im am let us all any some one out up get got go no yes oh hey wow
+        """,
+    )
 )
 # Where an over-long line is best cut, the best first.
 _SEPARATORS = (". ", "。", "}, ", "; ", ", ", " ")
-_ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\n"}
+# Of a call's JSON only that is resolved which parts its lines or hides its letters.
+_ESCAPED = re.compile(r'\\(?:(n)|(")|u([0-9a-fA-F]{4})|.)')
+_BLANK_ESCAPE = re.compile(r"\\[nrt]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class Statement:
 
 
 def call_text(name: str, arguments: str) -> str:
-    """A tool call as lines: the escapes of its JSON resolved, nothing else changed."""
+    """A tool call as lines: line ends, quotes and letters of its JSON resolved, nothing else changed."""
     return f"{name} {_ESCAPED.sub(_unescape, arguments) if chr(92) in arguments else arguments}"
 
 
@@ -126,6 +132,8 @@ class Reading:
         return tuple(feature for feature in self._find(text, learn=False) if feature in known)
 
     def _find(self, text: str, *, learn: bool = True) -> tuple[int, ...]:
+        if "\\" in text:
+            text = _BLANK_ESCAPE.sub(" ", text)
         found: list[int] = []
         for piece in PIECE.findall(text):
             features = self._pieces.get(piece)
@@ -187,7 +195,6 @@ def _cut(line: str) -> Iterator[str]:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    if len(code) > 1:
-        return chr(int(code[1:], 16))
-    return _ESCAPES.get(code, code)
+    if match[1]:
+        return "\n"
+    return chr(int(match[3], 16)) if match[3] else match[2] or match[0]

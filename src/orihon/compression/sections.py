@@ -124,22 +124,23 @@ def compress_document(
     """
     archive = None if archive_path is None else _archive_file(archive_path, text)
     manner = Manner(archive="" if archive is None else archive.as_posix())
-    document = _read(text, _matcher(preserved_patterns))
-    preserved = tuple(section.title for section in document.root.protected_sections())
+    reduction = _Reduction(text, preserved_patterns)
+    preserved = tuple(section.title for section in reduction.document.root.protected_sections())
     for number in range(1, level.value + 1):
         if summarizer is not None and number == CompressionLevel.STANDARD.value:
-            manner = _with_summary(document, manner, summarizer)
-        document = _reduced(document, _PASSES[:number], manner, _matcher(preserved_patterns))
+            manner = _with_summary(reduction.document, manner, summarizer)
+        reduction.reduce(_PASSES[:number], manner)
+    compressed = reduction.document.text
     if archive is not None:
         _write_archive(archive, text)
-    before, after = estimate(text), estimate(document.text)
+    before, after = estimate(text), estimate(compressed)
     return CompressionResult(
         original_tokens=before,
         compressed_tokens=after,
         compression_ratio=after / before if before else 1.0,
         preserved_items=preserved,
         archived_path=archive,
-        text=document.text,
+        text=compressed,
     )
 
 
@@ -157,20 +158,29 @@ def _read(text: str, is_protected: Callable[[str], bool]) -> _Document:
     return _Document(text, root, DocumentFacts(protected, decisions))
 
 
-def _reduced(
-    document: _Document, passes: Sequence[_Pass], manner: Manner, is_protected: Callable[[str], bool]
-) -> _Document:
-    """The document after as many passes as make it shorter without touching its facts."""
-    while True:
-        before = document
-        for rewrite in passes:
-            text = rewrite(document.root, replace(manner, line_end=line_end(document.text)))
-            if len(text) < len(document.text):
-                rewritten = _read(text, is_protected)
-                if rewritten.facts == document.facts:
-                    document = rewritten
-        if document is before:
-            return document
+class _Reduction:
+    """A document that gets shorter, step by step, without its facts being touched."""
+
+    def __init__(self, text: str, preserved_patterns: Sequence[str]) -> None:
+        self._is_protected = _matcher(preserved_patterns)
+        self.document = _read(text, self._is_protected)
+        self._in_vain: set[_Pass] = set()  # what does not make the present document any shorter
+
+    def reduce(self, passes: Sequence[_Pass], manner: Manner) -> None:
+        """Apply the passes until none of them does anything more."""
+        while waiting := [rewrite for rewrite in passes if rewrite not in self._in_vain]:
+            for rewrite in waiting:
+                self._apply(rewrite, manner)
+
+    def _apply(self, rewrite: _Pass, manner: Manner) -> None:
+        text = rewrite(self.document.root, replace(manner, line_end=line_end(self.document.text)))
+        if len(text) < len(self.document.text):
+            rewritten = _read(text, self._is_protected)
+            if rewritten.facts == self.document.facts:
+                self.document = rewritten
+                self._in_vain.clear()
+                return
+        self._in_vain.add(rewrite)
 
 
 def _with_summary(document: _Document, manner: Manner, summarizer: Callable[[str], str]) -> Manner:

@@ -49,7 +49,9 @@ class Selection:
         self._costs: dict[int, int] = {}
         for feature in shown:
             self._worth[feature] *= AGAIN
-        self._heap = [(-density, index) for index, density in enumerate(map(self._likely_density, candidates)) if density]
+        self._heap = [
+            (-density, index) for index, density in enumerate(map(self._likely_density, candidates)) if density
+        ]
         heapq.heapify(self._heap)
 
     def worth_of(self, features: Iterable[int]) -> float:
@@ -78,6 +80,14 @@ class Selection:
                 break
         for entry in passed_over:
             heapq.heappush(self._heap, entry)
+
+    def tokens_by_place(self) -> dict[int, int]:
+        """What the chosen statements of each message cost."""
+        costs: dict[int, int] = {}
+        for candidate in self.chosen:
+            place = candidate.statement.line.place
+            costs[place] = costs.get(place, 0) + self._count(candidate.text) + LINE_COST
+        return costs
 
     def give_back(self) -> Candidate:
         """Take the statement chosen last out again; it does not come back."""

@@ -115,22 +115,25 @@ class _Squeeze:
         return newest
 
     def _reach_back(self, extractor: Extractor, kept: set[int], room: int) -> set[int]:
-        """More of the newest turns, as long as they are worth their tokens."""
+        """More of the newest turns, as long as they are worth their tokens.
+
+        A turn that stays adds what the notes do not have of it and gives back the tokens of its lines in the notes;
+        that must be worth as much for each token as the poorest line of the notes.
+        """
         selection = self._select(extractor, kept)
         selection.take(self.budget - sum(self.sizes[place] for place in kept) - _LEAST_NOTES)
-        needed = selection.least_density
-        fresh = self._select(extractor, kept)
+        in_notes = selection.tokens_by_place()
         used = sum(self.sizes[place] for place in kept - self.protected)
-        for turn in reversed([turn for turn in self.turns if not kept & {*turn}]):
+        for turn in reversed(self.turns):
+            if kept >= {*turn}:
+                continue
             cost = self._cost([turn])
-            features = {feature for place in turn for feature in extractor.features_at(place)}
             used += cost
-            worth = fresh.worth_of(features) * _CONTINUITY
-            if not self._may_stay(turn) or used > room * _NEWEST_SHARE or worth < needed * cost:
+            gain = selection.worth_of({feature for place in turn for feature in extractor.features_at(place)})
+            price = selection.least_density * (cost - sum(in_notes.get(place, 0) for place in turn))
+            if not self._may_stay(turn) or used > room * _NEWEST_SHARE or gain * _CONTINUITY < price:
                 break
             kept = kept | {*turn}
-            if not {turn.stop} <= kept | {len(self.messages)}:
-                break
         return kept
 
     def _shorten_newest(self, extractor: Extractor, room: int) -> dict[int, Mapping[str, Any]]:

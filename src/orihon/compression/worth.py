@@ -21,9 +21,10 @@ _PER_AGE = -0.07  # for each doubling of its age
 _BY_USER = 0.9
 _MEASURED_REUSE = 0.7
 _USUAL_REUSE = -2.5  # log-odds
+_LEAST_REUSE = -9.0
 _SMOOTHING = 8
 _NUMBER = 0.7  # numbers are often made up again: counts, line numbers, times
-_WORD = 0.01
+_WORD = 0.013
 
 
 def feature_worth(reading: Reading) -> list[float]:
@@ -60,4 +61,4 @@ def _measured_reuse(reading: Reading) -> dict[FactKind, float]:
             taken_up[kind] += reading.agent_messages[feature] > 0
     overall = (sum(taken_up.values()) + 1) / (sum(shown.values()) + 10)
     shares = {kind: (taken_up[kind] + _SMOOTHING * overall) / (shown[kind] + _SMOOTHING) for kind in FactKind}
-    return {kind: math.log(share / (1 - share)) for kind, share in shares.items()}
+    return {kind: max(math.log(share / (1 - share)), _LEAST_REUSE) for kind, share in shares.items()}

@@ -7,6 +7,7 @@ tools that really ran, a plan, a pinned rule. The view is folded whenever the co
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -115,17 +116,22 @@ class DemoAgent:
 
 def resume_and_complete(base_dir: Path, uuid: str, workspace: Path, features: Sequence[Feature]) -> None:
     """What the demo's second process does; progress goes to standard output, one JSON object per line."""
+    with TaskContextManager.resume(base_dir, uuid, DEMO_CONFIG) as ctx:
+        agent = DemoAgent(ctx, Workspace(workspace), _print_line)
+        for feature in features:
+            agent.build(feature)
 
-    def listener(progress: Progress) -> None:
-        sys.stdout.write(json.dumps(asdict(progress)) + "\n")
-        sys.stdout.flush()
 
-    ctx = TaskContextManager.resume(base_dir, uuid, DEMO_CONFIG)
-    agent = DemoAgent(ctx, Workspace(workspace), listener)
-    for feature in features:
-        agent.build(feature)
-    ctx.complete()
+def _print_line(progress: Progress) -> None:
+    """Past Python's buffer, which would complain at the end about a reader that has gone."""
+    try:
+        os.write(sys.stdout.fileno(), json.dumps(asdict(progress)).encode() + b"\n")
+    except BrokenPipeError:
+        raise KeyboardInterrupt from None  # whoever watched us was interrupted: the task pauses
 
 
 if __name__ == "__main__":
-    resume_and_complete(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), FEATURES[int(sys.argv[4]) :])
+    try:
+        resume_and_complete(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), FEATURES[int(sys.argv[4]) :])
+    except KeyboardInterrupt:
+        sys.exit(130)

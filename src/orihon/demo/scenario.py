@@ -7,7 +7,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,13 +64,13 @@ class Scenario:
 
     def _first_process(self) -> str:
         self._stage(text("demo.stage_first"))
-        ctx = TaskContextManager(self.base_dir, KEY, DEMO_CONFIG)
-        agent = DemoAgent(ctx, Workspace(self.workspace), self._progress)
-        agent.begin(text("demo.goal"))
-        for feature in FEATURES[:_FIRST_HALF]:
-            agent.build(feature)
-        self._stage(text("demo.stage_pause"))
-        ctx.stop()
+        with TaskContextManager(self.base_dir, KEY, DEMO_CONFIG) as ctx:
+            agent = DemoAgent(ctx, Workspace(self.workspace), self._progress)
+            agent.begin(text("demo.goal"))
+            for feature in FEATURES[:_FIRST_HALF]:
+                agent.build(feature)
+            self._stage(text("demo.stage_pause"))
+            ctx.stop()
         return ctx.uuid
 
     def _second_process(self, uuid: str) -> None:
@@ -78,21 +78,32 @@ class Scenario:
         command = [sys.executable, "-m", "orihon.demo.play", self.base_dir, uuid, self.workspace, str(_FIRST_HALF)]
         speaking_as_we_do = {**os.environ, "ORIHON_LANG": language()}
         words = [str(word) for word in command]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=speaking_as_we_do) as process:
+        # In a process group of its own Ctrl-C does not reach it, perhaps in the middle of an import: we tell it.
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, text=True, env=speaking_as_we_do, process_group=0
+        ) as process:
             assert process.stdout is not None
-            for line in process.stdout:
-                told = json.loads(line)
-                folded = told.pop("folded")
-                self._progress(Progress(**told, folded=tuple(folded) if folded else None))
+            try:
+                self._follow(process.stdout)
+            except KeyboardInterrupt:
+                process.stdout.close()  # it pauses its task when nobody listens any more
+                process.wait()
+                raise
         if process.returncode != 0:
             raise StateError("demo_process", code=process.returncode)
 
+    def _follow(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            told = json.loads(line)
+            folded = told.pop("folded")
+            self._progress(Progress(**told, folded=tuple(folded) if folded else None))
+
     def _second_task(self, uuid: str) -> DemoReport:
         self._stage(text("demo.stage_inherit"))
-        ctx = TaskContextManager(self.base_dir, KEY, DEMO_CONFIG)
-        DemoAgent(ctx, Workspace(self.workspace), lambda _: None).begin(text("demo.second_goal"))
-        comment = ctx.get_inheritance_notification_comment() or ""
-        ctx.stop()
+        with TaskContextManager(self.base_dir, KEY, DEMO_CONFIG) as ctx:
+            DemoAgent(ctx, Workspace(self.workspace), lambda _: None).begin(text("demo.second_goal"))
+            comment = ctx.get_inheritance_notification_comment() or ""
+            ctx.stop()
         row = ctx.catalogue.get(uuid)
         return DemoReport(
             uuid=uuid,

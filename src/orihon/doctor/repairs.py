@@ -177,11 +177,11 @@ def release_lease(operation: Operation) -> None:
 
 
 def catch_up_epoch(operation: Operation) -> None:
-    """Leases with higher epochs until the folder does not refuse them any more."""
+    """A lease with an epoch that the folder does not refuse."""
     reached = reached_epoch(operation.place)
     hold = operation.hold
-    while hold.lease is not None and hold.lease.epoch < reached:
-        hold.lease = operation.catalogue.acquire(operation.uuid, seconds=hold.lease.seconds, take_over=True)
+    if hold.lease is not None and hold.lease.epoch < reached:
+        hold.lease = operation.catalogue.raise_epoch(hold.lease, above=reached)
 
 
 def count_again(operation: Operation) -> None:
@@ -227,6 +227,12 @@ def derive_view_again(operation: Operation) -> None:
     derive_again(operation)
 
 
+def replace_view(operation: Operation) -> None:
+    """The same; what stands in the file's place is put aside first."""
+    put_aside(operation)
+    derive_again(operation)
+
+
 def count_view_again(operation: Operation) -> None:
     """The same, without what the wrong counters are kept in."""
     with closing(operation.owning()) as store:
@@ -260,4 +266,5 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("view", "counters"): count_view_again,
     ("view", "lines"): derive_view_again,
     ("view", "missing"): derive_again,
+    ("view", "no_file"): replace_view,
 }

@@ -12,6 +12,7 @@ from orihon import jsonio
 from orihon.counting import count_message
 from orihon.message import Message
 from orihon.records import Fold
+from orihon.store.documents import load_document, save_document
 from orihon.store.task_store import TaskStore
 
 _DOCUMENT = "counts"
@@ -28,12 +29,12 @@ def exact_view_tokens(store: TaskStore, tokenizer: str) -> int:
             count = count_message(Message.from_chat(jsonio.decode(store.view_line(fold, record))), tokenizer)
         counts[key] = count
     if counts.keys() != kept.keys():
-        store.save_document(_DOCUMENT, {"tokenizer": tokenizer, "entries": counts})
+        save_document(store.records, _DOCUMENT, {"tokenizer": tokenizer, "entries": counts})
     return sum(counts.values())
 
 
 def _kept(store: TaskStore, tokenizer: str) -> dict[str, int]:
-    document = store.load_document(_DOCUMENT)
+    document = load_document(store.records, _DOCUMENT)
     return document["entries"] if document.get("tokenizer") == tokenizer else {}
 
 

@@ -60,9 +60,10 @@ class FilesRecords(RecordStore):
         self._place = b""  # our line in writer.json while we are the writer
         self._pid = 0
         self._handles: dict[str, _AppendHandle] = {}
+        self._written: list[_AppendHandle] = []  # in the section that is open
 
     def moved_to(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder = folder.absolute()  # a program may change its directory
         self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
         self._files = {stream: JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
 
@@ -94,8 +95,12 @@ class FilesRecords(RecordStore):
                 self._drop_handles()
                 raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
             yield False
+        except BaseException:
+            self._roll_back()
+            raise
         finally:
             self._unlock()
+        self._sync()
 
     def close(self) -> None:
         if self._is_writer():
@@ -197,23 +202,48 @@ class FilesRecords(RecordStore):
     # ---- records -----------------------------------------------------------------------------------------------
 
     def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
-        log = self._handle(f"{stream}.jsonl")
-        view = self._handle("current.jsonl") if view_lines else None
+        log = self._handle(f"{stream}.jsonl", durable=self._durable)
         try:
-            if view is not None:
-                view.append(view_lines, durable=False)
-            log.append(records, durable=self._durable)
+            if any(handle is not log for handle in self._written):
+                self._sync_written()  # what this record may mention must be on the disk before it
+            if view_lines:
+                self._written_to(self._handle("current.jsonl", durable=False), view_lines)
+            self._written_to(log, records)
         except OSError as error:
-            # Nothing of this append may stay. After a failed fsync nothing that we hold can be trusted: read anew.
-            self._place = b""
-            for handle in (log, view):
-                if handle is not None:
-                    with suppress(OSError):  # what cannot be taken back now is put right, or found, by the next claim
-                        handle.roll_back()
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
-        log.commit()
-        if view is not None:
-            view.commit()
+
+    def _written_to(self, handle: _AppendHandle, lines: Sequence[bytes]) -> None:
+        if handle not in self._written:
+            self._written.append(handle)
+        handle.append(lines)
+
+    def _sync(self) -> None:
+        """The end of a section, after its lock is free again: a process that is stopped here can be taken over."""
+        try:
+            self._sync_written()
+        except OSError as error:
+            # After a failed fsync nothing that we hold can be trusted. What is still ours alone is taken back.
+            with suppress(StaleWriter), self._locked():
+                if os.pread(self._lock_fd, 1024, 0) == self._place:
+                    self._roll_back()
+            self._written.clear()
+            self._place = b""
+            raise storage_error(error, self.folder) from error
+        for handle in self._written:
+            handle.commit()
+        self._written.clear()
+
+    def _sync_written(self) -> None:
+        for handle in self._written:
+            if handle.durable:
+                os.fsync(handle.fd)
+
+    def _roll_back(self) -> None:
+        """Nothing of this section stays; what cannot be taken back now is put right, or found, by the next claim."""
+        for handle in self._written:
+            with suppress(OSError):
+                handle.roll_back()
+        self._written.clear()
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:
@@ -274,54 +304,59 @@ class FilesRecords(RecordStore):
 
     # ---- handles -----------------------------------------------------------------------------------------------
 
-    def _handle(self, name: str) -> _AppendHandle:
+    def _handle(self, name: str, *, durable: bool) -> _AppendHandle:
         handle = self._handles.get(name)
         if handle is None:
             path = self.folder / name
             with wrapping(path):
                 new = not path.exists()
-                handle = self._handles[name] = _AppendHandle(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
+                fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+                handle = self._handles[name] = _AppendHandle(fd, durable=durable)
                 if new and self._durable:
                     sync_folder(self.folder)
         return handle
 
     def _close_handle(self, name: str) -> None:
         if handle := self._handles.pop(name, None):
+            if handle in self._written:
+                self._written.remove(handle)
             os.close(handle.fd)
 
     def _drop_handles(self) -> None:
         for name in list(self._handles):
             self._close_handle(name)
-        for fd in (self._lock_fd, self._life_fd):
+        # First forgotten, then closed: an interrupt in between must not leave numbers that others may get.
+        fds, self._lock_fd, self._life_fd, self._place = (self._lock_fd, self._life_fd), -1, -1, b""
+        for fd in fds:
             if fd >= 0:
                 os.close(fd)
-        self._lock_fd = self._life_fd = -1
-        self._place = b""
 
 
 class _AppendHandle:
-    """A file open for appending that can take its last, failed append back."""
+    """A file open for appending that can take back what was appended since the last commit."""
 
-    __slots__ = ("fd", "grown", "size")
+    __slots__ = ("durable", "fd", "grown", "size")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, *, durable: bool) -> None:
         self.fd = fd
+        self.durable = durable
         self.size = os.fstat(fd).st_size
         self.grown = 0
 
-    def append(self, lines: Sequence[bytes], *, durable: bool) -> None:
+    def append(self, lines: Sequence[bytes]) -> None:
         # One line goes out without being copied; several must be one write all the same.
         data = (lines[0], b"\n") if len(lines) == 1 else (b"\n".join(lines), b"\n")
-        self.grown = len(data[0]) + 1
-        if os.writev(self.fd, data) != self.grown:
+        length = len(data[0]) + 1
+        if os.writev(self.fd, data) != length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        if durable:
-            os.fsync(self.fd)
+        self.grown += length
 
     def commit(self) -> None:
         self.size += self.grown
+        self.grown = 0
 
     def roll_back(self) -> None:
+        self.grown = 0
         os.ftruncate(self.fd, self.size)
 
 

@@ -19,7 +19,7 @@ from orihon.records import Compression
 from orihon.settings import Settings, load_settings
 from orihon.store.exact import exact_view_tokens
 from orihon.store.folding import Folding
-from orihon.store.opening import shared_task_store
+from orihon.store.opening import folder_of, shared_task_store
 from orihon.store.packing import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.store.tools import ToolStore
@@ -56,7 +56,7 @@ class MessageStore:
         self.correction = Correction()
         self.compression_threshold = self.settings.compression.threshold
         self.max_memory_messages = self.settings.context_storage.max_memory_messages
-        self.task_store = task_store or shared_task_store(Path(context_dir), self.settings)
+        self.task_store = task_store or shared_task_store(folder_of(context_dir), self.settings)
         self.folding = Folding(self.task_store)
 
     @property

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from pathlib import Path
 
-from orihon.errors import InvalidSettings
+from orihon.errors import InvalidId, InvalidSettings
+from orihon.extra import wrong_type
 from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
 from orihon.settings import Settings, load_settings
 from orihon.store.base import STREAMS, RecordStore
 from orihon.store.files import FilesRecords
+from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
 
 # Stores that were opened by their folder alone, without a task manager, share one writer in a process.
 _OPEN: weakref.WeakValueDictionary[Path, TaskStore] = weakref.WeakValueDictionary()
 _OPENED_WITH: weakref.WeakKeyDictionary[TaskStore, Settings] = weakref.WeakKeyDictionary()
-_OPENING = threading.Lock()
+_OPENING = ForkSafeLock()
 
 _FILES = ("writer.json", *(f"{stream}.jsonl" for stream in STREAMS))
 
@@ -85,6 +86,15 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
         key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
         name=name,
     )
+
+
+def folder_of(context_dir: Path | str) -> Path:
+    """The folder that a caller names, checked and independent of the current directory."""
+    if not isinstance(context_dir, str | Path):
+        raise wrong_type(context_dir, "str or Path", "context_dir")
+    if "\0" in str(context_dir):
+        raise InvalidId("unsafe", what="context_dir", value=repr(str(context_dir))[:80])
+    return Path(context_dir).absolute()
 
 
 def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orihon.store.opening import shared_task_store
+from orihon.store.opening import folder_of, shared_task_store
 from orihon.store.task_store import TaskStore
 
 
@@ -12,7 +12,7 @@ class SideStore:
     """One stream of a task."""
 
     def __init__(self, context_dir: Path | str, *, task_store: TaskStore | None = None) -> None:
-        self._store = task_store or shared_task_store(Path(context_dir))
+        self._store = task_store or shared_task_store(folder_of(context_dir))
 
     @property
     def context_dir(self) -> Path:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import apsw
 
 from orihon.connections import ThreadConnections
-from orihon.database import database_errors, open_database, retrying, storage_error, transaction
+from orihon.database import database_errors, open_database, retrying, roll_back, storage_error, transaction
 from orihon.errors import DamagedStore, StaleWriter
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
 from orihon.store.base import RecordStore, Stream, TornTail
@@ -65,7 +65,7 @@ class SqliteRecords(RecordStore):
         self._seen: tuple[apsw.Connection, object] | None = None
 
     def moved_to(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder = folder.absolute()  # a program may change its directory
         self.path = folder / "context.db"
         self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
         # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
@@ -112,8 +112,16 @@ class SqliteRecords(RecordStore):
 
     def begin(self) -> bool:
         """Open the section; see ``writing``."""
-        connection = self._begun()
+        connection = self._writer = self._connections.take()
         try:
+            roll_back(connection)  # an interrupt may have come between the start of a transaction and its end
+            retrying(
+                lambda: connection.execute("BEGIN IMMEDIATE"),
+                path=self.path,
+                timeout=self.timeout,
+                max_retries=self._max_retries,
+                retry_delay=self._retry_delay,
+            )
             return self._others_wrote(connection)
         except apsw.Error as error:
             self.roll_back()
@@ -141,35 +149,25 @@ class SqliteRecords(RecordStore):
         except apsw.Error as error:
             self.roll_back()
             raise storage_error(error, self.path, self.timeout) from error
+        except BaseException:
+            self.roll_back()
+            raise
         self._connections.give_back()
 
     def roll_back(self) -> None:
         """Nothing of the section was written."""
         assert self._writer is not None
         try:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
+            roll_back(self._writer)
         finally:
             self._connections.give_back()
 
-    def _begun(self) -> apsw.Connection:
-        connection = self._writer = self._connections.take()
-        try:
-            retrying(
-                lambda: connection.execute("BEGIN IMMEDIATE"),
-                path=self.path,
-                timeout=self.timeout,
-                max_retries=self._max_retries,
-                retry_delay=self._retry_delay,
-            )
-        except BaseException:
-            self._connections.give_back()
-            raise
-        return connection
-
     @staticmethod
     def _reached_epoch(connection: apsw.Connection) -> int:
-        return int(connection.execute("SELECT epoch FROM fence").get)
+        epoch = connection.execute("SELECT epoch FROM fence").get
+        if epoch is None:
+            raise DamagedStore("database", path=connection.filename, detail="no epoch")
+        return int(epoch)
 
     def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
         assert self._writer is not None

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -34,6 +32,8 @@ from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.base import NUMBER_FIELD, RecordStore, Stream
 from orihon.store.call_ids import CallIds
+from orihon.store.documents import load_document, save_document
+from orihon.store.locks import ForkSafeLock
 from orihon.store.packing import StoredMessage, pack, pack_record, unpack, unpack_record
 from orihon.store.tail import Tail, calls_of, entry_of
 from orihon.store.tool_pairs import admit
@@ -77,7 +77,7 @@ class TaskStore:
         self._lease_epoch = epoch
         self._max_bytes = max_message_bytes
         self._blob_bytes = blob_bytes
-        self._lock = threading.RLock()
+        self._lock = ForkSafeLock()
         self._writer_pid = 0
         self._tail: Tail | None = None
         self._saved_index = 0
@@ -308,7 +308,7 @@ class TaskStore:
 
     def _indexed_tail(self, seq: int) -> Tail:
         """What the derived index saves us from reading again; nothing when it is missing or from another life."""
-        index = self.load_document("index")
+        index = load_document(self.records, "index")
         if not index or index["seq"] > seq:
             return Tail()
         return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=CallIds.from_text(index["calls"]))
@@ -318,28 +318,8 @@ class TaskStore:
         tail = self.tail
         if tail.seq != self._saved_index:
             calls = tail.used_calls.as_text()
-            self.save_document("index", {"seq": tail.seq, "log_tokens": tail.log_tokens, "calls": calls})
+            save_document(self.records, "index", {"seq": tail.seq, "log_tokens": tail.log_tokens, "calls": calls})
             self._saved_index = tail.seq
-
-    def save_document(self, name: str, document: Mapping[str, Any]) -> None:
-        """Keep something derived that saves work later."""
-        body = jsonio.encode(document)
-        self.records.save(name, jsonio.encode({"check": zlib.crc32(body), "body": document}))
-
-    def load_document(self, name: str) -> Record:
-        """What was kept; empty when it is missing or damaged, for it can be derived again."""
-        raw = self.records.load(name)
-        if raw is None:
-            return {}
-        try:
-            document = jsonio.decode(raw)
-            body: Record = document["body"]
-            if document["check"] == zlib.crc32(jsonio.encode(body)):
-                return body
-        except (ValueError, KeyError, TypeError):
-            pass
-        logger.warning("%s: %s is damaged and is made anew", self.name, name)
-        return {}
 
     # ---- the writer --------------------------------------------------------------------------------------------
 
@@ -383,11 +363,11 @@ class TaskStore:
                 tail.kept_in,
             )
         self._tail = None
-        with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self._most_entries()):
+        with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self.most_entries()):
             pass
         self._writer_pid = os.getpid()
 
-    def _most_entries(self) -> int:
+    def most_entries(self) -> int:
         """Entries that a kept view may have: a crash can have come between the last compression and its view."""
         last_seq, last = self.records.last("messages"), self.records.last("compressions")
         states = [self.state(number)[0] for number in range(max(last - 1, 0), last + 1)]

@@ -23,6 +23,8 @@ def admit(messages: Sequence[Message], tail: Tail, was_used: Callable[[str], boo
             del open_calls[message.answers or ""]
         elif open_calls:
             raise ToolCallError("calls_open", calls=", ".join(open_calls), role=message.role)
+        elif message.tool_calls and message.role != "assistant":
+            raise ToolCallError("not_assistant", role=message.role)
         elif message.tool_calls:
             message = _with_ids(message, seq)
             _refuse_used(message, tail, was_used)

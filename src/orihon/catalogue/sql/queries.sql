@@ -128,6 +128,10 @@ RETURNING *;
 UPDATE tasks SET lease_heartbeat = :heartbeat, lease_until = :until
 WHERE uuid = :uuid AND epoch = :epoch AND lease_owner IS NOT NULL;
 
+-- name: raise_epoch
+UPDATE tasks SET epoch = :raised
+WHERE uuid = :uuid AND epoch = :epoch AND lease_owner IS NOT NULL;
+
 -- name: drop_lease
 UPDATE tasks SET
     lease_owner = NULL,

@@ -1,0 +1,43 @@
+"""A lock that is free in a forked child.
+
+A thread of the parent may hold it at the fork; in the child there is nobody who would let it go.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from functools import cache
+
+
+class ForkSafeLock:
+    """A re-entrant lock, to be used in a ``with`` block."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _free_at_forks()
+        _LOCKS.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def free(self) -> None:
+        """Nobody holds it any more."""
+        self._lock = threading.RLock()
+
+
+_LOCKS: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()
+
+
+@cache
+def _free_at_forks() -> None:
+    os.register_at_fork(after_in_child=_free_all)
+
+
+def _free_all() -> None:
+    for lock in list(_LOCKS):
+        lock.free()

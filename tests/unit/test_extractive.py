@@ -1,0 +1,151 @@
+"""The extractive summarizer quotes what will be needed, within its budget, in any language."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orihon.compression.extractive import summarize
+from orihon.compression.notes import read_back
+from orihon.compression.reading import call_text
+from orihon.message import Message, ToolCall
+from orihon.records import SUMMARY_PREFIX
+from orihon.texts import set_language
+from orihon.tokens import count_exact
+
+
+def call(number: int, name: str, arguments: str) -> Message:
+    return Message("assistant", "", tool_calls=(ToolCall(f"c{number}", name, arguments),))
+
+
+def answer(number: int, text: str) -> Message:
+    return Message("tool", text, tool_call_id=f"c{number}", tool_name="shell")
+
+
+NOISE = "\n".join(f"checking module number {number} of the listing, nothing to report here" for number in range(300))
+
+CODING = [
+    Message("user", "Make compute_total in shop/cart.py round to two digits.\nYou must never change the price table."),
+    call(1, "shell", '{"command": "cat shop/cart.py"}'),
+    answer(1, f"{NOISE}\ndef compute_total(cart, tax_rate):\n    return sum(cart.lines) * tax_rate\n{NOISE}"),
+    Message("assistant", "I will use Decimal in compute_total because floats lose cents."),
+    call(2, "write", '{"path": "shop/cart.py", "text": "from decimal import Decimal\\nCENT = Decimal(\\"0.01\\")"}'),
+    answer(2, "ok"),
+    call(3, "shell", '{"command": "pytest tests/test_cart.py"}'),
+    answer(3, f"{NOISE}\nTypeError: unsupported operand for compute_total: Decimal and float"),
+    Message("assistant", "Next: convert tax_rate to Decimal in compute_total."),
+]
+JAPANESE = [
+    Message("user", "在庫管理の画面を作ってください。価格は必ず税込みで表示してください。"),
+    Message("assistant", "こんにちは。よろしくお願いします。"),
+    Message("user", "データベースは PostgreSQL 16 を採用することにしました。"),
+    *[Message("assistant", f"はい、{number}番目の確認です。") for number in range(60)],
+]
+CHINESE = [
+    Message("user", "请写一个库存页面。价格必须含税,不要修改数据库 inventory_items。"),
+    *[Message("assistant", f"好的,这是第{number}次确认。") for number in range(60)],
+]
+
+
+def source_texts(messages: list[Message]) -> str:
+    calls = [call_text(one.name, one.arguments) for message in messages for one in message.tool_calls]
+    return "\n".join([*(message.text for message in messages), *calls])
+
+
+def test_what_matters_of_a_coding_task_survives() -> None:
+    notes = summarize(CODING, 220)
+    for needed in (
+        "Make compute_total in shop/cart.py round to two digits.",
+        "You must never change the price table.",
+        "def compute_total(cart, tax_rate):",
+        "TypeError: unsupported operand for compute_total: Decimal and float",
+        "Next: convert tax_rate to Decimal in compute_total.",
+    ):
+        assert needed in notes
+    assert notes.count("nothing to report here") < 10
+
+
+def test_lines_stand_under_headings_with_number_and_speaker() -> None:
+    notes = summarize(CODING, 400, seqs=range(11, 20))
+    assert notes.startswith("Notes on messages 11 to 19")
+    assert "## Goal\n11 user: Make compute_total" in notes
+    assert "## Constraints\n11 user: You must never change the price table." in notes
+    assert "## Problems\n18 shell: TypeError" in notes
+    assert "## Open tasks\n19 assistant: Next: convert" in notes
+    assert "## Code and file changes\n15 assistant: write" in notes
+
+
+@pytest.mark.parametrize(
+    ("messages", "needed"),
+    [
+        (JAPANESE, ["価格は必ず税込みで表示してください。", "データベースは PostgreSQL 16 を採用することにしました。"]),
+        (CHINESE, ["不要修改数据库 inventory_items。"]),
+    ],
+)
+def test_japanese_and_chinese(messages: list[Message], needed: list[str]) -> None:
+    notes = summarize(messages, 160)
+    assert [one for one in needed if one not in notes] == []
+
+
+def test_headings_in_japanese() -> None:
+    set_language("ja")
+    try:
+        assert "## 目的\n" in summarize(JAPANESE, 200) or "## 制約\n" in summarize(JAPANESE, 200)
+    finally:
+        set_language(None)
+
+
+def test_an_earlier_summary_is_merged_line_by_line() -> None:
+    first = summarize(CODING, 400)
+    later = [Message("user", "Now do the same for refund_total in shop/refund.py.")]
+    merged = summarize(later, 450, seqs=[30], earlier=first)
+    assert "## Constraints\n1 user: You must never change the price table." in merged
+    assert "30 user: Now do the same for refund_total" in merged
+    assert merged.count("Notes on messages") == 1
+
+
+def test_notes_are_read_back_as_they_were_written() -> None:
+    notes = summarize(CODING, 400)
+    lines = {(line.seq, line.speaker, line.heading, line.text) for line in read_back(SUMMARY_PREFIX + notes, 0, 1)}
+    assert (1, "user", "constraints", "You must never change the price table.") in lines
+    assert (8, "shell", "problems", "TypeError: unsupported operand for compute_total: Decimal and float") in lines
+
+
+def test_what_the_rest_of_the_view_shows_is_not_said_again() -> None:
+    names = [f"handle_{word}" for word in ("login", "logout", "signup", "reset", "invite", "export")]
+    lines = [f"the function {name} is defined in the module of accounts" for name in names]
+    run = [call(1, "shell", '{"command": "grep"}'), answer(1, "\n".join(lines))]
+    assert lines[0] in summarize(run, 60)
+    assert lines[0] not in summarize(run, 60, after=[Message("assistant", lines[0])])
+
+
+def test_what_the_agent_used_before_is_kept_first() -> None:
+    names = [f"handle_{word}" for word in ("login", "logout", "signup", "reset", "invite", "export")]
+    lines = [f"the function {name} is defined in the module of accounts" for name in names]
+    used = [call(2, "shell", '{"command": "grep -n handle_invite"}'), answer(2, "nothing")]
+    notes = summarize([call(1, "shell", "{}"), answer(1, "\n".join(lines)), *used], 70)
+    assert "handle_invite" in notes
+    assert "handle_signup" not in notes
+
+
+@pytest.mark.parametrize("messages", [CODING, JAPANESE, CHINESE])
+@pytest.mark.parametrize("tokens", [0, 10, 40, 100, 1000, 100_000])
+def test_never_over_budget_and_never_invented(messages: list[Message], tokens: int) -> None:
+    notes = summarize(messages, tokens)
+    assert not notes or count_exact(SUMMARY_PREFIX + notes) <= tokens
+    source = source_texts(messages)
+    for line in read_back(SUMMARY_PREFIX + notes, 0, 1):
+        assert all(part in source for part in line.text.split(" … "))
+    assert notes == summarize(messages, tokens)
+
+
+TEXTS = st.text(st.sampled_from("abc_./ \n。、必ず价格1290#-:\"'\\{}"), max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["user", "assistant", "system"]), TEXTS), max_size=12), st.integers(0, 300))
+def test_any_history(history: list[tuple[str, str]], tokens: int) -> None:
+    messages = [Message(role, text) for role, text in history]
+    notes = summarize(messages, tokens)
+    assert not notes or count_exact(SUMMARY_PREFIX + notes) <= tokens
