@@ -125,6 +125,7 @@ def test_the_version() -> None:
         (["list", "--colour"], "There is no option --colour.", "オプション --colour はありません。"),
         (["verify", "../x"], "cannot be used as an id.", "ID として使えません。"),
         (["verify", "x"], "There is no task x.", "x"),
+        (["list", "-n", "9" * 20], "Invalid value for '--limit'", "--limit"),
         (["list", "--status", "asleep"], "Unknown status 'asleep'.", "asleep"),
         (["--config", "nowhere.yaml", "list"], "There is no configuration file", "nowhere.yaml"),
         (

@@ -11,6 +11,7 @@ from orihon.counting import count_message
 from orihon.errors import InvalidMessage
 from orihon.message import Message
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
+from orihon.store.documents import load_document, save_document
 from tests.conformance.behaviour import Behaviour, add_conversation
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task
@@ -138,10 +139,10 @@ class FigureBehaviour(Behaviour):
         add_conversation(store, 3)
         expected = sum(count_message(Message.from_chat(line), "o200k_base") for line in store.get_messages_for_llm())
         assert store.get_exact_token_count("o200k_base") == expected
-        kept = store.task_store.load_document("counts")
+        kept = load_document(store.task_store.records, "counts")
         assert len(kept["entries"]) == 16
         # A count that is kept is used and not made again.
-        store.task_store.save_document("counts", {**kept, "entries": {**kept["entries"], "1": 10_000}})
+        save_document(store.task_store.records, "counts", {**kept, "entries": {**kept["entries"], "1": 10_000}})
         assert store.get_exact_token_count("o200k_base") > 10_000
 
     def test_exact_counts_follow_the_view(self, store: MessageStore) -> None:

@@ -12,7 +12,7 @@ import pytest
 from orihon.compression.compressor import CompressionResult, ContextCompressor
 from orihon.compression.outline import Outline, outline
 from orihon.context import TaskContextManager
-from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput
+from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput, StaleWriter
 from orihon.message import Message
 from orihon.store import MessageStore, SummaryStore
 from orihon.task import TaskKey
@@ -430,7 +430,7 @@ def test_the_final_summary_is_written_and_masked(store: MessageStore, answer: st
 @pytest.mark.parametrize("backend", ["files", "sqlite"])
 def test_a_replaced_owner_writes_no_final_summary(tmp_path: Path, backend: str) -> None:
     config = {"context_storage": {"backend": backend}}
-    first = TaskContextManager(tmp_path, KEY, config)
+    first = TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1"), config)
     first.message_store.add_message("user", "what the first one knows")
     second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
     second.message_store.add_message("user", "what the second one knows")

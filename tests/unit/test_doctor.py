@@ -182,7 +182,9 @@ def test_a_view_older_than_the_last_fold_is_made_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [Path.mkdir, lambda path: path.symlink_to(path), lambda path: os.mkfifo(path, 0o600)], ids=["folder", "loop", "pipe"]
+    "make",
+    [Path.mkdir, lambda path: path.symlink_to(path), lambda path: os.mkfifo(path, 0o600)],
+    ids=["folder", "loop", "pipe"],
 )
 def test_what_stands_in_the_place_of_the_view_is_put_aside(tmp_path: Path, make: Callable[[Path], None]) -> None:
     uuid, folder = paused_task(tmp_path, "files")
