@@ -50,7 +50,7 @@ CHINESE = [
 
 def source_texts(messages: list[Message]) -> str:
     calls = [call_text(one.name, one.arguments) for message in messages for one in message.tool_calls]
-    return "\n".join([*(message.text for message in messages), *calls])
+    return " ".join("\n".join([*(message.text for message in messages), *calls]).split())
 
 
 def test_what_matters_of_a_coding_task_survives() -> None:
@@ -127,6 +127,11 @@ def test_what_the_agent_used_before_is_kept_first() -> None:
     notes = summarize([call(1, "shell", "{}"), answer(1, "\n".join(lines)), *used], 70)
     assert "handle_invite" in notes
     assert "handle_signup" not in notes
+
+
+def test_bare_names_stand_together_with_their_neighbours() -> None:
+    listing = "class Colour:\n    RED = 1\n    GREEN = 2\n    BLUE = 3\n\ndone with the whole list"
+    assert "class Colour: RED = 1 GREEN = 2 BLUE = 3\n" in summarize([Message("user", listing)], 80) + "\n"
 
 
 @pytest.mark.parametrize("messages", [CODING, JAPANESE, CHINESE])

@@ -20,18 +20,24 @@ _LONG_CODE = 14
 
 
 def join(blocks: tuple[Block, ...], shortened: list[str], end: str) -> str:
-    """The blocks in their new form, with one blank line where there were some or where a block was left out."""
+    """The blocks in their new form, with one blank line where there were some or where a block was left out.
+
+    Items of one list need none between them: they stay apart by their bullets.
+    """
     pieces: list[str] = []
-    gap = False
+    blank = left_out = in_list = False
     for block, piece in zip(blocks, shortened, strict=True):
         if block.kind == "blank" or not piece:
-            gap = True
+            blank |= block.kind == "blank"
+            left_out |= block.kind != "blank"
+            in_list &= block.kind in ("blank", "item")
             continue
-        if gap:
+        if blank or (left_out and not (in_list and block.kind == "item")):
             pieces.append(end)
         pieces.append(piece)
-        gap = False
-    if gap and blocks[-1].kind == "blank":
+        blank = left_out = False
+        in_list = block.kind == "item"
+    if blank:
         pieces.append(end)
     return "".join(pieces)
 

@@ -127,8 +127,9 @@ def _explored(section: Section, manner: Manner) -> list[_Piece]:
     settled = own.settles_something
     if not settled and not topics and not own.summary:
         return []
-    pieces: list[_Piece] = [section.heading]
-    pieces.append(_found(own, section, manner) if settled or own.summary else brief(section.blocks, manner.line_end))
+    last = _without_children(section) if topics else section
+    body = _found(own, last, manner) if settled or own.summary else brief(section.blocks, manner.line_end)
+    pieces: list[_Piece] = [section.heading, body]
     for at, child in enumerate(section.children):
         if at in topics:
             pieces += _topic(child, topics[at], manner)
@@ -234,10 +235,14 @@ def _decisions_only(section: Section, manner: Manner) -> str:
         findings.add("code", manner.archive)
     if not findings.decision and not findings.conclusion:
         findings.reason.clear()
-    lines = findings.lines(manner.line_end, barest=True)
-    if lines:
-        lines += _last_blank(_without_children(section), manner)
-    return lines if len(lines) < len(section.own_text) else section.own_text
+    for pointer in (findings.code, []):  # a long path must not be the reason to keep the code
+        findings.code = pointer
+        lines = findings.lines(manner.line_end, barest=True)
+        if lines:
+            lines += _last_blank(_without_children(section), manner)
+        if len(lines) < len(section.own_text):
+            return lines
+    return section.own_text
 
 
 def _without_children(section: Section) -> Section:

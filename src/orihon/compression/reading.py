@@ -17,6 +17,7 @@ from orihon.compression.facts import PIECE, FactKind, names_in
 from orihon.message import Message
 
 LONGEST = 600  # characters of a statement
+_LONGEST_JOINED = 160
 #: A statement of fewer words is a bare name: it says nothing about it.
 FEWEST_WORDS = 3
 
@@ -73,13 +74,8 @@ def lines_of(message: Message, place: int, seq: int) -> Iterator[Line]:
     speaker = message.tool_name or message.name or "tool" if message.role == "tool" else message.role
     texts = [message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]
     for text in texts:
-        for raw in text.split("\n"):
-            line = raw.strip()
-            if len(line) <= LONGEST:
-                if line:
-                    yield Line(place, seq, speaker, message.role, line)
-            else:
-                yield from (Line(place, seq, speaker, message.role, part) for part in _cut(line))
+        for part in _joined(text.split("\n")):
+            yield Line(place, seq, speaker, message.role, part)
 
 
 class Reading:
@@ -172,6 +168,25 @@ def _words(piece: str) -> Iterator[str]:
             yield word
         else:  # Chinese has no blanks between words: neighbouring pairs stand for them
             yield from (word[at : at + 2] for at in range(len(word) - 1))
+
+
+def _joined(raw_lines: Iterable[str]) -> Iterator[str]:
+    """Stripped lines; neighbours that are bare names (fields, members, imports) together, as they say little alone."""
+    names = ""
+    for raw in raw_lines:
+        line = raw.strip()
+        if line and _is_bare(line) and len(names) + len(line) < _LONGEST_JOINED:
+            names = f"{names} {line}" if names else line
+            continue
+        if names:
+            yield names
+            names = ""
+        if len(line) > LONGEST:
+            yield from _cut(line)
+        elif line:
+            yield line
+    if names:
+        yield names
 
 
 def _is_bare(text: str) -> bool:

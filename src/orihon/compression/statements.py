@@ -88,6 +88,7 @@ _REJECTION_RULES = [
     ),
     re.compile(rf"\b{_NO_EN},? (?:because of|because|due to|since|as|for) (?P<why>.{{1,160}})", re.I),
 ]
+_PRONOUNS = ("it", "this", "that", "they", "これ", "それ", "こちら")
 _BECAUSE_EN = re.compile(r"\b(?:because(?:\s+of)?|due\s+to)\s+(.{2,300})", re.I)
 _BECAUSE_JA = re.compile(r"の?(?:ため|ので)(?:、|に)")
 _REASON_INTRO = re.compile(r"理由は|理由[:：]?$|根拠は|\breasons?\b[^.]{0,40}(?:[:：]|follow)|\bbecause:$", re.I)
@@ -240,6 +241,8 @@ def rejection(statement: str, option: str = "") -> str:
             continue
         named = found.groupdict()
         what = trimmed((named.get("what") or option).strip(_EDGES))
+        if option and what.lower() in _PRONOUNS:
+            what = option
         why = trimmed((named.get("why") or "").strip(_EDGES))
         if what:
             return with_reason(what, why)

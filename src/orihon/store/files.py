@@ -15,7 +15,7 @@ import secrets
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
@@ -84,20 +84,24 @@ class FilesRecords(RecordStore):
             self._hold_life_lock()
             return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
 
-    @contextmanager
-    def writing(self) -> Iterator[bool]:
+    def writing(self) -> AbstractContextManager[bool]:
         if not self._is_writer():
             raise StaleWriter("not_claimed", path=self.folder)
+        return _Section(self)
+
+    def begin(self) -> None:
+        """Open the section; see ``writing``."""
         self._lock()
+        if os.pread(self._lock_fd, 1024, 0) != self._place:
+            holder = self._holder()
+            self._drop_handles()  # and the lock with them
+            raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
+
+    def end(self, failed: bool) -> None:
+        """Close the section: what was written in it stays, or none of it."""
         try:
-            if os.pread(self._lock_fd, 1024, 0) != self._place:
-                holder = self._holder()
-                self._drop_handles()
-                raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
-            yield False
-        except BaseException:
-            self._roll_back()
-            raise
+            if failed:
+                self._roll_back()
         finally:
             self._unlock()
         self._sync()
@@ -204,7 +208,7 @@ class FilesRecords(RecordStore):
     def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
         log = self._handle(f"{stream}.jsonl", durable=self._durable)
         try:
-            if any(handle is not log for handle in self._written):
+            if self._written and self._written[-1] is not log:
                 self._sync_written()  # what this record may mention must be on the disk before it
             if view_lines:
                 self._written_to(self._handle("current.jsonl", durable=False), view_lines)
@@ -330,6 +334,22 @@ class FilesRecords(RecordStore):
         for fd in fds:
             if fd >= 0:
                 os.close(fd)
+
+
+class _Section:
+    """The block of ``FilesRecords.writing``: a class, because a generator would cost each append microseconds."""
+
+    __slots__ = ("_records",)
+
+    def __init__(self, records: FilesRecords) -> None:
+        self._records = records
+
+    def __enter__(self) -> bool:
+        self._records.begin()
+        return False  # nobody else can have written
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._records.end(failed=error is not None)
 
 
 class _AppendHandle:

@@ -1,0 +1,470 @@
+"""Documents get shorter by level, and what will be needed stays word for word."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from orihon.compression.compressor import CompressionResult
+from orihon.compression.sections import (
+    AutoCompressionManager,
+    CompressionLevel,
+    compress_context,
+    compress_document,
+    compress_level1,
+    compress_level2,
+    compress_level3,
+    document_facts,
+    level_for_usage,
+)
+from orihon.errors import InvalidId, InvalidInput
+from orihon.texts import LANGUAGES, text
+from tests.helpers import refused
+
+LEVELS = list(CompressionLevel)
+
+# 004 §圧縮フォーマット: before, with the rejections stated.
+ENGINE = """## 調査フェーズ
+
+### ゲームエンジンの選定
+
+まず、2Dアクションゲームに適したゲームエンジンを調査しました。
+
+#### Unity
+Unityは最も人気のあるゲームエンジンの1つです。2Dゲーム開発にも対応しており、
+豊富なアセットストアがあります。C#で開発できるため、学習コストも比較的低いです。
+ただし、ライセンス費用が発生する可能性があります。
+
+#### Godot
+Godotはオープンソースのゲームエンジンです。リソース不足のため不採用とした。
+
+#### Phaser
+Phaserはブラウザベースの2Dゲームエンジンです。Phaserはパフォーマンス懸念のため見送った。
+
+### 結論
+検討の結果、Unityを採用することにしました。理由は以下の通りです：
+1. 開発者の経験
+2. 豊富なリソース
+3. 将来的な拡張性
+"""
+
+ENGINE_EN = """## Investigation phase
+
+### Choice of the game engine
+
+First we looked for engines that suit a small action game in two dimensions.
+
+#### Unity
+Unity is one of the most popular engines. It has a large store of assets and is written in C#.
+
+#### Godot
+Godot is open source. It was rejected because of few resources.
+
+#### Phaser
+Phaser runs in the browser. Phaser was ruled out due to performance concerns.
+
+### Conclusion
+We decided to use Unity. For these reasons:
+1. experience of the developers
+2. rich resources
+"""
+
+
+def test_an_exploration_becomes_what_it_found(tmp_path: Path) -> None:
+    archive = tmp_path / "engine_selection.md"
+    result = compress_document(ENGINE, CompressionLevel.STANDARD, archive)
+    assert result.text == (
+        "## 調査フェーズ\n\n### ゲームエンジンの選定\n"
+        "- **決定**: Unity\n"
+        "- **理由**: 開発者の経験、豊富なリソース、将来的な拡張性\n"
+        "- **却下**: Godot（リソース不足）、Phaser（パフォーマンス懸念）\n"
+        f"- **詳細**: {archive.as_posix()}\n"
+    )
+    assert archive.read_text(encoding="utf-8") == ENGINE
+    assert result.archived_path == archive
+    assert result.compression_ratio == result.compressed_tokens / result.original_tokens < 0.5
+
+
+def test_the_same_in_english() -> None:
+    assert compress_level2(ENGINE_EN) == (
+        "## Investigation phase\n\n### Choice of the game engine\n"
+        "- **Decision**: Unity\n"
+        "- **Reasons**: experience of the developers; rich resources\n"
+        "- **Rejected**: Godot (few resources); Phaser (performance concerns)\n"
+    )
+
+
+def test_options_that_nobody_rejected_are_only_named() -> None:
+    silent = ENGINE.replace("リソース不足のため不採用とした。", "").replace(
+        "Phaserはパフォーマンス懸念のため見送った。", ""
+    )
+    compressed = compress_level2(silent)
+    assert "却下" not in compressed
+    assert "- **検討した他の案**: Godot、Phaser\n" in compressed
+
+
+# 004 §圧縮対象（削除または要約）: what is compressed, what is left of it, what goes.
+COMPRESSED = [
+    (
+        "探索過程の詳細ログ",
+        "結論のみ保持",
+        "## 調査ログ\n\n長い調査の記録。\n\n### 結論\nXで十分だと分かった。\n",
+        "Xで十分",
+        "長い調査",
+    ),
+    (
+        "却下された選択肢の詳細",
+        "理由のみ保持",
+        "## 候補の比較\n\n長い説明が続く。Aは遅いため却下した。\n",
+        "A（遅い）",
+        "長い説明",
+    ),
+    (
+        "試行錯誤の履歴",
+        "最終的なアプローチのみ保持",
+        "## 試行の記録\n\n### 試行1\nだめだった。\n\n### 試行2\nだめだった。\n\n### 試行3\nYで成功した。\n",
+        "3 回の試行 → Yで成功",
+        "だめだった",
+    ),
+    (
+        "冗長な説明",
+        "箇条書きに変換",
+        "## 説明\n\n"
+        + "最初の文である。"
+        + "それはそれは長い説明がどこまでも続いていく。" * 12
+        + "必須の手順がある。\n",
+        "- 最初の文である。\n- 必須の手順がある。\n",
+        "長い説明",
+    ),
+    (
+        "log of an exploration",
+        "conclusion",
+        "## Research\n\nA log.\n\n### Conclusion\nX is enough.\n",
+        "X is enough",
+        "log",
+    ),
+    (
+        "rejected options",
+        "reason",
+        "## Options\n\nLong words. A was rejected because it is slow.\n",
+        "A (it is slow)",
+        "Long",
+    ),
+    (
+        "trial and error",
+        "final approach",
+        "## Trials\n\n### Attempt 1\nNo.\n\n### Attempt 2\nNo.\n\n### Attempt 3\nWith Y it worked.\n",
+        "3 attempts → With Y it worked",
+        "No.",
+    ),
+    (
+        "verbose explanation",
+        "bullets",
+        "## Notes\n\nThe first sentence. " + "A long explanation goes on and on. " * 8 + "You must log out.\n",
+        "- The first sentence.\n- You must log out.\n",
+        "on and on",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "how", "before", "kept", "gone"), COMPRESSED, ids=lambda value: str(value)[:20])
+def test_what_is_compressed(what: str, how: str, before: str, kept: str, gone: str) -> None:
+    after = compress_level2(before)
+    assert kept in after, f"{what}: {how}"
+    assert gone not in after
+
+
+# 004 §保持対象（圧縮しない） and its preserved patterns, and the same in English.
+KEPT = [
+    *(
+        "決定事項",
+        "最終決定",
+        "最終決定事項",
+        "承認済み",
+        "Human承認内容",
+        "エラー",
+        "エラー情報",
+        "依存関係",
+        "重要な制約",
+        "制約",
+    ),
+    *("Decisions", "Final decision", "Approved", "Approval", "Errors", "Dependencies", "Constraints", "1. Decisions"),
+]
+
+
+@pytest.mark.parametrize("title", KEPT)
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_kept(title: str, level: CompressionLevel) -> None:
+    section = (
+        f"## {title}\n\n\n\n説明。説明が長い。 Words, words.\n\n```py\nx = 1  # one\n```\n\n### more\n\n- a\n  - b\n\n"
+    )
+    result = compress_document(f"# Doc\n\n{ENGINE}\n{section}## Rest\n\nx\n\n\n\ny\n", level)
+    assert section in result.text
+    assert result.preserved_items == (title,)
+
+
+# 004 §圧縮レベル.
+def test_light_removes_duplicates_blank_lines_and_the_middle_of_quotations() -> None:
+    explanation = "The cache is filled when the first request comes in, not before.\n"
+    quotation = "".join(f"> line {number}\n" for number in range(30))
+    light = compress_level1(f"# A\n\n{explanation}\n\n\n\n# B\n\n{explanation}\nown words\n\n{quotation}")
+    assert light.count(explanation) == 1
+    assert "\n\n\n" not in light
+    assert "> line 0\n> line 1\n> line 2\n> line 3\n> […]\n> line 29\n" in light
+    assert "own words" in light
+
+
+def test_light_in_japanese() -> None:
+    explanation = "最初のリクエストが届いたときにキャッシュを作成し、それより前には作成しない仕組みになっている。\n"
+    light = compress_level1(f"# 甲\n\n{explanation}\n# 乙\n\n{explanation}\n別の文。\n")
+    assert light == f"# 甲\n\n{explanation}\n# 乙\n\n別の文。\n"
+
+
+def test_aggressive_keeps_decisions_one_line_of_reasons_and_a_path_for_code(tmp_path: Path) -> None:
+    code = "```python\n" + "x = 1\n" * 30 + "```\n"
+    document = f"{ENGINE}\n## 実装\n\n説明。\n\n{code}\n## Decisions\n\n{code}"
+    result = compress_document(document, CompressionLevel.AGGRESSIVE, tmp_path / "a.md")
+    assert "- **決定**: Unity\n- **理由**: 開発者の経験、豊富なリソース、将来的な拡張性\n" in result.text
+    assert "却下" not in result.text
+    assert result.text.count("```python") == 1
+    assert f"## 実装\n- **コード**: {(tmp_path / 'a.md').as_posix()}\n" in result.text
+
+
+def test_a_text_without_headings_does_not_vanish() -> None:
+    plain = "The job failed twice. " + "Nobody knows why. " * 100
+    assert compress_level3(plain) == "- The job failed twice.\n"
+
+
+def test_headings_in_code_are_not_headings() -> None:
+    document = "## Errors\n\n~~~\n## Rest\n~~~\nstill errors\n\n## Rest\n\n```\n## Decisions\nnone\n```\n" + "x\n" * 50
+    result = compress_document(document, CompressionLevel.AGGRESSIVE)
+    assert result.preserved_items == ("Errors",)
+    assert "~~~\n## Rest\n~~~\nstill errors\n" in result.text
+    assert "none" not in result.text
+
+
+def test_windows_lines_and_underlined_headings() -> None:
+    section = "決定事項\r\n----\r\n\r\n- 甲\r\n\r\n\r\n- 乙\r\n\r\n"
+    words = "A first sentence here. " + "More of the same words follow. " * 10
+    document = f"Plan\r\n====\r\n\r\n{words}\r\n\r\n\r\n{section}Rest\r\n----\r\n\r\nx\r\n"
+    for level in LEVELS:
+        compressed = compress_context(document, level)
+        assert section in compressed
+        assert "\n" not in compressed.replace("\r\n", "")
+    assert compress_level2(document).startswith("Plan\r\n====\r\n\r\n- A first sentence here.\r\n")
+
+
+def test_long_tables_lists_and_code_keep_their_beginning_and_what_counts() -> None:
+    table = "| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(20)) + "| 20 | error: full |\n"
+    items = "".join(f"- item {n}\n  - detail\n" for n in range(20)) + "- never delete logs\n"
+    code = "```sh\n" + "".join(f"run {n}\n" for n in range(40)) + "```\n"
+    brief = compress_level2(f"# Notes\n\n{table}\n{items}\n{code}")
+    assert "| 3 | x |\n| … |\n| 20 | error: full |\n" in brief
+    assert "- item 4\n- […]\n- never delete logs\n" in brief
+    assert "run 5\n…\nrun 38\nrun 39\n```\n" in brief
+
+
+def test_an_archive_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "phase1_exploration.md"
+    first = compress_document(ENGINE, CompressionLevel.STANDARD, path)
+    again = compress_document(first.text, CompressionLevel.STANDARD, path)
+    assert again.text == first.text
+    assert path.read_text(encoding="utf-8") == ENGINE
+    folder = compress_document(ENGINE, CompressionLevel.LIGHT, f"{tmp_path}/archives/").archived_path
+    assert folder is not None
+    assert folder.parent == tmp_path / "archives"
+    assert folder.read_text(encoding="utf-8") == ENGINE
+    assert folder.stat().st_mode & 0o777 == 0o600
+
+
+def test_own_patterns_protect_own_headings() -> None:
+    document = f"## 決定事項\n\n甲。\n\n{ENGINE}\n### Budget plan\n\n" + "Many words. " * 30 + "\n"
+    result = compress_document(document, CompressionLevel.AGGRESSIVE, preserved_patterns=[r"## Budget"])
+    assert result.preserved_items == ("Budget plan",)
+    assert "### Budget plan\n\n" + "Many words. " * 30 in result.text
+
+
+@pytest.mark.parametrize(
+    ("answer", "used"),
+    [
+        ("Three engines were compared.", True),
+        ("", False),
+        ("long " * 500, False),
+        ("We decided to use Godot.", False),  # that is not what the section says
+        (ValueError("down"), False),
+    ],
+)
+def test_a_summarizer_may_add_a_line_but_nothing_else(answer: str | Exception, used: bool) -> None:
+    asked = []
+
+    def summarize(section: str) -> str:
+        asked.append(section)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    compressed = compress_document(ENGINE_EN, CompressionLevel.STANDARD, summarizer=summarize).text
+    assert len(asked) == 1
+    assert ("- **Summary**: Three engines were compared\n\n###" in compressed) is used
+    assert "- **Decision**: Unity\n" in compressed
+
+
+def test_the_labels_that_are_written_are_read_again() -> None:
+    from orihon.compression.statements import LABELS
+
+    for kind, labels in LABELS.items():
+        for lang in LANGUAGES:
+            assert text(f"sections.{kind}", lang=lang).lower() in labels
+
+
+# ---- automatic compression -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class State:
+    context: str
+    session_id: str = "sess_1"
+    usage_percent: float | None = None
+    context_length: int | None = None
+
+
+# 004 §圧縮のタイミング: 使用率80%超; §自動圧縮トリガー: 80/90/95.
+@pytest.mark.parametrize(
+    ("usage", "level"),
+    [(79.9, None), (80, "LIGHT"), (89, "LIGHT"), (90, "STANDARD"), (94, "STANDARD"), (95, "AGGRESSIVE")],
+)
+def test_the_level_follows_the_usage(usage: float, level: str | None, tmp_path: Path) -> None:
+    told: list[CompressionResult] = []
+    manager = AutoCompressionManager(threshold_percent=80, sessions_dir=tmp_path, on_compression=told.append)
+    result = manager.check_and_compress(State(ENGINE, usage_percent=usage))
+    if level is None:
+        assert result is None
+        assert told == []
+    else:
+        assert level_for_usage(usage) is CompressionLevel[level]
+        assert result is not None
+        assert told == [result]
+        assert result.archived_path is not None
+        assert result.archived_path.parent == tmp_path / "sess_1" / "archives"
+        bare = compress_document(ENGINE, CompressionLevel[level], result.archived_path).text
+        assert result.text == bare
+
+
+def test_the_usage_can_be_told_from_the_window(tmp_path: Path) -> None:
+    manager = AutoCompressionManager(sessions_dir=tmp_path)
+    assert manager.check_and_compress(State("x" * 400, context_length=1000)) is None
+    assert manager.check_and_compress(State("x" * 400, context_length=100)) is not None
+    with refused(InvalidInput, "no_usage"):
+        manager.check_and_compress(State("x"))
+    with refused(InvalidId, "unsafe"):
+        manager.check_and_compress(State("x", session_id="../up", usage_percent=99))
+    assert not (tmp_path.parent / "up").exists()
+
+
+# ---- properties ------------------------------------------------------------------------------------------------------
+
+_PIECES = st.sampled_from(
+    [
+        *(
+            "# ",
+            "## ",
+            "### ",
+            "決定事項",
+            "Decisions",
+            "エラー",
+            "調査",
+            "Research",
+            "結論",
+            "Conclusion",
+            "理由",
+            "Unity",
+        ),
+        *(
+            "```",
+            "```py",
+            "~~~",
+            "\r\n",
+            "---",
+            "===",
+            "- ",
+            "  - ",
+            "1. ",
+            "> ",
+            "| a | b |",
+            "|---|---|",
+            "    ",
+            "[x] ",
+        ),
+        *("検討の結果、Unityを採用することにしました。", "We decided to use SQLite because it is small. "),
+        *(
+            "Godot was rejected because of cost. ",
+            "理由は以下の通りです：",
+            "**決定**: ",
+            "**Reasons**: ",
+            "Decision: ",
+        ),
+        *(
+            "しかし長い文章がここに続いている。" * 4,
+            "This is a sentence that says little. " * 4,
+            "Attempt 1 ",
+            "worked ",
+        ),
+        *("**", "。", ". ", ":", "、", "\u3000", "\x0b", "\ud800", "…", "\t"),
+    ]
+)
+_LINES = st.tuples(
+    st.lists(_PIECES | st.text(max_size=5), max_size=5), st.sampled_from(["\n", "\n\n", "\n\n\n", "\r\n", ""])
+)
+DOCUMENTS = st.lists(_LINES, max_size=25).map(lambda lines: "".join("".join(line) + end for line, end in lines))
+
+
+@settings(deadline=None, max_examples=150)
+@given(DOCUMENTS)
+def test_any_document_keeps_its_facts_gets_no_longer_and_rests(document: str) -> None:
+    facts = document_facts(document)
+    shorter = document
+    for level in LEVELS:
+        compressed = compress_context(document, level)
+        assert len(compressed) <= len(shorter)
+        assert all(section in compressed for section in facts.protected)
+        assert document_facts(compressed) == facts
+        assert compress_context(compressed, level) == compressed
+        shorter = compressed
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(KEPT) | st.sampled_from(["Research", "調査", "Rest"]), max_size=6), st.data())
+def test_protected_sections_between_others_are_in_every_result(titles: list[str], data: st.DataObject) -> None:
+    document, protected = "", []
+    for title in titles:
+        level = data.draw(st.integers(1, 3))
+        body = data.draw(st.lists(st.sampled_from(["text", "- item", "```\n# x\n```", "", "| a |", "> q"]), max_size=6))
+        section = f"{'#' * level} {title}\n" + "".join(f"{line}\n" for line in body)
+        protected += [section] if title in KEPT else []
+        document += section
+    for level in LEVELS:
+        compressed = compress_document(document, level)
+        assert all(section in compressed.text for section in protected)
+
+
+def test_five_megabytes_take_seconds() -> None:
+    parts = [
+        f"## Topic {number} {'research' if number % 3 else ''}\n\n"
+        + "The parser reads one line after another. " * 20
+        + "\n\n- one\n- two\n\n```py\n"
+        + "x = 1\n" * 20
+        + "```\n\n### Conclusion\nWe decided to use it.\n\n"
+        for number in range(5000)
+    ]
+    document = "".join(parts) + "## Decisions\n\nkeep\n"
+    assert len(document) > 5_000_000
+    started = time.process_time()
+    compressed = compress_level3(document)
+    assert time.process_time() - started < 20
+    assert len(compressed) < len(document) // 5
+    assert compressed.endswith("## Decisions\n\nkeep\n")
