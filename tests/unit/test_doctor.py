@@ -469,6 +469,16 @@ def test_one_unreadable_task_does_not_hide_the_others(tmp_path: Path) -> None:
     assert findings == {first: ("folder", "unreachable"), second: ("stream", "torn")}
 
 
+@pytest.mark.parametrize("name", ["messages.jsonl", "tools.jsonl", "metadata.json", "writer.json", "index.json"])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, name: str) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name, 0o600)
+    (finding,) = examine(tmp_path, settings_for("files"))
+    assert (finding.task, finding.kind) == (uuid, ("folder", "unreachable"))
+    assert name in str(finding.fields["why"])
+
+
 def test_progress_is_told(tmp_path: Path) -> None:
     paused_task(tmp_path, "files")
     paused_task(tmp_path, "files")

@@ -225,14 +225,17 @@ def test_light_in_japanese() -> None:
     assert light == f"# 甲\n\n{explanation}\n# 乙\n\n別の文。\n"
 
 
-def test_aggressive_keeps_decisions_one_line_of_reasons_and_a_path_for_code(tmp_path: Path) -> None:
+def test_aggressive_keeps_decisions_one_line_of_reasons_and_a_path_for_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     code = "```python\n" + "x = 1\n" * 30 + "```\n"
     document = f"{ENGINE}\n## 実装\n\n説明。\n\n{code}\n## Decisions\n\n{code}"
-    result = compress_document(document, CompressionLevel.AGGRESSIVE, tmp_path / "a.md")
+    result = compress_document(document, CompressionLevel.AGGRESSIVE, "archives/a.md")
     assert "- **決定**: Unity\n- **理由**: 開発者の経験、豊富なリソース、将来的な拡張性\n" in result.text
     assert "却下" not in result.text
     assert result.text.count("```python") == 1
-    assert f"## 実装\n- **コード**: {(tmp_path / 'a.md').as_posix()}\n" in result.text
+    assert "## 実装\n- **コード**: archives/a.md\n" in result.text
 
 
 def test_a_text_without_headings_does_not_vanish() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import stat
 from collections.abc import Iterable
@@ -11,7 +13,7 @@ from pathlib import Path
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.findings import Finding, Report
-from orihon.folders import wrapping
+from orihon.folders import storage_error, wrapping
 from orihon.store.base import NUMBER_FIELD, STREAMS
 from orihon.store.jsonl import JsonlFile
 
@@ -33,6 +35,7 @@ class Exposed:
 
 def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     """Look at everything in the folder but the records. ``in_use``: what is under way is not left over."""
+    _refuse_pipes(folder)
     check_permissions("folder", everything_in(folder), folder.parent, report)
     _check_metadata(folder, report)
     if in_use:
@@ -43,6 +46,14 @@ def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     for path in left_over(folder):
         detail = "request" if path.name == REQUEST else "temporary"
         report(Finding("folder", detail, str(path.relative_to(folder)), severity="warning"))
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Opening one would wait for ever. The view's file is looked at by itself: nothing else is made of it."""
+    with wrapping(folder):
+        for path in folder.iterdir():
+            if path.is_fifo() and path.name != "current.jsonl":
+                raise storage_error(OSError(errno.ESPIPE, os.strerror(errno.ESPIPE)), path)
 
 
 def left_over(folder: Path) -> list[Path]:

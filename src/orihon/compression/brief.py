@@ -17,6 +17,7 @@ _LONG_TEXT = 160
 _LONG_LIST = 6
 _LONG_TABLE = 9
 _LONG_CODE = 14
+_OMISSION = "- […]"
 
 
 def join(blocks: tuple[Block, ...], shortened: list[str], end: str) -> str:
@@ -155,10 +156,12 @@ def _shorten_list(blocks: tuple[Block, ...], run: list[int], shortened: list[str
     if len(run) <= _LONG_LIST:
         return
     outermost = min(depth(blocks[at]) for at in run)
-    first = [at for at in run if depth(blocks[at]) == outermost][: _LONG_LIST - 1]
+    outer = [at for at in run if depth(blocks[at]) == outermost and blocks[at].text.strip() != _OMISSION]
+    first = set(outer[: _LONG_LIST - 1])
     left_out = [at for at in run if at not in first and not any(map(is_key, statements(blocks[at])))]
-    omission = f"{' ' * outermost}- […]{end}"
+    omission = f"{' ' * outermost}{_OMISSION}{end}"
     if sum(len(shortened[at]) for at in left_out) > len(omission):
         for at in left_out:
             shortened[at] = ""
-        shortened[left_out[0]] = omission
+        after_first = (at for at in left_out if at > max(first))
+        shortened[next(after_first, left_out[-1])] = omission

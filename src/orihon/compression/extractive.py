@@ -27,6 +27,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。!?])(?=.)")
 _TRIMMED_FROM = 60  # characters; a shorter line is not worth cutting
 _KEPT_WEIGHT = 0.68  # of a line's weight that trimming must leave, so that it still says the same
 _LINE_END = 3  # characters' worth of tokens that any sentence costs
+_WORTHLESS = 0.0005  # of a feature: a word that stands everywhere
 _QUESTION = 0.6
 _BONUS = {"goal": 0.01, "constraints": 0.015, "decisions": 0.005, "open": 0.005, "problems": 0.005}
 _TOKENS_PER_HINT = 250
@@ -157,7 +158,8 @@ class Extractor:
         text, features = self._trimmed(statement)
         bonus = _BONUS.get(self._heading(statement.line), 0.0)
         factor = _QUESTION if text.endswith(("?", "?")) else 1.0
-        return Candidate(statement, text, features, bonus, factor)
+        telling = tuple(feature for feature in features if self.worth[feature] > _WORTHLESS)
+        return Candidate(statement, text, telling, bonus, factor)
 
     def _trimmed(self, statement: Statement) -> tuple[str, tuple[int, ...]]:
         """The line without its emptiest sentences, when what stays still says most of it."""

@@ -230,12 +230,12 @@ def _outlined(section: Section, manner: Manner, index_depth: int) -> list[_Piece
 def _decisions_only(section: Section, manner: Manner) -> str:
     """The body of a section at its barest; as it was when that is not shorter."""
     findings = collect([_without_children(section)])
-    has_code = any(block.kind == "fence" for block in section.blocks)
-    if has_code and manner.archive and not findings.code and not findings.details:
-        findings.add("code", manner.archive)
     if not findings.decision and not findings.conclusion:
         findings.reason.clear()
-    for pointer in (findings.code, []):  # a long path must not be the reason to keep the code
+    pointers = [findings.code]
+    if manner.archive and not findings.code and not findings.details and _has_code(section):
+        pointers = [[manner.archive], []]  # a long path must not be the reason to keep the code
+    for pointer in pointers:
         findings.code = pointer
         lines = findings.lines(manner.line_end, barest=True)
         if lines:
@@ -243,6 +243,10 @@ def _decisions_only(section: Section, manner: Manner) -> str:
         if len(lines) < len(section.own_text):
             return lines
     return section.own_text
+
+
+def _has_code(section: Section) -> bool:
+    return any(block.kind == "fence" for block in section.blocks)
 
 
 def _without_children(section: Section) -> Section:

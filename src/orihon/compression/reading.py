@@ -52,6 +52,7 @@ class Line:
     role: str
     text: str
     heading: str = ""  # where an earlier summary had put it
+    is_bare: bool = False  # nothing but names
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,6 @@ class Statement:
 
     line: Line
     features: tuple[int, ...]
-    is_bare: bool
     order: int  # its place among all lines
 
 
@@ -74,8 +74,8 @@ def lines_of(message: Message, place: int, seq: int) -> Iterator[Line]:
     speaker = message.tool_name or message.name or "tool" if message.role == "tool" else message.role
     texts = [message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]
     for text in texts:
-        for part in _joined(text.split("\n")):
-            yield Line(place, seq, speaker, message.role, part)
+        for part, is_bare in _joined(text.split("\n")):
+            yield Line(place, seq, speaker, message.role, part, is_bare=is_bare)
 
 
 class Reading:
@@ -120,7 +120,7 @@ class Reading:
     def statements(self) -> Iterator[Statement]:
         """Every distinct line at the last place where it stands."""
         for order, (text, line) in enumerate(self._lines.items()):
-            yield Statement(line, self._features[text], _is_bare(text), order)
+            yield Statement(line, self._features[text], order)
 
     def features_of(self, text: str, among: Sequence[int]) -> tuple[int, ...]:
         """Those features of ``among`` that a part of the line is about."""
@@ -170,8 +170,8 @@ def _words(piece: str) -> Iterator[str]:
             yield from (word[at : at + 2] for at in range(len(word) - 1))
 
 
-def _joined(raw_lines: Iterable[str]) -> Iterator[str]:
-    """Stripped lines; neighbours that are bare names (fields, members, imports) together, as they say little alone."""
+def _joined(raw_lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Stripped lines, and whether they are bare names; those (fields, members, imports) go together with neighbours."""
     names = ""
     for raw in raw_lines:
         line = raw.strip()
@@ -179,14 +179,14 @@ def _joined(raw_lines: Iterable[str]) -> Iterator[str]:
             names = f"{names} {line}" if names else line
             continue
         if names:
-            yield names
+            yield names, True
             names = ""
         if len(line) > LONGEST:
-            yield from _cut(line)
+            yield from ((part, False) for part in _cut(line))
         elif line:
-            yield line
+            yield line, False
     if names:
-        yield names
+        yield names, True
 
 
 def _is_bare(text: str) -> bool:

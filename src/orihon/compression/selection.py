@@ -20,6 +20,7 @@ _BARE = 0.3  # a bare name is worth less, and shows little of what it is about
 _BARE_AGAIN = 0.6
 _MOST_CHARACTERS_PER_TOKEN = 4.5
 _LEAST_ROOM = 6
+_NEARLY_BEST = 0.97  # as good as the best: saves looking at most statements again
 _PASSED_OVER = 300
 
 
@@ -29,7 +30,7 @@ class Candidate:
 
     statement: Statement
     text: str
-    features: tuple[int, ...]
+    features: tuple[int, ...]  # those that are worth anything
     bonus: float = 0.0
     factor: float = 1.0
 
@@ -56,7 +57,7 @@ class Selection:
 
     def worth_of(self, features: Iterable[int]) -> float:
         """What these features are still worth."""
-        return sum(self._worth[feature] for feature in features)
+        return sum(map(self._worth.__getitem__, features))
 
     def is_unseen(self, feature: int) -> bool:
         """Whether nothing that is shown or chosen is about this feature."""
@@ -69,7 +70,7 @@ class Selection:
             _, index = heapq.heappop(self._heap)
             cost = self._cost(index)
             density = self._worth_now(self._candidates[index]) / cost
-            if self._heap and density < -self._heap[0][0]:
+            if self._heap and density < -self._heap[0][0] * _NEARLY_BEST:
                 heapq.heappush(self._heap, (-density, index))
             elif cost <= room:
                 room -= cost
@@ -96,7 +97,7 @@ class Selection:
     def _choose(self, candidate: Candidate, density: float) -> None:
         self.chosen.append(candidate)
         self.least_density = min(self.least_density, density)
-        still = _BARE_AGAIN if candidate.statement.is_bare else AGAIN
+        still = _BARE_AGAIN if candidate.statement.line.is_bare else AGAIN
         for feature in candidate.features:
             self._worth[feature] *= still
 
@@ -108,7 +109,7 @@ class Selection:
 
     def _worth_now(self, candidate: Candidate) -> float:
         worth = self.worth_of(candidate.features) + candidate.bonus
-        return worth * candidate.factor * (_BARE if candidate.statement.is_bare else 1.0)
+        return worth * candidate.factor * (_BARE if candidate.statement.line.is_bare else 1.0)
 
     def _likely_density(self, candidate: Candidate) -> float:
         return self._worth_now(candidate) / (len(candidate.text) / _MOST_CHARACTERS_PER_TOKEN + LINE_COST)

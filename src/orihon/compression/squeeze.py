@@ -84,9 +84,12 @@ class _Squeeze:
         extractor = Extractor(self.messages, self.count)
         kept = self.protected | self._newest(room)
         shortened = {} if self._reaches_end(kept) else self._shorten_newest(extractor, room)
+        selection = self._select(extractor, kept | {*shortened})
         if self._reaches_end(kept):
-            kept = self._reach_back(extractor, kept, room)
-        return self._folded(extractor, kept, shortened)
+            further = self._reach_back(extractor, selection, kept, room)
+            if further != kept:
+                kept, selection = further, self._select(extractor, further)
+        return self._folded(extractor, selection, kept, shortened)
 
     def _room(self) -> int:
         """Tokens beside the protected text; the last place where a budget can be refused."""
@@ -114,13 +117,12 @@ class _Squeeze:
             newest |= {*turn}
         return newest
 
-    def _reach_back(self, extractor: Extractor, kept: set[int], room: int) -> set[int]:
+    def _reach_back(self, extractor: Extractor, selection: Selection, kept: set[int], room: int) -> set[int]:
         """More of the newest turns, as long as they are worth their tokens.
 
         A turn that stays adds what the notes do not have of it and gives back the tokens of its lines in the notes;
         that must be worth as much for each token as the poorest line of the notes.
         """
-        selection = self._select(extractor, kept)
         selection.take(self.budget - sum(self.sizes[place] for place in kept) - _LEAST_NOTES)
         in_notes = selection.tokens_by_place()
         used = sum(self.sizes[place] for place in kept - self.protected)
@@ -155,11 +157,12 @@ class _Squeeze:
             selection.give_back()
         return {}
 
-    def _folded(self, extractor: Extractor, kept: set[int], shortened: Mapping[int, Mapping[str, Any]]) -> Squeezed:
+    def _folded(
+        self, extractor: Extractor, selection: Selection, kept: set[int], shortened: Mapping[int, Mapping[str, Any]]
+    ) -> Squeezed:
         stays = {place: self.originals[place] for place in kept} | dict(shortened)
         runs = list(_runs(len(self.messages), stays))
         used = sum(self._size(message) for message in stays.values())
-        selection = self._select(extractor, {*stays})
         texts = extractor.fold_texts(runs, selection, self.budget - used, MESSAGE_OVERHEAD)
         for run, fold in zip(runs, texts, strict=True):
             stays[run.start] = {"role": "system", "content": SUMMARY_PREFIX + fold}

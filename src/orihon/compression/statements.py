@@ -27,7 +27,9 @@ LABELS = {
     "details": ("詳細", "details"),
 }
 _KIND_OF_LABEL = {label: kind for kind, labels in LABELS.items() for label in labels}
-_LABEL = re.compile(r"(?:\*\*|__)?([^:：*_\s][^:：*_]{0,30}?)(?:\*\*|__)?\s?[:：](?:\*\*|__)?(?=\s|$|[^\x00-\x7f])")
+_LABEL = re.compile(
+    r"(?:\*\*|__)?([^:：*_\s][^:：*_]{0,30}?)(?:\*\*|__)?\s?(?:：(?:\*\*|__)?|:(?:\*\*|__)?(?=\s|$|[^\x00-\x7f]))"
+)
 
 _SENTENCE_END = re.compile(r"(?<=[。！？])(?![。！？」』）)])|(?<=[.!?])\s+")
 _MARKERS = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)|\[[ xX]\][ \t]+)*")
@@ -62,7 +64,8 @@ _DECIDED_EN = re.compile(
 )
 _WAS_CHOSEN = re.compile(r"\s+(?:was|were|is|are|has been|have been)\s+(?:chosen|selected|adopted|picked)\b", re.I)
 _OBJECT_END = re.compile(
-    r",?\s+(?:because|since|due to|rather than|instead of|over|as it|so that|after)\b|[;(（]|,\s|\.$", re.I
+    r",?\s+(?:because|since|due to|rather than|instead of|over|as it|so that|after|(?:and|but) (?:rejected|discarded|not))\b|[;(（]|,\s|\.$",
+    re.I,
 )
 _WHY_JA = r"(?P<why>[^。（）]{1,120}?)"
 _NO_JA = r"(?:不採用|却下|見送|採用し(?:な|ませ)|採用せず|除外し)"
