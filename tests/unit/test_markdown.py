@@ -29,6 +29,7 @@ def titles(text: str) -> list[tuple[int, str]]:
         ("# A\nB\n===\n", [(1, "A"), (1, "B")]),
         ("# A\nB\n---\nC\n", [(1, "A")]),  # a dividing line, most likely
         ("one\ntwo\n---\n", []),
+        ("***\nA\n---\n", [(2, "A")]),
         ("- a\n---\n\n> b\n---\n\n| c |\n---\n", []),
         ("```\n# A\n```\n# B\n", [(1, "B")]),
         ("~~~~ py\n# A\n~~~\n# B\n~~~~~\n# C\n", [(1, "C")]),

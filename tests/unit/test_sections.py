@@ -336,7 +336,8 @@ class State:
     context_length: int | None = None
 
 
-# 004 §圧縮のタイミング: 使用率80%超; §自動圧縮トリガー: 80/90/95.
+# 004 §圧縮のタイミング: コンテキスト上限接近時 (near the limit of the context), 使用率80%超 (over 80 %).
+# The rows of approval, end of phase and end of iteration are triggers of the ladder. §自動圧縮トリガー: 80/90/95.
 @pytest.mark.parametrize(
     ("usage", "level"),
     [(79.9, None), (80, "LIGHT"), (89, "LIGHT"), (90, "STANDARD"), (94, "STANDARD"), (95, "AGGRESSIVE")],
@@ -445,9 +446,9 @@ def test_any_document_keeps_its_facts_gets_no_longer_and_rests(document: str) ->
 def test_protected_sections_between_others_are_in_every_result(titles: list[str], data: st.DataObject) -> None:
     document, protected = "", []
     for title in titles:
-        level = data.draw(st.integers(1, 3))
+        depth = data.draw(st.integers(1, 3))
         body = data.draw(st.lists(st.sampled_from(["text", "- item", "```\n# x\n```", "", "| a |", "> q"]), max_size=6))
-        section = f"{'#' * level} {title}\n" + "".join(f"{line}\n" for line in body)
+        section = f"{'#' * depth} {title}\n" + "".join(f"{line}\n" for line in body)
         protected += [section] if title in KEPT else []
         document += section
     for level in LEVELS:

@@ -151,8 +151,9 @@ class _Reader:
         first = line.strip()[:1]
         if not first or _indent(line) > 3 or self._kind(at) != "paragraph":
             return None
-        after_blank = at == 0 or not self._lines[at - 1].strip()
-        after_heading = at > 0 and not self._drafts[-1].blocks
+        above = self._drafts[-1].blocks
+        after_blank = at == 0 or (bool(above) and above[-1].kind in ("blank", "rule"))
+        after_heading = at > 0 and not above
         if not (after_blank or (mark == "=" and after_heading)):
             return None
         return 1 if mark == "=" else 2

@@ -111,15 +111,13 @@ def _removable(code: str) -> tuple[dict[int, int], set[int]]:
     """Columns where comments begin, by line, and the lines with nothing on them; never those inside a string."""
     comments: dict[int, int] = {}
     blank: set[int] = set()
-    previous_line_end = 0
     for token in tokenize.generate_tokens(io.StringIO(code).readline):
         row, column = token.start
         if token.type == tokenize.COMMENT and not _DIRECTIVE.match(token.string):
             comments[row] = column
         elif token.type == tokenize.NL and not token.line.strip():
             blank.add(row)
-        previous_line_end = token.end[0]
-    return comments, {row for row in blank if row <= previous_line_end}
+    return comments, blank
 
 
 def _without(code: str, comments: dict[int, int], blank: set[int]) -> str:

@@ -64,7 +64,8 @@ _DECIDED_EN = re.compile(
 )
 _WAS_CHOSEN = re.compile(r"\s+(?:was|were|is|are|has been|have been)\s+(?:chosen|selected|adopted|picked)\b", re.I)
 _OBJECT_END = re.compile(
-    r",?\s+(?:because|since|due to|rather than|instead of|over|as it|so that|after|(?:and|but) (?:rejected|discarded|not))\b|[;(（]|,\s|\.$",
+    r",?\s+(?:because|since|due to|rather than|instead of|over|as it|so that|after"
+    r"|(?:and|but) (?:rejected|discarded|not))\b|[;(（]|,\s|\.$",
     re.I,
 )
 _WHY_JA = r"(?P<why>[^。（）]{1,120}?)"
