@@ -150,9 +150,9 @@ def growth(last: int) -> None:
                 for text in texts:
                     append(text)
                 blocks.append((time.process_time() - started) / 100)
-            early, late = statistics.median(blocks[1:6]), statistics.median(blocks[-5:])
+            early, late = statistics.median(blocks[1:21]), statistics.median(blocks[-20:])
             print(
-                f"growth {backend}: {early * 1e6:.0f} µs CPU at message 100, {late * 1e6:.0f} µs at {last:,}: "
+                f"growth {backend}: {early * 1e6:.0f} µs CPU around message 100, {late * 1e6:.0f} µs at {last:,}: "
                 f"{late / early:.2f} ×   (wanted: at most 1.2)"
             )
         finally:

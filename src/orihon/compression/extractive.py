@@ -122,7 +122,7 @@ class Extractor:
 
     def _note(self, candidate: Candidate) -> Note:
         line = candidate.statement.line
-        return Note(self._heading(line), line.seq, line.speaker, candidate.text, candidate.statement.order)
+        return Note(candidate.heading, line.seq, line.speaker, candidate.text, candidate.statement.order)
 
     def _hints(self, run: Run, selection: Selection, most: int) -> list[tuple[int, str]]:
         """The likeliest facts that no chosen line is about, and the message where they stand."""
@@ -156,10 +156,10 @@ class Extractor:
 
     def _candidate(self, statement: Statement) -> Candidate:
         text, features = self._trimmed(statement)
-        bonus = _BONUS.get(self._heading(statement.line), 0.0)
+        heading = self._heading(statement.line)
         factor = _QUESTION if text.endswith(("?", "?")) else 1.0
         telling = tuple(feature for feature in features if self.worth[feature] > _WORTHLESS)
-        return Candidate(statement, text, telling, bonus, factor)
+        return Candidate(statement, text, heading, telling, _BONUS.get(heading, 0.0), factor)
 
     def _trimmed(self, statement: Statement) -> tuple[str, tuple[int, ...]]:
         """The line without its emptiest sentences, when what stays still says most of it."""

@@ -20,7 +20,7 @@ _BARE = 0.3  # a bare name is worth less, and shows little of what it is about
 _BARE_AGAIN = 0.6
 _MOST_CHARACTERS_PER_TOKEN = 4.5
 _LEAST_ROOM = 6
-_NEARLY_BEST = 0.97  # as good as the best: saves looking at most statements again
+_NEARLY_BEST = 0.9  # as good as the best: saves looking at most statements again
 _PASSED_OVER = 300
 
 
@@ -30,6 +30,7 @@ class Candidate:
 
     statement: Statement
     text: str
+    heading: str
     features: tuple[int, ...]  # those that are worth anything
     bonus: float = 0.0
     factor: float = 1.0
