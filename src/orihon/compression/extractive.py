@@ -83,13 +83,14 @@ class Extractor:
         """One text for each run, together within ``room`` tokens; each costs ``overhead`` beside its text."""
         texts = self._texts(runs, selection, 0)
         left = room - self._cost(texts, overhead)
+        close_enough = max(_CLOSE_ENOUGH, room // 500)
         for attempt in range(_FITTING_ROUNDS):
             hints = min(room // _TOKENS_PER_HINT, _MOST_HINTS)
-            if left > _CLOSE_ENOUGH:
+            if left > close_enough:
                 selection.take(left)
             texts = self._texts(runs, selection, hints)
             left = room - self._cost(texts, overhead)
-            if 0 <= left <= _CLOSE_ENOUGH:
+            if 0 <= left <= close_enough:
                 break
             if left < 0:
                 exactly = attempt == _FITTING_ROUNDS - 1

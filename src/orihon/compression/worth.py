@@ -21,10 +21,10 @@ _PER_AGE = -0.05  # for each doubling of its age
 _BY_USER = 0.9
 _MEASURED_REUSE = 0.7
 _USUAL_REUSE = -2.5  # log-odds
-_LEAST_REUSE = -4.0
+_LEAST_REUSE = -3.5
 _SMOOTHING = 8
 _NUMBER = 0.7  # numbers are often made up again: counts, line numbers, times
-_WORD = 0.013
+_WORD = 0.016
 
 
 def feature_worth(reading: Reading) -> list[float]:
