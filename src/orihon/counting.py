@@ -12,10 +12,10 @@ from orihon.tokens import MESSAGE_OVERHEAD, estimate, estimate_all, image_size, 
 _HEADER_CHARACTERS = 1 << 16
 
 
-def estimate_message(message: Message, provider: str = "openai") -> int:
-    """The estimate that the log carries; costs next to nothing."""
+def estimate_message(message: Message, provider: str = "openai", *, encoded_size: int | None = None) -> int:
+    """The estimate that the log carries; costs next to nothing. ``encoded_size``: of the message as JSON, if known."""
     if message.content is not None and not message.tool_calls and not message.extra:
-        return estimate(message.content)
+        return estimate(message.content, encoded_size)
     return estimate_all(message.countable()) + _images(message, provider)
 
 

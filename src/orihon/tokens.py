@@ -65,12 +65,16 @@ _PIECE = 1 << 16
 _JAPANESE_ROWS = bytes([*range(0x30, 0xA0), 0xF9, 0xFA, 0xFF])
 
 
-def estimate(text: str) -> int:
-    """Characters / 4, or / 2 when half or more of them are Japanese."""
+def estimate(text: str, encoded_size: int | None = None) -> int:
+    """Characters / 4, or / 2 when half or more of them are Japanese.
+
+    ``encoded_size``, where the caller knows it, is at least the text's size in UTF-8; it saves encoding it again.
+    """
     if text.isascii():
         return len(text) // 4
     # A Japanese character has three bytes: so few bytes more than characters cannot make half of them Japanese.
-    if len(text.encode("utf-8", "surrogatepass")) < 2 * len(text):
+    size = len(text.encode("utf-8", "surrogatepass")) if encoded_size is None else encoded_size
+    if size < 2 * len(text):
         return len(text) // 4
     japanese = sum(_count_japanese(text[at : at + _PIECE]) for at in range(0, len(text), _PIECE))
     return len(text) // (2 if 2 * japanese >= len(text) else 4)

@@ -120,7 +120,11 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "english", "japanese"),
     [
-        (["mend"], "There is no command mend. Use one of: list, verify, doctor, squeeze, demo.", "コマンド mend はありません。"),
+        (
+            ["mend"],
+            "There is no command mend. Use one of: list, verify, doctor, squeeze, demo.",
+            "コマンド mend はありません。",
+        ),
         (["verify"], "UUID is missing.", "UUID が指定されていません。"),
         (["list", "--colour"], "There is no option --colour.", "オプション --colour はありません。"),
         (["verify", "../x"], "cannot be used as an id.", "ID として使えません。"),

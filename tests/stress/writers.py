@@ -20,7 +20,7 @@ from typing import Any
 from orihon.errors import OrihonError
 from orihon.guard import Redactor
 from orihon.store import MessageStore
-from orihon.store.base import Stream
+from orihon.store.base import Pieces, Stream
 from orihon.store.files import FilesRecords
 from orihon.store.task_store import TaskStore
 from orihon.view import foldable_runs
@@ -34,7 +34,7 @@ class HastyRecords(FilesRecords):
         super().__init__(folder)
         self._waiting: list[tuple[Any, ...]] = []
 
-    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         self._waiting.append((stream, first, records, view_lines))
         if len(self._waiting) == 7:
             for arguments in self._waiting:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon import jsonio
+from orihon.counting import estimate_message
 from orihon.errors import InvalidMessage
 from orihon.message import Message
 from orihon.store.packing import matches_digest, pack, pack_record, restored_body, unpack, unpack_record
@@ -33,18 +34,18 @@ class Blobs(dict[str, bytes]):
 
 def packed(message: Message, blobs: Blobs, *, blob_bytes: int = 100, max_bytes: int = 1 << 20) -> Json:
     """The record of a message, as it is read from the log."""
-    line, view_line = pack(
+    line, view_line, tokens = pack(
         message,
         seq=7,
         timestamp="2026-01-01T00:00:00+00:00",
-        tokens=3,
         epoch=2,
         blob_bytes=blob_bytes,
         max_bytes=max_bytes,
         put_blob=blobs.put,
     )
     assert jsonio.decode(view_line) == jsonio.decode(jsonio.encode(message.request()))
-    record: Json = jsonio.decode(line)
+    record: Json = jsonio.decode(b"".join(line))
+    assert record["tokens"] == tokens == estimate_message(message)
     return record
 
 
@@ -77,7 +78,7 @@ def test_any_message_comes_back(message: Json, more: Json) -> None:
     stored = unpack(record, blobs.get_blob)
     assert stored.message == original
     assert original.body() == before, "the caller's message is left alone"
-    assert (stored.seq, stored.tokens, stored.epoch) == (7, 3, 2)
+    assert (stored.seq, stored.epoch) == (7, 2)
     assert matches_digest(restored_body(record, blobs.get_blob), stored.digest)
 
 

@@ -24,6 +24,9 @@ from typing import ClassVar, Literal
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
 
+#: A record in pieces that follow each other: a large one need not be copied to be put together.
+Pieces = Sequence[bytes | memoryview]
+
 #: The first field of a record carries its number under this name.
 NUMBER_FIELD: dict[Stream, str] = {
     "messages": "seq",
@@ -69,7 +72,7 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         """Add records, numbered from ``first``, inside ``writing``: all of them or none.
 
         Where ``keeps_view_lines``, messages come with their lines of the view.

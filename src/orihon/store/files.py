@@ -37,8 +37,11 @@ from orihon.folders import (
     sync_folder,
     wrapping,
 )
-from orihon.store.base import NUMBER_FIELD, STREAMS, RecordStore, Stream, TornTail
+from orihon.store.base import NUMBER_FIELD, STREAMS, Pieces, RecordStore, Stream, TornTail
 from orihon.store.jsonl import JsonlFile
+
+# The system takes no more of them in one write.
+_MOST_PIECES = 1000
 
 _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
 
@@ -205,18 +208,18 @@ class FilesRecords(RecordStore):
 
     # ---- records -----------------------------------------------------------------------------------------------
 
-    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         log = self._handle(f"{stream}.jsonl", durable=self._durable)
         try:
             if self._written and self._written[-1] is not log:
                 self._sync_written()  # what this record may mention must be on the disk before it
             if view_lines:
-                self._written_to(self._handle("current.jsonl", durable=False), view_lines)
+                self._written_to(self._handle("current.jsonl", durable=False), [(line,) for line in view_lines])
             self._written_to(log, records)
         except OSError as error:
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
 
-    def _written_to(self, handle: _AppendHandle, lines: Sequence[bytes]) -> None:
+    def _written_to(self, handle: _AppendHandle, lines: Sequence[Pieces]) -> None:
         if handle not in self._written:
             self._written.append(handle)
         handle.append(lines)
@@ -363,10 +366,11 @@ class _AppendHandle:
         self.size = os.fstat(fd).st_size
         self.grown = 0
 
-    def append(self, lines: Sequence[bytes]) -> None:
-        # One line goes out without being copied; several must be one write all the same.
-        data = (lines[0], b"\n") if len(lines) == 1 else (b"\n".join(lines), b"\n")
-        length = len(data[0]) + 1
+    def append(self, lines: Sequence[Pieces]) -> None:
+        data: list[bytes | memoryview] = [piece for line in lines for piece in (*line, b"\n")]
+        if len(data) > _MOST_PIECES:
+            data = [b"".join(data)]
+        length = sum(map(len, data))
         if os.writev(self.fd, data) != length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.grown += length

@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from orihon import jsonio
+from orihon.counting import estimate_message
 from orihon.errors import InvalidMessage
 from orihon.message import Message
+from orihon.store.base import Pieces
 
 #: Encoded contents (images, files) are moved from this length on; plain text from ``blob_bytes`` on.
 ENCODED_LENGTH = 1024
@@ -42,17 +44,17 @@ def pack(
     *,
     seq: int,
     timestamp: str,
-    tokens: int,
     epoch: int,
     blob_bytes: int,
     max_bytes: int,
     put_blob: Callable[[str, bytes], None],
-) -> tuple[bytes, bytes]:
-    """The line of the log for a message, and the line of the view. Blobs are stored on the way."""
+) -> tuple[Pieces, bytes, int]:
+    """The line of the log for a message, the line of the view, and the estimate. Blobs are stored on the way."""
     body = message.body()
     said = jsonio.encode(body)
     request = message.request()
     view_line = said if request == body else jsonio.encode(request)
+    tokens = estimate_message(message, encoded_size=len(said))
     digest = content_digest(said, secrets.token_hex(8))
     if places := _large_places(body, blob_bytes):
         blobs = [_move_out(body, place, put_blob, max_bytes) for place in places]
@@ -61,7 +63,7 @@ def pack(
         raise InvalidMessage("too_large", size=len(said), limit=max_bytes)
     # The message's own fields are encoded once and stand as they are between what the log knows about it.
     known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"}}'
-    return b"".join((b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode())), view_line
+    return (b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode()), view_line, tokens
 
 
 def pack_record(

@@ -19,7 +19,7 @@ from orihon.connections import ThreadConnections
 from orihon.database import database_errors, open_database, retrying, roll_back, storage_error, transaction
 from orihon.errors import DamagedStore, StaleWriter
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
-from orihon.store.base import RecordStore, Stream, TornTail
+from orihon.store.base import Pieces, RecordStore, Stream, TornTail
 
 _TABLES: dict[Stream, str] = {
     "messages": "message_records",
@@ -169,10 +169,10 @@ class SqliteRecords(RecordStore):
             raise DamagedStore("database", path=connection.filename, detail="no epoch")
         return int(epoch)
 
-    def append(self, stream: Stream, first: int, records: Sequence[bytes], view_lines: Sequence[bytes] = ()) -> None:
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         assert self._writer is not None
         for number, record in enumerate(records, start=first):
-            self._writer.execute(_INSERT[stream], (number, record))
+            self._writer.execute(_INSERT[stream], (number, b"".join(record)))
 
     # ---- reading -----------------------------------------------------------------------------------------------
 

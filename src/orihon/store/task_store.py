@@ -17,7 +17,6 @@ from typing import Any
 
 from orihon import jsonio
 from orihon.clock import utc_now
-from orihon.counting import estimate_message
 from orihon.errors import (
     DamagedStore,
     IllegalTransition,
@@ -30,7 +29,7 @@ from orihon.errors import (
 from orihon.guard import Redactor
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
-from orihon.store.base import NUMBER_FIELD, RecordStore, Stream
+from orihon.store.base import NUMBER_FIELD, Pieces, RecordStore, Stream
 from orihon.store.call_ids import CallIds
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
@@ -102,19 +101,16 @@ class TaskStore:
                 tail.show(calls, one.answers, tokens)
             return tail.seq
 
-    def _packed(self, message: Message, seq: int) -> tuple[bytes, bytes, int]:
-        tokens = estimate_message(message)
-        line, view_line = pack(
+    def _packed(self, message: Message, seq: int) -> tuple[Pieces, bytes, int]:
+        return pack(
             message,
             seq=seq,
             timestamp=utc_now(),
-            tokens=tokens,
             epoch=self.epoch or 0,
             blob_bytes=self._blob_bytes,
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
         )
-        return line, view_line, tokens
 
     def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
         """Messages of the log by number; one at a time in memory."""
@@ -154,7 +150,7 @@ class TaskStore:
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
         )
-        self.records.append(stream, number, [line])
+        self.records.append(stream, number, [(line,)])
         return number
 
     def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
