@@ -33,6 +33,22 @@ def test_a_missing_file_is_empty(file: JsonlFile) -> None:
     assert file.torn_tail() == b""
 
 
+@pytest.mark.parametrize("left", [b"\n", b"\n\n\n", b"\n{half"])
+def test_what_stands_after_the_last_whole_line(file: JsonlFile, path: Path, left: bytes) -> None:
+    path.write_bytes(line(1) + b"\n" + line(2) + b"\n" + left)
+    assert file.last() == 2
+    assert list(file.read(1)) == [line(1), line(2)]
+    assert file.torn_tail() == left
+
+
+@pytest.mark.parametrize("blank", [b"\n", b"\n\n"])
+def test_a_file_of_empty_lines_is_empty(file: JsonlFile, path: Path, blank: bytes) -> None:
+    path.write_bytes(blank)
+    assert file.last() == 0
+    assert list(file.read(1)) == []
+    assert file.torn_tail() == blank
+
+
 def test_an_empty_file(file: JsonlFile, path: Path) -> None:
     path.write_bytes(b"")
     assert list(file.read(1)) == []

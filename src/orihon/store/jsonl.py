@@ -2,8 +2,8 @@
 
 Every line starts with its number (``{"seq":17,…``) and numbers have no gaps, so a line is found by bisection over
 the bytes of the file: nothing beside the file has to be kept, and nothing can get out of step with it. What follows
-the last line feed is an append in progress, or one that never finished; readers stop before it. Any other line that
-does not carry the number it should is damage and raises.
+the last line feed is an append in progress, or one that never finished; readers stop before it, and before empty
+lines at the end. Any other line that does not carry the number it should is damage and raises.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class JsonlFile:
                 return self._number_at(file, self._line_start_before(file, end - 1))
 
     def torn_tail(self) -> bytes:
-        """What stands after the last line feed."""
+        """What stands after the last whole line."""
         with wrapping(self.path):
             try:
                 file = self.path.open("rb")
@@ -126,5 +126,8 @@ class JsonlFile:
         return 0
 
     def _whole_size(self, file: BinaryIO) -> int:
-        """The size up to and including the last line feed."""
-        return self._line_start_before(file, os.fstat(file.fileno()).st_size)
+        """The size up to and including the line feed of the last line that says anything."""
+        end = self._line_start_before(file, os.fstat(file.fileno()).st_size)
+        while end > 0 and os.pread(file.fileno(), 2, max(end - 2, 0)) in (b"\n\n", b"\n"):
+            end -= 1  # an editor has left an empty line behind
+        return end
