@@ -65,6 +65,23 @@ class TaskRow:
     inherits_from: str | None = None
     keep: bool = False
 
+    @classmethod
+    def of(cls, key: TaskKey, uuid: str, status: TaskStatus, **columns: Any) -> TaskRow:
+        """The row of a task with this key."""
+        return cls(
+            uuid=uuid,
+            task_source=key.task_source,
+            owner=key.owner,
+            repo=key.repo,
+            task_type=key.task_type,
+            task_id=key.task_id,
+            task_identifier=key.identifier,
+            repository=key.repository,
+            user=key.user,
+            status=status,
+            **columns,
+        )
+
     @property
     def key(self) -> TaskKey:
         """The task's key, with its UUID."""

@@ -230,17 +230,10 @@ class Tasks:
 def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:
     now, me = utc_now(), process_identity()
     running = status is TaskStatus.RUNNING
-    return TaskRow(
-        uuid=uuid,
-        task_source=key.task_source,
-        owner=key.owner,
-        repo=key.repo,
-        task_type=key.task_type,
-        task_id=key.task_id,
-        task_identifier=key.identifier,
-        repository=key.repository,
-        user=key.user,
-        status=status,
+    return TaskRow.of(
+        key,
+        uuid,
+        status,
         created_at=now,
         updated_at=now,
         started_at=now if running else None,

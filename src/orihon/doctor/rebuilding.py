@@ -45,17 +45,10 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
     if status is TaskStatus.COMPLETED:
         figures["completed_at"] = _last_change(place)
     config = metadata.get("config")
-    return TaskRow(
-        uuid=uuid,
-        task_source=key.task_source,
-        owner=key.owner,
-        repo=key.repo,
-        task_type=key.task_type,
-        task_id=key.task_id,
-        task_identifier=key.identifier,
-        repository=key.repository,
-        user=key.user,
-        status=status,
+    return TaskRow.of(
+        key,
+        uuid,
+        status,
         created_at=created,
         started_at=created,
         updated_at=utc_now(),
