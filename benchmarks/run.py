@@ -1,4 +1,4 @@
-"""All benchmarks of the foundation, one after another: `make bench`."""
+"""All benchmarks that need no recorded data, one after another: `make bench`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import subprocess
 import sys
 
 if __name__ == "__main__":
-    for name in ("start", "append", "memory", "resume"):
+    for name in ("start", "append", "memory", "resume", "prune", "compress", "request", "claims", "workers"):
         print(f"— {name}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)

@@ -12,15 +12,54 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from orihon.catalogue import Catalogue, Lease, TaskRow
-    from orihon.compression.compressor import CompressionResult, ContextCompressor
-    from orihon.compression.importance import ScoringConfig
-    from orihon.compression.memory_manager import AgentState, MemoryConfig, MemoryManager
+    from orihon.compression.compressor import ContextCompressor
+    from orihon.compression.documents.optimizer import TokenOptimizer
+    from orihon.compression.documents.sections import (
+        AutoCompressionManager,
+        CompressionLevel,
+        compress_context,
+        compress_level1,
+        compress_level2,
+        compress_level3,
+    )
+    from orihon.compression.economics import Prices
+    from orihon.compression.lists.importance import ScoringConfig
+    from orihon.compression.lists.memory_manager import AgentState, MemoryConfig, MemoryManager
+    from orihon.compression.model.call import LLMClientProtocol
+    from orihon.compression.model.hierarchical import IntelligentSummarizer
+    from orihon.compression.model.summarizer import LLMSummarizer
+    from orihon.compression.notifications import CompressionNotification, Notifier
+    from orihon.compression.pages import NothingToFold
+    from orihon.compression.planning import Draft
+    from orihon.compression.result import CompressionResult
+    from orihon.compression.squeezing.squeeze import squeeze
     from orihon.context import TaskContextManager
     from orihon.errors import OrihonError
     from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
+    from orihon.ladder import AdaptiveContextManager, Ladder
+    from orihon.llm.anthropic import AnthropicClient
+    from orihon.llm.base import LLMClient
+    from orihon.llm.clients import get_llm_client
+    from orihon.llm.lmstudio import LMStudioClient
+    from orihon.llm.ollama import OllamaClient
+    from orihon.llm.openai import OpenAIClient
+    from orihon.llm.scripted import ScriptedModel
     from orihon.message import Message, Part, ToolCall
-    from orihon.records import Compression, Fold, Pin
+    from orihon.records import Compression, Fold, FoldReport, Pin
+    from orihon.runtime.handler import TaskHandler
+    from orihon.runtime.polling import SourcePoller
+    from orihon.runtime.queue import QueuedTask, TaskQueue
+    from orihon.runtime.sources.base import TaskSource
+    from orihon.runtime.sources.folder import FolderSource
+    from orihon.runtime.sources.github import GitHubSource
+    from orihon.runtime.sources.gitlab import GitLabSource
+    from orihon.runtime.stats import collect_worker_stats
+    from orihon.runtime.supervisor import Supervisor, monitor_workers
+    from orihon.runtime.tools import ToolBox, ToolOptions
+    from orihon.runtime.user_config import fetch_user_config
+    from orihon.runtime.worker import WorkerProcess
     from orihon.settings import Settings, load_settings
+    from orihon.settings.rungs import Rung
     from orihon.store import MessageStore, PlanningHistoryStore, StoredMessage, SummaryStore, ToolStore
     from orihon.task import Task, TaskKey, TaskStatus
     from orihon.tokens import Budget, Correction
@@ -32,79 +71,163 @@ __version__ = "0.1.0"
 logging.getLogger("orihon").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "AgentState": "orihon.compression.memory_manager",
+    "AdaptiveContextManager": "orihon.ladder",
+    "AgentState": "orihon.compression.lists.memory_manager",
+    "AnthropicClient": "orihon.llm.anthropic",
+    "AutoCompressionManager": "orihon.compression.documents.sections",
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
     "Compression": "orihon.records",
-    "CompressionResult": "orihon.compression.compressor",
+    "CompressionLevel": "orihon.compression.documents.sections",
+    "CompressionNotification": "orihon.compression.notifications",
+    "CompressionResult": "orihon.compression.result",
     "ContextCompressor": "orihon.compression.compressor",
     "ContextInheritanceManager": "orihon.inheritance",
     "Correction": "orihon.tokens",
+    "Draft": "orihon.compression.planning",
     "Entry": "orihon.view",
     "Fold": "orihon.records",
+    "FoldReport": "orihon.records",
+    "FolderSource": "orihon.runtime.sources.folder",
+    "GitHubSource": "orihon.runtime.sources.github",
+    "GitLabSource": "orihon.runtime.sources.gitlab",
     "InheritanceContext": "orihon.inheritance",
+    "IntelligentSummarizer": "orihon.compression.model.hierarchical",
+    "LLMClient": "orihon.llm.base",
+    "LLMClientProtocol": "orihon.compression.model.call",
+    "LLMSummarizer": "orihon.compression.model.summarizer",
+    "LMStudioClient": "orihon.llm.lmstudio",
+    "Ladder": "orihon.ladder",
     "Lease": "orihon.catalogue",
-    "MemoryConfig": "orihon.compression.memory_manager",
-    "MemoryManager": "orihon.compression.memory_manager",
+    "MemoryConfig": "orihon.compression.lists.memory_manager",
+    "MemoryManager": "orihon.compression.lists.memory_manager",
     "Message": "orihon.message",
     "MessageStore": "orihon.store",
+    "NothingToFold": "orihon.compression.pages",
+    "Notifier": "orihon.compression.notifications",
+    "OllamaClient": "orihon.llm.ollama",
+    "OpenAIClient": "orihon.llm.openai",
     "OrihonError": "orihon.errors",
     "Part": "orihon.message",
     "Pin": "orihon.records",
     "PlannedFold": "orihon.view",
     "PlanningHistoryStore": "orihon.store",
     "PreviousContext": "orihon.inheritance",
-    "ScoringConfig": "orihon.compression.importance",
+    "Prices": "orihon.compression.economics",
+    "QueuedTask": "orihon.runtime.queue",
+    "Rung": "orihon.settings.rungs",
+    "ScoringConfig": "orihon.compression.lists.importance",
+    "ScriptedModel": "orihon.llm.scripted",
     "Settings": "orihon.settings",
+    "SourcePoller": "orihon.runtime.polling",
     "StoredMessage": "orihon.store",
     "SummaryStore": "orihon.store",
+    "Supervisor": "orihon.runtime.supervisor",
     "Task": "orihon.task",
     "TaskContextManager": "orihon.context",
+    "TaskHandler": "orihon.runtime.handler",
     "TaskKey": "orihon.task",
+    "TaskQueue": "orihon.runtime.queue",
     "TaskRow": "orihon.catalogue",
+    "TaskSource": "orihon.runtime.sources.base",
     "TaskStatus": "orihon.task",
+    "TokenOptimizer": "orihon.compression.documents.optimizer",
+    "ToolBox": "orihon.runtime.tools",
     "ToolCall": "orihon.message",
+    "ToolOptions": "orihon.runtime.tools",
     "ToolStore": "orihon.store",
     "View": "orihon.view",
+    "WorkerProcess": "orihon.runtime.worker",
+    "collect_worker_stats": "orihon.runtime.stats",
+    "compress_context": "orihon.compression.documents.sections",
+    "compress_level1": "orihon.compression.documents.sections",
+    "compress_level2": "orihon.compression.documents.sections",
+    "compress_level3": "orihon.compression.documents.sections",
+    "fetch_user_config": "orihon.runtime.user_config",
+    "get_llm_client": "orihon.llm.clients",
     "load_settings": "orihon.settings",
+    "monitor_workers": "orihon.runtime.supervisor",
+    "squeeze": "orihon.compression.squeezing.squeeze",
 }
 
 __all__ = [
+    "AdaptiveContextManager",
     "AgentState",
+    "AnthropicClient",
+    "AutoCompressionManager",
     "Budget",
     "Catalogue",
     "Compression",
+    "CompressionLevel",
+    "CompressionNotification",
     "CompressionResult",
     "ContextCompressor",
     "ContextInheritanceManager",
     "Correction",
+    "Draft",
     "Entry",
     "Fold",
+    "FoldReport",
+    "FolderSource",
+    "GitHubSource",
+    "GitLabSource",
     "InheritanceContext",
+    "IntelligentSummarizer",
+    "LLMClient",
+    "LLMClientProtocol",
+    "LLMSummarizer",
+    "LMStudioClient",
+    "Ladder",
     "Lease",
     "MemoryConfig",
     "MemoryManager",
     "Message",
     "MessageStore",
+    "NothingToFold",
+    "Notifier",
+    "OllamaClient",
+    "OpenAIClient",
     "OrihonError",
     "Part",
     "Pin",
     "PlannedFold",
     "PlanningHistoryStore",
     "PreviousContext",
+    "Prices",
+    "QueuedTask",
+    "Rung",
     "ScoringConfig",
+    "ScriptedModel",
     "Settings",
+    "SourcePoller",
     "StoredMessage",
     "SummaryStore",
+    "Supervisor",
     "Task",
     "TaskContextManager",
+    "TaskHandler",
     "TaskKey",
+    "TaskQueue",
     "TaskRow",
+    "TaskSource",
     "TaskStatus",
+    "TokenOptimizer",
+    "ToolBox",
     "ToolCall",
+    "ToolOptions",
     "ToolStore",
     "View",
+    "WorkerProcess",
+    "collect_worker_stats",
+    "compress_context",
+    "compress_level1",
+    "compress_level2",
+    "compress_level3",
+    "fetch_user_config",
+    "get_llm_client",
     "load_settings",
+    "monitor_workers",
+    "squeeze",
 ]
 
 

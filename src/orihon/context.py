@@ -16,7 +16,7 @@ from typing import Any
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
-from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageError
+from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageError, TaskBusy
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
@@ -46,11 +46,13 @@ class TaskContextManager:
         is_resumed: bool | None = None,
         take_over: bool = False,
         inherit: bool = True,
+        lease: Lease | None = None,
     ) -> None:
         """Start a task, or go on with the one that ``uuid`` names.
 
         A paused task resumes; a running one whose process is dead is taken over (``take_over`` also from a live one);
-        a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task.
+        a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
+        worker's claim gave it; the task is opened with it, and with no other.
         """
         self.settings = load_settings(config)
         where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
@@ -67,9 +69,14 @@ class TaskContextManager:
         opening = TaskOpening(self.catalogue, self._folders, self.settings)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed).key
         seconds = self.settings.context_storage.lease_seconds
-        self._lease: Lease | None = self.catalogue.acquire(self.uuid, seconds=seconds, take_over=take_over)
+        self._lease: Lease | None = (
+            self._renewed(lease)
+            if lease is not None
+            else self.catalogue.acquire(self.uuid, seconds=seconds, take_over=take_over)
+        )
         with ExitStack() as on_failure:
-            on_failure.callback(lambda: self.catalogue.release(self.lease))
+            if lease is None:  # a claim stays with the worker that made it
+                on_failure.callback(lambda: self.catalogue.release(self.lease))
             self._start(opening, on_failure, inherit=inherit)
             on_failure.pop_all()
         self._heartbeat = Heartbeat(self.heartbeat, seconds / 3, self.uuid)
@@ -120,6 +127,11 @@ class TaskContextManager:
         self.compressor = ContextCompressor(self)
         self._inheritance = self._find_inheritance(row) if inherit else None
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
+
+    def _renewed(self, lease: Lease) -> Lease:
+        if lease.uuid != self.uuid:
+            raise TaskBusy("not_held", uuid=self.uuid, held=lease.uuid)
+        return self.catalogue.renew(lease)
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -176,12 +188,13 @@ class TaskContextManager:
         self._write_figures()
 
     def compress_if_needed(self) -> bool:
-        """Fold the older part of the view when it is too full, and count it; did it change?"""
-        changed = self.compressor.compress_if_needed()
-        if changed:
-            self.update_statistics(compressions=1)
-            self._write_figures()
-        return changed
+        """Fold when the ladder says that the view is too full; did it change?"""
+        return self.compressor.compress_if_needed()
+
+    def count_compression(self) -> None:
+        """One more compression in the figures."""
+        self.update_statistics(compressions=1)
+        self._write_figures()
 
     # ---- inheritance -------------------------------------------------------------------------------------------
 
@@ -395,6 +408,7 @@ class TaskContextManager:
     def _let_go(self, status: TaskStatus, *, move: bool = False) -> None:
         lease = self.lease
         self._heartbeat.stop()  # it looks at the store
+        self.compressor.close()
         try:
             self.task_store.close()
             if move:

@@ -7,7 +7,8 @@
     │   ├── InvalidId         an id that must not become a path
     │   ├── InvalidSettings   a key or value of the configuration
     │   ├── NoSuchMessage     a number or line that is not in the log
-    │   └── IllegalFold       a fold that a cut rule forbids
+    │   ├── IllegalFold       a fold that a cut rule forbids
+    │   └── GaveUp            work on a task that has come to an end without success; trying again would not help
     ├── StateError            not possible in the state the task is in
     │   ├── IllegalTransition a change of status that does not exist
     │   ├── TaskNotFound      no task by that name
@@ -18,7 +19,19 @@
     │   ├── DamagedStore      stored data that cannot be right; see ``orihon doctor``
     │   ├── NewerSchema       written by a newer Orihon
     │   └── StorageUnavailable full, read-only, locked for too long, or of a kind that cannot be used
-    └── BudgetExceeded        the protected text alone is larger than the window
+    ├── BudgetExceeded        the protected text alone is larger than the window
+    ├── ToolFailed            a tool could not do what it was asked; the model is told
+    │   └── ToolServerError   an MCP server that does not start, ends, hangs or has changed
+    ├── SourceError           a task source (GitHub, GitLab, a folder) could not be reached, or refused
+    └── LLMError              a call of a model that came to nothing; no answer was stored
+        ├── Unreachable       no connection to the provider
+        ├── TimedOut          no answer within the time limit
+        ├── Refused           the provider answered with an error
+        ├── Overflow          the request does not fit the model's window
+        ├── CutOff            the answer ended before it was complete
+        ├── NotJSON           what came back is not an answer of this provider
+        ├── EmptyAnswer       neither text nor tool calls
+        └── Cancelled         somebody ended the call
 
 An error is raised with a reason and named fields; cause and remedy are looked up under ``errors.<Class>.<reason>`` in
 ``orihon/texts``. Drivers' exceptions are wrapped once, in the back end, and kept as ``__cause__``.
@@ -91,6 +104,10 @@ class IllegalFold(InvalidInput):
     """A fold that a cut rule forbids."""
 
 
+class GaveUp(InvalidInput):
+    """The work on a task has come to an end without success, and trying again would not help."""
+
+
 class StateError(OrihonError):
     """Not possible in the state the task is in."""
 
@@ -133,3 +150,51 @@ class StorageUnavailable(StorageError):
 
 class BudgetExceeded(OrihonError):
     """The protected text alone is larger than the window."""
+
+
+class SourceError(OrihonError):
+    """A task source could not be reached, or refused."""
+
+
+class LLMError(OrihonError):
+    """A call of a model that came to nothing; no answer was stored."""
+
+
+class Unreachable(LLMError):
+    """No connection to the provider."""
+
+
+class TimedOut(LLMError):
+    """No answer within the time limit."""
+
+
+class Refused(LLMError):
+    """The provider answered with an error."""
+
+
+class Overflow(LLMError):
+    """The request does not fit the model's window."""
+
+
+class CutOff(LLMError):
+    """The answer ended before it was complete."""
+
+
+class NotJSON(LLMError):
+    """What came back is not an answer of this provider."""
+
+
+class EmptyAnswer(LLMError):
+    """Neither text nor tool calls."""
+
+
+class Cancelled(LLMError):
+    """Somebody ended the call."""
+
+
+class ToolFailed(OrihonError):
+    """A tool could not do what it was asked; the model is told."""
+
+
+class ToolServerError(ToolFailed):
+    """An MCP server that does not start, ends, hangs or has changed."""

@@ -226,7 +226,7 @@ class ContextInheritanceManager:
             return
         # The files back end makes nothing until it is written to, so a folder without a store stays without.
         settings = self.settings.replace(**{"context_storage.backend": "files"})
-        store = TaskStore(open_records(folder, settings), Redactor(b"", enabled=False), name=uuid)
+        store = TaskStore(open_records(folder, settings, create=False), Redactor(b"", enabled=False), name=uuid)
         try:
             yield store
         finally:

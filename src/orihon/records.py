@@ -18,6 +18,22 @@ SUMMARY_PREFIX = "[Previous conversation summary]\n"
 
 
 @dataclass(frozen=True, slots=True)
+class FoldReport:
+    """What a fold's text has kept of the facts of its run: names, paths, numbers, errors, decisions, constraints."""
+
+    found: int
+    kept: int
+    lost: tuple[str, ...] = ()  # the weightiest that are missing, first
+
+    def as_record(self) -> dict[str, Any]:
+        return {"found": self.found, "kept": self.kept, "lost": list(self.lost)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> FoldReport:
+        return cls(record["found"], record["kept"], tuple(record["lost"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """One replacement of a run of the log by a shorter text. One line of ``summaries.jsonl``.
 
@@ -36,6 +52,7 @@ class Fold:
     made_by: str = ""
     reason: str = ""
     created_at: str = ""
+    report: FoldReport | None = None
 
     @property
     def message_count(self) -> int:
@@ -60,10 +77,13 @@ class Fold:
             record["form"] = self.form
         if self.replaces:
             record["replaces"] = list(self.replaces)
+        if self.report is not None:
+            record["report"] = self.report.as_record()
         return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Fold:
+        report = record.get("report")
         return cls(
             id=record["id"],
             start_seq=record["start_seq"],
@@ -76,6 +96,7 @@ class Fold:
             made_by=record.get("made_by", ""),
             reason=record.get("reason", ""),
             created_at=record.get("created_at", ""),
+            report=None if report is None else FoldReport.from_record(report),
         )
 
 
@@ -113,6 +134,7 @@ class Compression:
     level: str = ""
     before_tokens: int = 0
     after_tokens: int = 0
+    after_entries: int | None = None  # of the view; not known of records made before this was counted
     parent: int | None = None  # the compression that an undo or redo is about
     made_by: str = ""
     created_at: str = ""
@@ -128,6 +150,7 @@ class Compression:
             "removed": list(self.removed),
             "before_tokens": self.before_tokens,
             "after_tokens": self.after_tokens,
+            "after_entries": self.after_entries,
             "parent": self.parent,
             "made_by": self.made_by,
             "created_at": self.created_at,
@@ -149,6 +172,7 @@ class Compression:
             level=record.get("level", ""),
             before_tokens=record.get("before_tokens", 0),
             after_tokens=record.get("after_tokens", 0),
+            after_entries=record.get("after_entries"),
             parent=record.get("parent"),
             made_by=record.get("made_by", ""),
             created_at=record.get("created_at", ""),

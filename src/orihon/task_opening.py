@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
@@ -46,11 +47,17 @@ class TaskOpening:
             key,
             uuid,
             status=TaskStatus.RUNNING,
-            llm_provider=self._settings.llm.provider,
-            model=self._settings.model,
-            context_length=self._settings.context_length,
-            backend=self._settings.context_storage.backend,
+            **self._means(),
         )
+
+    def _means(self) -> dict[str, Any]:
+        """What the settings say a task is worked on with."""
+        return {
+            "llm_provider": self._settings.llm.provider,
+            "model": self._settings.model,
+            "context_length": self._settings.context_length,
+            "backend": self._settings.context_storage.backend,
+        }
 
     def open(self, lease: Lease) -> tuple[TaskRow, TaskStore, Lease]:
         """The task's row and claimed store, once it is running and its folder lies where running tasks do.
@@ -67,6 +74,8 @@ class TaskOpening:
             store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
             if row.status is not TaskStatus.RUNNING:
                 row = self._catalogue.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
+            if row.model is None:  # queued by somebody who did not know what would work on it
+                row = self._catalogue.update(row.uuid, epoch=lease.epoch, **self._means())
             self._settle(row, store)
             if not (store.records.folder / METADATA).exists():
                 write_metadata(store.records.folder, row, self._settings)

@@ -242,6 +242,7 @@ def tokenizer_for(model: str) -> str:
 # --- What providers report ---
 
 _CREDIBLE_RATIOS = (0.1, 10.0)
+_MOST_REPORTED = 10**9
 # Observations that count evenly; from then on the newest weighs a fifth, so that the factor follows a
 # change of style.
 _EVEN_OBSERVATIONS = 5
@@ -276,7 +277,7 @@ class Correction:
 
 
 def reported_input_tokens(usage: object) -> int | None:
-    """All input tokens of a provider's ``usage``, each counted once; ``None`` when it is malformed.
+    """All input tokens of a provider's ``usage``, each counted once; ``None`` when it is malformed or beyond belief.
 
     OpenAI's ``prompt_tokens`` and ``input_tokens`` already contain the cached ones. Anthropic's
     ``input_tokens`` do not: what was read from and written to the cache stands beside them and is added.
@@ -297,7 +298,7 @@ def reported_input_tokens(usage: object) -> int | None:
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_REPORTED
 
 
 # --- The budget ---
@@ -331,30 +332,23 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """How full a context is, and when that is too full: one answer for whoever shows it or folds because of it.
+    """How full a context is: one answer for whoever shows it or folds because of it.
 
     Takes counts as the log carries them; what the provider reported is put right in here.
     """
 
     budget: Budget
     correction: Correction = Correction()
-    threshold: float = 0.7  # share of the window
-    token_threshold: int | None = None  # wins over the share
 
     @classmethod
-    def of(cls, settings: Settings, window: int, correction: Correction) -> Gauge:
-        """As the settings want it, for a model with this window."""
-        budget = Budget(window, reserve_output=settings.llm.active.output_reserve(window))
-        return cls(budget, correction, settings.compression.threshold, settings.compression.token_threshold)
+    def of(cls, settings: Settings, window: int, correction: Correction, tools: int = 0) -> Gauge:
+        """As the settings want it, for a model with this window and tools of so many tokens."""
+        budget = Budget(window, tools, settings.llm.active.output_reserve(window))
+        return cls(budget, correction)
 
     def usage(self, view_tokens: int) -> float:
         """The share of the budget that a view takes; above 1.0 it does not fit."""
         return self.budget.usage(self.correction.apply(view_tokens))
-
-    def wants_folding(self, view_tokens: int) -> bool:
-        """Is the view over the threshold? The budget is one too: a view beyond it cannot be sent."""
-        wanted = self.threshold * self.budget.window if self.token_threshold is None else self.token_threshold
-        return self.correction.apply(view_tokens) > min(wanted, self.budget.tokens)
 
     @property
     def room(self) -> int:

@@ -10,11 +10,15 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from orihon.errors import BudgetExceeded, IllegalFold, NothingToUndo
-from orihon.records import Compression, Fold, FoldForm, Pin
+from orihon.records import Compression, Fold, FoldForm, FoldReport, Pin
 
 SYSTEM_ROLES = ("system", "developer")
+
+#: Kinds of changes that can be undone; what undid or redid one of them is none itself.
+UNDOABLE = ("compress", "unfold", "edit")
 
 Span = tuple[int, int]
 
@@ -32,7 +36,7 @@ class Entry:
     answers: str | None = None  # the tool call this entry is the result of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: what is derived once is kept beside the fields
 class View:
     """The current context: every ``seq`` of the log exactly once, as itself or inside one fold."""
 
@@ -51,7 +55,18 @@ class View:
     def folds(self) -> tuple[Fold, ...]:
         return tuple(entry.fold for entry in self.entries if entry.fold is not None)
 
-    @property
+    @cached_property
+    def batches(self) -> tuple[tuple[int, int], ...]:
+        """Entries [start, end) of each assistant message with calls and the results that follow it."""
+        return tuple(tool_batches(self))
+
+    def batches_at(self, first: int, last: int) -> tuple[tuple[int, int], ...]:
+        """The batches that have entries among [first, last)."""
+        start = bisect_right(self.batches, first, key=lambda batch: batch[1])
+        end = bisect_left(self.batches, last, key=lambda batch: batch[0])
+        return self.batches[start:end]
+
+    @cached_property
     def head(self) -> int:
         """How many entries the system prompt has: the leading run of system and developer messages."""
         for index, entry in enumerate(self.entries):
@@ -73,6 +88,7 @@ class PlannedFold:
     text: str
     form: FoldForm = "summary"
     reason: str = ""
+    report: FoldReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +151,16 @@ def keeps_pinned_messages(view: View, first: int, last: int) -> int | None:
 
 def keeps_tool_batches_whole(view: View, first: int, last: int) -> int | None:
     """An assistant message with tool calls and all its results are folded together or not at all."""
-    for start, end in tool_batches(view):
-        inside = max(start, first) < min(end, last)
-        if inside and not (first <= start and end <= last):
+    for start, end in view.batches_at(first, last):
+        if not (first <= start and end <= last):
             return view.entries[start].start
     return None
 
 
 def keeps_open_calls(view: View, first: int, last: int) -> int | None:
     """Calls that still wait for a result stay, or the result would have nothing to answer."""
-    for start, end in tool_batches(view):
-        if start < last and end > first and not _is_answered(view, start, end):
+    for start, end in view.batches_at(first, last):
+        if not _is_answered(view, start, end):
             return view.entries[start].start
     return None
 
@@ -202,15 +217,21 @@ def site(view: View, planned: PlannedFold) -> tuple[int, int]:
     return first, last
 
 
-def foldable_runs(view: View, up_to: int | None = None) -> list[Span]:
-    """The longest runs of the log that the rules allow to fold, oldest first, not beyond entry ``up_to``."""
+def foldable_runs(view: View, up_to: int | None = None, hands_off: Sequence[Span] = ()) -> list[Span]:
+    """The longest runs of the log that the rules allow to fold, oldest first, not beyond entry ``up_to``.
+
+    ``hands_off`` are spans of the log that somebody wants left alone.
+    """
     limit = len(view.entries) if up_to is None else max(0, min(up_to, len(view.entries)))
     closed = bytearray(len(view.entries))
     closed[: view.head] = b"\1" * view.head
+    for first, last in hands_off:
+        at, end = view.index_of(first), view.index_of(last) + 1
+        closed[at:end] = b"\1" * (end - at)
     for pin in view.pins:
         if not pin.line:
             closed[view.index_of(pin.seq)] = 1
-    for start, end in tool_batches(view):
+    for start, end in view.batches:
         if any(closed[start:end]) or end > limit or not _is_answered(view, start, end):
             closed[start:end] = b"\1" * (end - start)
     runs: list[Span] = []
@@ -256,6 +277,21 @@ def compress(view: View, planned: Sequence[tuple[PlannedFold, Fold]]) -> Change:
         removed.extend(swallowed)
     ordered(added, view.last_seq)
     return Change(tuple(added), tuple(removed))
+
+
+def folded(view: View, folds: Sequence[Fold]) -> View:
+    """The view with these folds in place of what they cover; nothing has to be read for it."""
+    entries: list[Entry] = []
+    next_index = 0
+    for fold in ordered(folds, view.last_seq):
+        first, last = view.index_of(fold.start_seq), view.index_of(fold.end_seq) + 1
+        entries += view.entries[next_index:first]
+        if fold.form == "preview":
+            entries.append(replace(view.entries[first], fold=fold, tokens=fold.tokens))
+        else:
+            entries.append(Entry(fold.start_seq, fold.end_seq, "system", fold.tokens, fold))
+        next_index = last
+    return View((*entries, *view.entries[next_index:]), view.pins)
 
 
 def unfold(fold: Fold, folds_by_id: Mapping[int, Fold]) -> Change:
@@ -338,7 +374,7 @@ def history(records: Sequence[Compression]) -> tuple[list[int], list[int]]:
         elif record.kind == "redo" and record.parent in undone:
             undone.remove(record.parent)
             done.append(record.parent)
-        elif record.kind in ("compress", "unfold", "edit"):
+        elif record.kind in UNDOABLE:
             done.append(record.id)
             undone.clear()
     return done, undone

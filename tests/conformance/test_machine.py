@@ -1,6 +1,7 @@
 """Random lives of a task: after every step the invariants of SPEC §2 hold, whatever came before.
 
-The machine appends, pins, folds (legally and not), undoes, redoes, unfolds, edits, pauses and crashes. A crash
+The machine appends, pins, folds (legally and not, by every strategy, with summarizers that fail), undoes, redoes,
+unfolds, edits, pauses and crashes. A crash
 drops the writer without closing it and may leave what a dying machine leaves: a torn last line, a view with one
 line too many or without its last ones.
 """
@@ -20,8 +21,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from orihon.errors import IllegalFold, InvalidInput, NothingToUndo
+from orihon.compression.compressor import ContextCompressor
+from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput, NothingToUndo
 from orihon.records import Compression
+from orihon.settings.rungs import STRATEGIES
 from orihon.store import MessageStore
 from orihon.view import PlannedFold, foldable_runs
 from orihon.wire import clean
@@ -35,6 +38,31 @@ WORDS = st.sampled_from(
 PIXEL = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "iVBORw0KGgo" * 200 + "="}}
 NEWEST_OR_ANY = st.sampled_from([None, None, None, 1, 2, 3, 4, 6, 8])
 TOOLS = ("read_file", "run_tests")
+MODELS = [
+    None,
+    TimeoutError("too slow"),
+    "",
+    "Error: 429 Too Many Requests",
+    "longer " * 5_000,
+    17,
+    "output: question 1",
+]
+
+
+class AnsweringModel:
+    """Gives one answer, whatever it is asked; an exception is raised."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def send_system_prompt(self, prompt: str) -> None: ...
+
+    def send_user_message(self, message: str) -> None: ...
+
+    def get_response(self) -> tuple[Any, list[Any]]:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer, []
 
 
 class TaskMachine(RuleBasedStateMachine):
@@ -128,6 +156,51 @@ class TaskMachine(RuleBasedStateMachine):
     def fold_anything(self, start: int, length: int, text: str) -> None:
         """Mostly illegal: then nothing changes."""
         self.tried(lambda: self.store.folding.compress([PlannedFold(start, start + length, text)]))
+
+    @rule(
+        strategy=st.sampled_from([None, *STRATEGIES]),
+        preset=st.sampled_from(["default", "coding-agent", "companion", "phases"]),
+        model=st.sampled_from(MODELS),
+        window=st.sampled_from([300, 1_000, 128_000]),
+        keep=st.integers(0, 4),
+        appended=st.booleans(),
+    )
+    def compress(
+        self, strategy: str | None, preset: str, model: object, window: int, keep: int, appended: bool
+    ) -> None:
+        """By any strategy and with any summarizer, also one that fails; undoing it is exact."""
+        compressor = self.compressor(preset, model, window, keep)
+        before = self.store.get_messages_for_llm()
+        tokens = self.store.get_current_token_count()
+        with suppress(BudgetExceeded):
+            result = compressor.compress(strategy=strategy, target=0.2)
+            assert result.changed == (result.compression is not None)
+            assert self.store.get_current_token_count() == result.compressed_tokens
+            if result.changed:
+                assert result.compressed_tokens < tokens
+                made = self.store.compressions()[-1]
+                self.take_back(made, before, appended=appended)
+                return
+        assert self.store.get_messages_for_llm() == before
+
+    @rule(preset=st.sampled_from(["default", "coding-agent", "companion", "phases"]), model=st.sampled_from(MODELS))
+    def let_the_ladder_decide(self, preset: str, model: object) -> None:
+        compressor = self.compressor(preset, model, 400, 3)
+        before = self.store.get_messages_for_llm()
+        changed = False
+        with suppress(BudgetExceeded):
+            changed = compressor.compress_if_needed()
+            assert not compressor.compress_if_needed() or self.store.get_current_token_count() > 0, "no endless loop"
+        if not changed:
+            assert self.store.get_messages_for_llm() == before or len(self.store.compressions()) > 0
+
+    def compressor(self, preset: str, model: object, window: int, keep: int) -> ContextCompressor:
+        config = {
+            "compression": {"preset": preset, "keep_recent": keep, "min_to_compress": 2, "summary_retries": 0},
+            "llm": {"openai": {"context_length": window, "reserve_output": 20}},
+        }
+        client = None if model is None else AnsweringModel(model)
+        return ContextCompressor(message_store=self.store, config=config, llm_client=client)
 
     @rule(number=NEWEST_OR_ANY)
     def undo(self, number: int | None) -> None:
@@ -273,7 +346,7 @@ class SqliteMachine(TaskMachine):
 
 
 _BOUNDED = settings(
-    max_examples=40,
+    max_examples=25,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

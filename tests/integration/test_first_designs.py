@@ -139,7 +139,7 @@ class TestMessageStore:
 class TestContextCompressor:
     def test_compression(self, open_store: Callable[..., MessageStore]) -> None:
         store = open_store(context_length=1000, compression_threshold=0.5)
-        client = ScriptedClient(iter([("The user sent rows of x.", [])]))
+        client = ScriptedClient(iter([(f"The user sent {'x' * 50} twenty times.", [])]))
         compressor = ContextCompressor(message_store=store, llm_client=client, min_messages_to_summarize=5)
         store.add_message("system", "System prompt")
         for _ in range(20):
@@ -147,7 +147,7 @@ class TestContextCompressor:
         assert compressor.compress_context() is True
         assert count(store, "summaries") == 1
         assert "x" * 50 in client.heard[-1]
-        assert "The user sent rows of x." in store.get_messages_for_llm()[1]["content"]
+        assert "twenty times." in store.get_messages_for_llm()[1]["content"]
 
 
 class Workbench:

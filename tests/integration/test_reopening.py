@@ -22,7 +22,7 @@ from orihon.errors import (
     ToolCallError,
 )
 from orihon.settings import load_settings
-from orihon.store.opening import open_task_store
+from orihon.store.opening import open_for_reading, open_task_store
 from orihon.verify import verify_task
 from tests.helpers import refused
 
@@ -253,7 +253,7 @@ def test_a_writer_that_is_stopped_while_it_waits_for_the_disk_can_be_taken_over(
 import os, sys
 from orihon.settings import load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_task_store
+from orihon.store.opening import open_for_reading, open_task_store
 from pathlib import Path
 folder, settings = Path(sys.argv[1]), load_settings({})
 task = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=1)
@@ -310,3 +310,11 @@ def test_undo_passes_over_what_a_pin_has_undone(tmp_path: Path, backend: str) ->
     assert record.parent == 1
     assert store.view().folds == ()
     store.close()
+
+
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+def test_looking_at_a_folder_that_has_moved_away_makes_no_second_one(tmp_path: Path, backend: str) -> None:
+    gone = tmp_path / "running" / "task"
+    with refused(StorageUnavailable, "gone"):
+        open_for_reading(gone, load_settings({"context_storage": {"backend": backend}}))
+    assert not gone.exists()

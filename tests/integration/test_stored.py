@@ -10,6 +10,7 @@ import pytest
 from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
 from orihon.catalogue import Catalogue
 from orihon.verify import verify
+from tests.helpers import raw_database
 from tests.stored.make import PICTURE, UUIDS
 
 SAMPLES = sorted(
@@ -57,8 +58,19 @@ def test_an_old_catalogue_goes_on(base_dir: Path) -> None:
     with Catalogue(base_dir / "tasks.db") as catalogue:
         assert catalogue.get(uuid).total_messages == 10
         assert catalogue.check_rollups() == []
+    Catalogue(base_dir / "new.db").close()
+    assert _columns_and_names(base_dir / "tasks.db") == _columns_and_names(base_dir / "new.db")
     next_task = TaskContextManager(base_dir, TaskKey("github", "me", "project", "issue", "27", "me"))
     inherited = next_task.get_inheritance_context()
     assert inherited is not None
     assert inherited.uuid == uuid
     next_task.complete()
+
+
+def _columns_and_names(path: Path) -> tuple[set[tuple[object, ...]], set[tuple[object, ...]]]:
+    """What a migrated database must have in common with a new one."""
+    with raw_database(path) as connection:
+        names = set(connection.execute("SELECT type, name, tbl_name FROM sqlite_schema"))
+        columns = "SELECT name, type, \"notnull\", dflt_value FROM pragma_table_xinfo('tasks')"
+        indexes = set(connection.execute("SELECT name, sql, '' FROM sqlite_schema WHERE type = 'index'"))
+        return set(connection.execute(columns)), names | indexes

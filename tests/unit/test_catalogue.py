@@ -199,6 +199,18 @@ def test_a_stale_owner_changes_nothing_of_the_row(catalogue: Catalogue) -> None:
     assert (row.total_tokens, row.total_messages, row.model) == (5, 5, "n")
 
 
+def test_numbers_that_cannot_be_are_not_believed(catalogue: Catalogue) -> None:
+    catalogue.register(KEY, "one")
+    catalogue.register(KEY, "two")
+    for tokens in (2**63 - 1, 2**70, 10**9 + 1, -5):
+        catalogue.add_statistics("one", llm_calls=1, tokens=tokens)
+    catalogue.add_statistics("two", llm_calls=1, tokens=10**9)
+    one, two = catalogue.get("one"), catalogue.get("two")
+    assert (one.llm_call_count, one.total_tokens, two.total_tokens) == (4, 0, 10**9)
+    catalogue.change_status("one", TaskStatus.COMPLETED)
+    assert catalogue.check_rollups() == []
+
+
 def test_figures_grow_and_totals_are_set(catalogue: Catalogue) -> None:
     catalogue.register(KEY, "one")
     catalogue.add_statistics("one", llm_calls=1, tokens=100, messages=2)
@@ -346,7 +358,9 @@ def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, name: 
     with raw_database(catalogue.path) as connection:
         plan = connection.execute("EXPLAIN QUERY PLAN " + text, _AnyBindings()).fetchall()
     details = [str(detail) for *_, detail in plan]
-    small = ("tasks_in_line", "tasks_put_off", "tasks_leased")  # indexes that hold only the tasks asked for
+    # Indexes that hold only the tasks asked for.
+    line = ("tasks_in_line", "tasks_put_off", "tasks_to_retry", "tasks_to_resume", "tasks_to_cancel")
+    small = (*line, "tasks_leased", "tasks_claimed")
     assert not [detail for detail in details if detail.startswith("SCAN tasks") and not detail.endswith(small)]
     if "in_line" in name or name == "any_claimable":
         assert not [detail for detail in details if "tasks_by_status" in detail or "TEMP" in detail]

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orihon.compression.compressor import CompressionResult, ContextCompressor
-from orihon.compression.outline import Outline, outline
+from orihon.compression.documents.sections import CompressionLevel
 from orihon.context import TaskContextManager
 from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput, StaleWriter
-from orihon.message import Message
 from orihon.store import MessageStore, SummaryStore
 from orihon.task import TaskKey
-from orihon.texts import set_language
-from orihon.tokens import estimate
 from tests.helpers import refused
 
 Answer = str | Exception
@@ -168,9 +165,19 @@ def test_protected_text_that_does_not_fit_is_named(store: MessageStore, protect:
     assert compressor.compress().changed
 
 
-def test_something_to_work_on_is_needed() -> None:
+def test_without_a_task_there_is_no_view_to_compress() -> None:
     with refused(InvalidInput, "no_message_store"):
-        ContextCompressor()
+        ContextCompressor().compress()
+
+
+def test_a_document_needs_no_task(tmp_path: Path) -> None:
+    document = "## Decisions\nUse Unity.\n\n## Exploration\n" + "We looked at this and that. " * 50 + "\n"
+    result = ContextCompressor().compress(document, CompressionLevel.AGGRESSIVE, tmp_path / "archive.md")
+    assert result.changed
+    assert result.preserved_items == ("Decisions",)
+    assert "Use Unity." in result.text
+    assert result.archived_path == tmp_path / "archive.md"
+    assert result.archived_path.read_text(encoding="utf-8") == document
 
 
 # ---- folding ---------------------------------------------------------------------------------------------------
@@ -219,8 +226,9 @@ def test_the_next_fold_takes_the_earlier_one_in_and_can_be_undone(store: Message
     assert compressor.compress().changed
     (fold,) = store.view().folds
     assert (fold.start_seq, fold.end_seq) == (1, 36)
-    assert fold.text.startswith("Outline of 36 messages.")
-    assert fold.text.count("## Goal and instructions") == 1
+    assert fold.text.startswith("Notes on messages 1 to 36,")
+    assert fold.text.count("## Goal") == 1
+    assert "1 user: wish 0 " in fold.text, "a line keeps its number and speaker"
     store.folding.undo()
     assert contents(store) == once
     assert all_represented_once(store)
@@ -262,8 +270,8 @@ def test_pinned_messages_divide_the_fold_and_pinned_lines_are_carried_on(store: 
         assert pinned in contents(store)
         assert result.preserved_items == ("Also mind 'the 弁'.", "Rule: no network.")
         late = store.view().folds[-1].text
-        assert late.count("Rule: no network.") == 1, "quoted in the outline, or else appended"
-        assert late.endswith("\n\n## Pinned, word for word\nAlso mind 'the 弁'.")
+        assert late.count("Rule: no network.") == 1, "quoted in the notes, or else appended"
+        assert late.count("Also mind 'the 弁'.") == 1
         assert contents(store)[0] == "You are careful."
         assert all_represented_once(store)
         talk(store, 6, first=turn)
@@ -285,9 +293,9 @@ def test_a_run_that_would_not_shrink_is_left_alone(store: MessageStore) -> None:
 
 def test_the_model_writes_the_summary_of_what_it_was_shown(store: MessageStore) -> None:
     talk(store, 10)
-    model = ScriptedModel("- the tank was mended\n")
+    model = ScriptedModel("- wish 0 to wish 7 were granted\n")
     result = ContextCompressor(message_store=store, llm_client=model).compress()
-    assert result.text == "- the tank was mended"
+    assert result.text.startswith("- wish 0 to wish 7 were granted")
     (fold,) = store.view().folds
     assert fold.reason == "model"
     (question,) = model.questions
@@ -299,46 +307,48 @@ def test_the_model_writes_the_summary_of_what_it_was_shown(store: MessageStore) 
 
 @pytest.mark.parametrize(
     "answer",
-    [ConnectionError("down"), "", " \n", "z" * 20_000, "z" * 1800],
-    ids=["fails", "empty", "blank", "endless", "too long to be worth it"],
+    [ConnectionError("down"), "", " \n", "wish 0 " * 5_000, "Error: 503", "the tank was mended"],
+    ids=["fails", "empty", "blank", "endless", "an error", "about something else"],
 )
 def test_a_useless_answer_costs_only_its_text(store: MessageStore, answer: Answer) -> None:
     talk(store, 10)
     plain = ContextCompressor(message_store=store).compress().text
     store.folding.undo()
-    result = ContextCompressor(message_store=store, llm_client=ScriptedModel(answer)).compress()
+    config = {"compression": {"keep_recent": 4, "summary_retries": 0}}
+    result = ContextCompressor(message_store=store, llm_client=ScriptedModel(answer), config=config).compress()
     assert result.changed
     assert result.text == plain
-    assert store.view().folds[0].reason == "outline"
+    assert store.view().folds[0].reason == "extractive"
 
 
 def test_an_earlier_summary_of_the_model_is_shown_to_it_again(store: MessageStore) -> None:
     talk(store, 10)
-    model = ScriptedModel("- the valve must stay shut", "- merged")
+    model = ScriptedModel("- wish 3: the valve must stay shut", "- wish 3 and wish 9, merged")
     compressor = ContextCompressor(message_store=store, llm_client=model)
     assert compressor.compress_context()
     talk(store, 5, first=10)
     assert compressor.compress_context()
-    assert "## Earlier summary\n- the valve must stay shut" in model.questions[1]
-    assert store.view().folds[0].text == "- merged"
+    assert "- wish 3: the valve must stay shut" in model.questions[1]
+    assert "wish 0 " not in model.questions[1], "it is not shown again what the earlier summary stands for"
+    assert store.view().folds[0].text.startswith("- wish 3 and wish 9, merged")
 
 
 def test_several_runs_cost_one_call(store: MessageStore) -> None:
     talk(store, 12)
     store.folding.pin(5)
-    model = ScriptedModel("short")
+    model = ScriptedModel("wish 3 to wish 9, in short")
     result = ContextCompressor(message_store=store, llm_client=model).compress()
     assert len(result.folds) == 2
-    assert [fold.reason for fold in store.view().folds] == ["outline", "model"]
+    assert [fold.reason for fold in store.view().folds] == ["extractive", "model"]
 
 
 @pytest.mark.parametrize(
     ("prompt", "asked"),
-    [("要約して:\n{messages}\n以上", "要約して:\nOutline of"), ("要約して", "要約して\n\nOutline of")],
+    [("要約して:\n{messages}\n以上", "要約して:\n[1 USER]: wish 0"), ("要約して", "要約して\n\n[1 USER]: wish 0")],
 )
 def test_the_prompt_of_the_settings_is_filled(store: MessageStore, prompt: str, asked: str) -> None:
     talk(store, 10)
-    model = ScriptedModel("short")
+    model = ScriptedModel("wish 0, in short")
     config = {"compression": {"summary_prompt": prompt}}
     ContextCompressor(message_store=store, llm_client=model, config=config).compress()
     assert model.questions[0].startswith(asked)
@@ -361,15 +371,19 @@ def test_it_folds_only_when_needed(store: MessageStore) -> None:
     assert {record.trigger for record in store.compressions()} == {"usage"}
 
 
-def test_what_was_tried_in_vain_waits_for_new_messages(store: MessageStore) -> None:
-    config = {"compression": {"token_threshold": 1, "keep_recent": 0, "min_to_compress": 3}}
-    model = ScriptedModel(*[""] * 10)
-    compressor = ContextCompressor(message_store=store, llm_client=model, config=config)
-    for _ in range(10):
-        store.add_message("user", "four")
-        assert not compressor.compress_if_needed()
-    # Two messages are too few; then it was tried with five and with eight.
-    assert len(model.questions) == 2
+def test_what_was_tried_in_vain_waits_until_the_view_has_grown(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = {"compression": {"preset": "coding-agent", "token_threshold": 1000, "keep_recent": 100}}
+    compressor = ContextCompressor(message_store=store, config=config)
+    tried = []
+    for number in range(1, 15):
+        store.add_message("user", "x" * 4 * 101)
+        with caplog.at_level("INFO", "orihon.compression"):
+            assert not compressor.compress_if_needed()
+        tried += [number] * bool([one for one in caplog.records if "nothing to fold" in one.message])
+        caplog.clear()
+    assert tried == [10, 11, 13], "when it has grown by a tenth"
 
 
 def test_what_was_undone_stays_open_until_the_window_is_full(store: MessageStore) -> None:
@@ -403,9 +417,9 @@ def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
     ctx = TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1"), config)
     assert not ctx.compress_if_needed()
     talk(ctx.message_store, 20)
-    ctx.set_llm_client(ScriptedModel("short"))
+    ctx.set_llm_client(ScriptedModel("wish 0, in short"))
     assert ctx.compress_if_needed()
-    assert ctx.message_store.view().folds[0].text == "short"
+    assert ctx.message_store.view().folds[0].text.startswith("wish 0, in short")
     row = ctx.catalogue.get(ctx.uuid)
     assert row.compression_count == 1
     assert (row.total_messages, row.view_tokens) == (40, ctx.message_store.get_current_token_count())
@@ -415,7 +429,7 @@ def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
 # ---- texts -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "wanted"), [("", "wish 0"), ("all is well ✓", "all is well ✓")])
+@pytest.mark.parametrize(("answer", "wanted"), [("", "wish 0"), ("wish 0 is granted ✓", "wish 0 is granted ✓")])
 def test_the_final_summary_is_written_and_masked(store: MessageStore, answer: str, wanted: str) -> None:
     model = ScriptedModel(answer + " sk-proj-abc123def456ghi789" if answer else "")
     store.add_message("user", "the key is sk-proj-abc123def456ghi789")
@@ -478,87 +492,10 @@ def test_a_broken_context_makes_no_request_file(store: MessageStore, tmp_path: P
     assert not output.exists()
 
 
-# ---- the outline -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def _any_language() -> Iterator[None]:
-    yield
-    set_language(None)
-
-
-@pytest.mark.usefixtures("_any_language")
-def test_an_outline_in_either_language_is_merged_not_nested() -> None:
-    messages = [
-        Message.build("user", "弁を直して"),
-        Message.build(
-            "assistant",
-            "looking",
-            tool_calls=[{"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}],
-        ),
-        Message.build("tool", "line 1\nValueError: no valve\n", tool_name="read"),
-    ]
-    whole = Outline()
-    for language in ("ja", "en"):
-        set_language(language)
-        whole.add_summary(outline(messages, 1000), 3)
-    rendered = whole.render(1000)
-    assert rendered.splitlines() == [
-        "Outline of 6 messages.",
-        "",
-        "## Goal and instructions",
-        "- 弁を直して",
-        "- 弁を直して",
-        "",
-        "## What was done",
-        "- looking",
-        "",
-        "## Tools used",
-        "- read ×2",
-        "",
-        "## Problems met",
-        "- ValueError: no valve",
-    ]
-
-
-def test_a_text_that_is_no_outline_is_carried_on_once() -> None:
-    said = "The valve:\n## What was done\n- shut it\n  - twice"
-    first = Outline()
-    first.add_summary(said, 7)
-    second = Outline()
-    second.add_summary(first.render(1000), 7)
-    assert second.render(1000) == f"Outline of 7 messages.\n\n## Earlier summary\n{said}"
-
-
-def _goals(count: int) -> Callable[[], Iterator[Message]]:
-    return lambda: (Message.build("user", f"goal {number}: " + "g" * 100) for number in range(count))
-
-
-def test_the_first_goal_survives_any_number_of_foldings() -> None:
-    summary = outline(_goals(5)(), 2000)
-    for _ in range(30):
-        again = Outline()
-        again.add_summary(summary, 5)
-        for number in range(5):
-            again.add(Message.build("assistant", f"step {number} " + "弁" * 200))
-            again.add(Message.build("user", f"later wish {number} " + "w" * 300))
-        summary = again.render(2000)
-        assert estimate(summary) <= 2000
-    assert "- goal 0: " in summary
-    assert "later wish 4" in summary
-
-
-@pytest.mark.parametrize(
-    ("result", "problem"),
-    [
-        ("Traceback (most recent call last):\n  raise ValueError('x')\nValueError: x", "ValueError: x"),
-        ("collected 1 item\nE   json.JSONDecodeError: bad\n1 failed", "E json.JSONDecodeError: bad"),
-        ("main.c:4: error: expected ';'", "main.c:4: error: expected ';'"),
-        ("準備\nエラー: 弁がありません", "エラー: 弁がありません"),
-        ("x" * 30_000 + "\nOSError: disk", "OSError: disk"),
-        ("all is well, no terror here", ""),
-    ],
-)
-def test_the_line_that_says_what_went_wrong_is_found(result: str, problem: str) -> None:
-    rendered = outline([Message.build("tool", result, tool_name="run", tool_call_id="1")], 1000)
-    assert rendered.partition("## Problems met\n- ")[2] == problem
+def test_tool_definitions_take_their_part_of_the_window(store: MessageStore) -> None:
+    store.add_message("user", "x" * 4 * 1300)
+    compressor = ContextCompressor(message_store=store)
+    assert not compressor.should_compress(), "1,300 of a budget of 1,500"
+    store.tool_tokens = 300
+    assert store.gauge.budget.tokens == compressor.gauge.budget.tokens == 1200
+    assert compressor.should_compress()

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive import summarize
-from orihon.compression.notes import read_back
-from orihon.compression.reading import call_text
+from orihon.compression.extractive.extractor import Extractor, Run, summarize
+from orihon.compression.extractive.notes import read_back
+from orihon.compression.extractive.reading import call_text
 from orihon.message import Message, ToolCall
 from orihon.records import SUMMARY_PREFIX
 from orihon.texts import set_language
@@ -107,7 +107,8 @@ def test_an_earlier_summary_is_merged_line_by_line() -> None:
 
 def test_notes_are_read_back_as_they_were_written() -> None:
     notes = summarize(CODING, 400)
-    lines = {(line.seq, line.speaker, line.heading, line.text) for line in read_back(SUMMARY_PREFIX + notes, 0, 1)}
+    read = read_back(SUMMARY_PREFIX + notes, 0, 1)
+    lines = {(source.seq, source.speaker, source.heading, text) for text, source, _ in read}
     assert (1, "user", "constraints", "You must never change the price table.") in lines
     assert (8, "shell", "problems", "TypeError: unsupported operand for compute_total: Decimal and float") in lines
 
@@ -129,6 +130,30 @@ def test_what_the_agent_used_before_is_kept_first() -> None:
     assert "handle_signup" not in notes
 
 
+def test_open_tasks_and_decisions_go_before_lines_that_only_differ_in_a_number() -> None:
+    notes = summarize(CODING, 200)
+    assert "I will use Decimal in compute_total because floats lose cents." in notes
+    assert "Next: convert tax_rate to Decimal in compute_total." in notes
+
+
+def test_hints_never_break_the_budget_when_no_line_fits() -> None:
+    name = "_".join(["名前part"] * 120)
+    extractor = Extractor([Message("assistant", f"{name}/{name[:300]}/x{'甲乙丙丁' * 60}")], count_exact)
+    for room in (40, 250, 260, 300):
+        (text,) = extractor.fold_texts([Run(0, 1)], extractor.selection([0], []), room)
+        assert count_exact(SUMMARY_PREFIX + text) <= room
+
+
+def test_runs_that_are_folded_apart_share_the_room() -> None:
+    extractor = Extractor(CODING, count_exact)
+    runs = [Run(0, 4), Run(5, 9)]
+    texts = extractor.fold_texts(runs, extractor.selection({*range(9)} - {4}, {4}), 200, overhead=4)
+    assert [text.split(",")[0] for text in texts] == ["Notes on messages 1 to 4", "Notes on messages 6 to 9"]
+    assert sum(count_exact(SUMMARY_PREFIX + text) + 4 for text in texts) <= 200
+    assert "compute_total in shop/cart.py" in texts[0]
+    assert "TypeError" in texts[1]
+
+
 def test_bare_names_stand_together_with_their_neighbours() -> None:
     listing = "class Colour:\n    RED = 1\n    GREEN = 2\n    BLUE = 3\n\ndone with the whole list"
     assert "class Colour: RED = 1 GREEN = 2 BLUE = 3\n" in summarize([Message("user", listing)], 80) + "\n"
@@ -140,8 +165,8 @@ def test_never_over_budget_and_never_invented(messages: list[Message], tokens: i
     notes = summarize(messages, tokens)
     assert not notes or count_exact(SUMMARY_PREFIX + notes) <= tokens
     source = source_texts(messages)
-    for line in read_back(SUMMARY_PREFIX + notes, 0, 1):
-        assert all(part in source for part in line.text.split(" … "))
+    for line, _, _ in read_back(SUMMARY_PREFIX + notes, 0, 1):
+        assert all(part in source for part in line.split(" … "))
     assert notes == summarize(messages, tokens)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.compression.markdown import line_end, parse
+from orihon.compression.documents.markdown import line_end, parse
 
 _SIGNS = "#`~-=>|*+ \t\n\r1.[]ax決。\x0b\u3000\ud800"
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.compressor import CompressionResult
-from orihon.compression.sections import (
+from orihon.compression.documents.sections import (
     AutoCompressionManager,
     CompressionLevel,
     compress_context,
@@ -318,7 +318,7 @@ def test_a_summarizer_may_add_a_line_but_nothing_else(answer: str | Exception, u
 
 
 def test_the_labels_that_are_written_are_read_again() -> None:
-    from orihon.compression.statements import LABELS
+    from orihon.compression.documents.statements import LABELS
 
     for kind, labels in LABELS.items():
         for lang in LANGUAGES:

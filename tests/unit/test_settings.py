@@ -187,13 +187,18 @@ def test_variables_by_name(variable: str) -> None:
 
 _TEXTS = {
     "flag": "on",
-    "whole": "100",
+    "whole": "10",
     "number": "0.75",
     "text": "some text",
     "url": "https://example.org",
     "path": "some/folder",
     "pattern_list": '["EMP"]',
     "pattern_map": '{"badge": "EMP"}',
+    "ladder": '[{"usage": 0.8, "strategies": ["offload"]}]',
+    "prices": '{"gpt-4o": {"input": 2.5}}',
+    "roles": '["user"]',
+    "name_list": '["acme/shop"]',
+    "servers": '{"files": {"command": "files-server"}}',
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orihon.compression.memory_manager import MemoryConfig
+from orihon.compression.lists.memory_manager import MemoryConfig
 from orihon.settings import schema
 from tests.configurations import Write, load
 
@@ -229,9 +229,14 @@ def test_config_of_design_004(write: Write) -> None:
     assert (compression.preserve_exploration_days, compression.archive_format) == (7, "markdown")
 
 
+#: Values for settings that are unset, by kind.
+UNSET = {"whole": 8000, "number": 0.5, "text": "8000", "pattern_list": ["^#"], "ladder": [{"usage": 0.5}]}
+
+
 def test_every_spelling_means_its_key() -> None:
     for row in schema().values():
-        raw = json.loads(json.dumps(row.default, default=str)) if row.default is not None else "8000"
+        unset = UNSET.get(row.kind.name) or row.kind.allowed.split(", ")[0]
+        raw = unset if row.default is None else json.loads(json.dumps(row.default, default=str))
         for name in row.spellings:
             config: Any = raw
             for part in reversed(name.split(".")):

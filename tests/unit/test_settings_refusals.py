@@ -32,10 +32,17 @@ def test_two_spellings_must_agree() -> None:
 
 
 def test_sections_of_others_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
-    config = {"mcp_servers": [], "github": {"token": "${NOT_SET}"}, "rabbitmq": 1, "sources": None, True: {}}
+    config = {
+        "mcp_servers": [],
+        "notes": [],
+        "github": {"token": "${NOT_SET}"},
+        "rabbitmq": 1,
+        "sources": None,
+        True: {},
+    }
     with caplog.at_level(logging.DEBUG, logger="orihon.settings"):
         assert load(config) == Settings()
-    assert "mcp_servers" in caplog.text
+    assert "notes" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.squeeze import Squeezed, message_tokens, squeeze
+from orihon.compression.squeezing.squeeze import Squeezed, message_tokens, squeeze
 from orihon.errors import BudgetExceeded
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX
@@ -197,3 +197,12 @@ def test_any_transcript(pieces: list[list[Chat]], budget: int) -> None:
     else:
         assert size(result.messages) <= budget
         assert pairs_are_whole(result.messages)
+
+
+def test_a_squeezed_transcript_can_be_squeezed_again() -> None:
+    first = squeeze(coding(40), 3000)
+    again = squeeze(first.messages, 1200)
+    check(list(first.messages), again)  # type: ignore[arg-type]
+    assert [message["role"] for message in again.messages[:2]] == ["system", "system"]
+    assert str(again.messages[1]["content"]).startswith(SUMMARY_PREFIX)
+    assert "orders/writer.py" in str(again.messages[1]["content"]), "the user's wish is merged, not lost"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.compression.markdown import parse
-from orihon.compression.statements import decided, decisions, labelled, reason, rejection, sentences, trimmed
+from orihon.compression.documents.markdown import parse
+from orihon.compression.documents.statements import decided, decisions, labelled, reason, rejection, sentences, trimmed
 
 
 @pytest.mark.parametrize(

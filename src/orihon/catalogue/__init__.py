@@ -15,15 +15,28 @@ from __future__ import annotations
 from pathlib import Path
 
 from orihon.catalogue.leases import Lease, Leases
+from orihon.catalogue.line import ClaimLimits, Line
+from orihon.catalogue.permissions import Permissions
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
 from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
 
-__all__ = ["Catalogue", "Lease", "Rollup", "RollupDifference", "TaskRow", "TokenUsage"]
+__all__ = [
+    "Catalogue",
+    "ClaimLimits",
+    "Lease",
+    "Rollup",
+    "RollupDifference",
+    "TaskRow",
+    "TokenUsage",
+    "WorkerFigures",
+    "WorkerRow",
+]
 
 
-class Catalogue(Tasks, Leases, Statistics):
+class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics):
     """``tasks.db`` of one base folder; made when missing."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Who may work on a task: leases with fencing tokens, and the line of queued tasks.
+"""Who may work on a task: leases with fencing tokens.
 
 A lease says which process owns a task and until when, on the boot-time clock. Every new lease raises the
 task's ``epoch``; a former owner carries a lower one and is refused wherever it writes. A lease is void when
@@ -14,7 +14,6 @@ from orihon.catalogue.tasks import require
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 from orihon.clock import ProcessIdentity, boottime, is_alive, process_identity, utc_now
 from orihon.errors import StaleWriter, TaskBusy
-from orihon.task import TaskStatus
 
 LEASE_SECONDS = 90.0
 
@@ -52,13 +51,13 @@ class Leases:
                     pid=row.lease_pid,
                     seconds_left=round((row.lease_until or now) - now, 1),
                 )
-            return _take(statements, uuid, owner, seconds, me)[1]
+            return take(statements, uuid, owner, seconds, me)[1]
 
     def renew(self, lease: Lease) -> Lease:
         """Go on owning the task, also after the lease ran out, as long as nobody else has taken it."""
         now = boottime()
         renewed = replace(lease, until=now + lease.seconds)
-        with self._db.write() as statements:
+        with self._db.write(durable=False) as statements:  # a power failure ends every lease
             changed = statements.run(
                 "renew_lease", uuid=lease.uuid, epoch=lease.epoch, heartbeat=now, until=renewed.until
             )
@@ -76,7 +75,7 @@ class Leases:
 
     def release(self, lease: Lease) -> None:
         """Give the task back; nothing happens if it is no longer owned."""
-        with self._db.write() as statements:
+        with self._db.write(durable=False) as statements:
             statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch)
 
     def stale_leases(self) -> list[TaskRow]:
@@ -84,27 +83,6 @@ class Leases:
         me, now = process_identity(), boottime()
         rows = [row_from(record) for record in self._db.all("owned_tasks")]
         return [row for row in rows if not is_held(row, now, me)]
-
-    def claim_next(self, owner: str | None = None, seconds: float = LEASE_SECONDS) -> tuple[TaskRow, Lease] | None:
-        """Start the first task in line, by priority and then by age; ``None`` when none is due."""
-        if self._db.one("any_claimable", now=utc_now()) is None:
-            return None  # an idle worker that only asks must not take the write lock
-        with self._db.write() as statements:
-            now = utc_now()
-            statements.run("put_due_in_line", now=now)
-            first = statements.one("first_in_line")
-            if first is None:
-                return None
-            statements.run(
-                "change_status",
-                uuid=first["uuid"],
-                status=TaskStatus.RUNNING.value,
-                finishing=0,
-                error_message=None,
-                available_at=None,
-                now=now,
-            )
-            return _take(statements, first["uuid"], owner, seconds, process_identity())
 
 
 def is_held(row: TaskRow, now: float, me: ProcessIdentity) -> bool:
@@ -126,12 +104,19 @@ def _stale(statements: Statements, lease: Lease) -> StaleWriter:
     return StaleWriter(reason, uuid=lease.uuid, epoch=lease.epoch, current=current)
 
 
-def _take(
-    statements: Statements, uuid: str, owner: str | None, seconds: float, me: ProcessIdentity
+def take(
+    statements: Statements,
+    uuid: str,
+    owner: str | None,
+    seconds: float,
+    me: ProcessIdentity,
+    *,
+    statement: str = "take_lease",
 ) -> tuple[TaskRow, Lease]:
+    """A new lease inside a transaction; ``statement`` raises the epoch and writes who owns the task."""
     name, now = owner or f"{me.host}:{me.pid}", boottime()
     record = statements.one(
-        "take_lease",
+        statement,
         uuid=uuid,
         owner=name,
         host=me.host,

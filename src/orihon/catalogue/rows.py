@@ -64,6 +64,13 @@ class TaskRow:
     parent_uuid: str | None = None
     inherits_from: str | None = None
     keep: bool = False
+    claimed: bool = False
+    attempts: int = 0
+    requested: str | None = None
+    retry_due: float | None = None
+    retry_boot: str | None = None
+    source: str = ""
+    prompt: str = field(default="", repr=False)
 
     @classmethod
     def of(cls, key: TaskKey, uuid: str, status: TaskStatus, **columns: Any) -> TaskRow:
@@ -88,6 +95,20 @@ class TaskRow:
         return TaskKey(self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid)
 
 
+SUBTASK = "subtask"  # the type of a task that another one has started as a part of its work
+FRESH_START = "fresh_start"
+SPENT = "spent"  # seconds and money, while there are limits on them
+
+
+def fresh_start(row: TaskRow) -> Mapping[str, int]:
+    """Where a task stood when somebody had it tried again: what came before counts towards no limit.
+
+    ``round`` is how often that was.
+    """
+    kept = row.metadata.get(FRESH_START)
+    return {"round": 0, "llm_calls": 0, "tokens": 0, "tool_calls": 0} | (kept if isinstance(kept, dict) else {})
+
+
 _COLUMNS = tuple(column.name for column in fields(TaskRow))
 
 
@@ -99,7 +120,7 @@ def row_from(record: Mapping[str, Any]) -> TaskRow:
         values["metadata"] = jsonio.decode(record["metadata"])
     except ValueError as error:
         raise DamagedStore("row", uuid=record["uuid"], detail=str(error)) from error
-    values["keep"] = bool(record["keep"])
+    values["keep"], values["claimed"] = bool(record["keep"]), bool(record["claimed"])
     return TaskRow(**values)
 
 
@@ -108,7 +129,7 @@ def record_from(row: TaskRow) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in _COLUMNS if not name.startswith("lease_")}
     values["status"] = row.status.value
     values["metadata"] = encoded(row.metadata)
-    values["keep"] = int(row.keep)
+    values["keep"], values["claimed"] = int(row.keep), int(row.claimed)
     return values
 
 

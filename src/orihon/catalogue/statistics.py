@@ -44,6 +44,11 @@ class Statistics:
         total, tasks = sums.get("tokens") or 0, sums.get("tasks") or 0
         return TokenUsage(total, total / tasks if tasks else None)
 
+    def family_figures(self, uuid: str) -> tuple[int, int]:
+        """Calls of the model and tokens of a task together with those that it has started as parts of its work."""
+        sums = self._db.one("family_figures", uuid=uuid) or {}
+        return sums.get("llm_calls") or 0, sums.get("tokens") or 0
+
     def check_rollups(self) -> list[RollupDifference]:
         """Where the rollups are not what the tasks add up to; for the doctor."""
         found: dict[tuple[str, str, str], dict[bool, Rollup]] = {}

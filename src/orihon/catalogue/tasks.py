@@ -36,6 +36,8 @@ TOTALS = (
     "final_message_count",
     "view_tokens",
 )
+#: More tokens than this in one call are a mistake of the provider's, and would spoil every sum.
+MOST_TOKENS_PER_CALL = 10**9
 _BEYOND_IDS = "\x7f"  # sorts after every character of an id
 
 
@@ -60,6 +62,8 @@ class Tasks:
         priority: int = 0,
         available_at: str | None = None,
         max_retries: int | None = None,
+        source: str = "",
+        prompt: str = "",
     ) -> TaskRow:
         """A new task, queued or running at once."""
         if status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
@@ -76,6 +80,8 @@ class Tasks:
             priority=priority,
             available_at=available_at,
             max_retries=max_retries,
+            source=source,
+            prompt=prompt,
         )
         return self.adopt(row)
 
@@ -133,6 +139,14 @@ class Tasks:
         """The completed and failed tasks on the same key, the last one first."""
         found = self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit)
         return [row_from(record) for record in found]
+
+    def open_tasks(self, key: TaskKey) -> list[TaskRow]:
+        """The tasks on the same key that are not over, the youngest first."""
+        return [row_from(record) for record in self._db.all("open_tasks", **key.as_dict(), user=key.user)]
+
+    def children(self, uuid: str) -> list[TaskRow]:
+        """The tasks that a task has started as parts of its work."""
+        return [row_from(record) for record in self._db.all("children", uuid=uuid)]
 
     def running_tasks(self) -> list[TaskRow]:
         """What is being worked on, the youngest first."""
@@ -192,7 +206,8 @@ class Tasks:
         messages: int = 0,
         epoch: int | None = None,
     ) -> None:
-        """Add to the counters."""
+        """Add to the counters; a number of tokens that cannot be is not believed."""
+        tokens = tokens if 0 <= tokens <= MOST_TOKENS_PER_CALL else 0
         with self._db.write() as statements:
             refuse_stale(require(statements, uuid), epoch)
             statements.run(

@@ -26,7 +26,7 @@ _Result = TypeVar("_Result")
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
-_STEPS: list[str] = []
+_STEPS = ("to_version_2.sql",)
 
 
 class Statements:
@@ -82,18 +82,32 @@ class TasksDatabase:
             return self._patiently(lambda: Statements(connection).one(name, **bindings))
 
     @contextmanager
-    def write(self) -> Iterator[Statements]:
-        """Everything inside happens, or nothing; nobody else writes meanwhile."""
+    def write(self, *, durable: bool = True) -> Iterator[Statements]:
+        """Everything inside happens, or nothing; nobody else writes meanwhile.
+
+        What is not ``durable`` survives the death of every process, but not a power failure; it saves a sync.
+        """
         with self._connection() as connection:
-            self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+            if not durable:
+                connection.execute("PRAGMA synchronous = NORMAL")
             try:
-                yield Statements(connection)
-                connection.execute("COMMIT")
-            except apsw.ConstraintError as error:
-                raise InvalidInput("column_value", detail=str(error)) from error
+                with self._transaction(connection):
+                    yield Statements(connection)
             finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+                if not durable:
+                    connection.execute("PRAGMA synchronous = FULL")
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+        self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            yield
+            connection.execute("COMMIT")
+        except apsw.ConstraintError as error:
+            raise InvalidInput("column_value", detail=str(error)) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
@@ -111,7 +125,7 @@ class TasksDatabase:
 
 
 def _connect(path: Path, timeout: float) -> apsw.Connection:
-    return open_database(path, schema=_text("schema.sql"), steps=_STEPS, timeout=timeout)
+    return open_database(path, schema=_text("schema.sql"), steps=[_text(name) for name in _STEPS], timeout=timeout)
 
 
 @cache

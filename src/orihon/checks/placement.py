@@ -40,6 +40,8 @@ def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report)
 def _check_absence(row: TaskRow, report: Report) -> None:
     if folder(row.status) is None or FOLDER_LOST in row.metadata:
         return
+    if row.model is None and not row.total_messages:
+        return  # ended before anybody opened it
     if row.status is TaskStatus.RUNNING and not row.total_messages:
         return  # registered a moment ago, or by a process that died then: opening the task makes the folder
     report(Finding("catalogue", "no_folder", "tasks.db", fields={"status": row.status.value}))

@@ -1,4 +1,4 @@
-"""``orihon demo``: see the main job working in a few seconds, without a model."""
+"""``orihon demo``: see the main job working in a few seconds, without a model of one's own."""
 
 from __future__ import annotations
 
@@ -9,25 +9,43 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
 from rich.table import Table
 
-from orihon.demo.features import FEATURES
-from orihon.demo.play import Progress as Step
-from orihon.demo.scenario import DemoReport, Scenario
+from orihon.cli.output import shown
+from orihon.demo.models import DemoModel, Kind, open_model
+from orihon.demo.scenario import DemoReport, Scenario, Screen
+from orihon.demo.watching import Progress
+from orihon.folders import make_private_folder
 from orihon.texts import text
 
 _QUERY = "SELECT id, role, content FROM messages LIMIT 5"
-_EXPECTED_MESSAGES = 2 + 20 * len(FEATURES)
+_EXIT_INCOMPLETE = 1
 
 
-def demo(folder: Path | None = None, *, as_json: bool = False) -> None:
+def demo(folder: Path | None = None, model: Kind = "scripted", *, as_json: bool = False) -> None:
     """Play the scenario and show its figures."""
     console = Console(stderr=as_json)
-    place = folder or Path(tempfile.mkdtemp(prefix="orihon-demo-"))
-    bar = Progress(
+    with open_model(model) as opened:
+        place = folder or Path(tempfile.mkdtemp(prefix="orihon-demo-"))
+        make_private_folder(place)
+        report = _play(console, place, opened)
+    if as_json:
+        Console().print_json(json.dumps(asdict(report), default=str))
+    else:
+        _show(console, report)
+    # What comes of a real model's work is its own affair, as long as it was there.
+    if not (report.model_calls if opened.is_real else report.is_complete):
+        raise typer.Exit(_EXIT_INCOMPLETE)
+
+
+def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
+    bar = Bar(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -37,25 +55,28 @@ def demo(folder: Path | None = None, *, as_json: bool = False) -> None:
         transient=True,
     )
     with bar:
-        job = bar.add_task(text("demo.playing"), total=_EXPECTED_MESSAGES, view="")
+        job = bar.add_task(text("demo.playing"), total=len(model.features), view="")
 
-        def progress(step: Step) -> None:
-            view = text("demo.view_now", messages=step.messages, entries=step.entries, tokens=step.tokens)
-            bar.update(job, completed=step.messages, view=view)
-            if step.folded:
-                before, after = step.folded
-                console.print(text("demo.folded", seq=step.messages, before=before, after=after), highlight=False)
+        def progress(now: Progress) -> None:
+            view = text("demo.view_now", messages=now.messages, entries=now.entries, tokens=now.tokens)
+            bar.update(job, completed=now.passed, view=view)
 
-        report = Scenario(place, lambda stage: console.print(f"[bold]{stage}[/bold]"), progress).run()
-    if as_json:
-        Console().print_json(json.dumps(asdict(report), default=str))
-        return
-    _show(console, report)
+        def line(said: str) -> None:
+            console.print(escape(shown(said)), highlight=False, soft_wrap=True)
+
+        scenario = Scenario(place, model, Screen(lambda said: console.print(f"[bold]{said}[/bold]"), line, progress))
+        line(text("demo.with_model", model=model.label))
+        line(text("demo.with_mcp" if scenario.has_mcp else "demo.without_mcp", folder=scenario.workspace.folder))
+        if model.is_real:
+            line(text("demo.real_model"))
+        return scenario.run()
 
 
 def _show(console: Console, report: DemoReport) -> None:
     table = Table(title=text("demo.table"), show_header=False, title_justify="left")
     for name, value in (
+        ("calls", f"{report.model_calls} / {report.tool_calls}"),
+        ("tests", f"{report.tests_failed} / {report.tests_passed}"),
         ("messages", f"{report.messages:,}"),
         ("log", f"{report.log_tokens:,}"),
         ("view", f"{report.view_entries:,} / {report.view_tokens:,}"),
@@ -66,7 +87,8 @@ def _show(console: Console, report: DemoReport) -> None:
         ("findings", text("demo.clean") if report.findings == 0 else str(report.findings)),
     ):
         table.add_row(text(f"demo.row_{name}"), value)
-    console.print(Panel(report.inherited.strip(), title=text("demo.inherited"), title_align="left"))
+    inherited = "\n".join(escape(shown(line)) for line in report.inherited.strip().splitlines())
+    console.print(Panel(inherited, title=text("demo.inherited"), title_align="left"))
     console.print(table)
     console.print(text("demo.next"))
     folder = report.base_dir / "completed" / report.uuid
@@ -77,7 +99,9 @@ def _show(console: Console, report: DemoReport) -> None:
     program = "orihon" if shutil.which("orihon") else sys.argv[0]  # a fresh checkout has it in .venv/bin only
     for command in (
         f"{program} --base-dir {report.base_dir} list",
+        f"{program} --base-dir {report.base_dir} view {report.uuid}",
         f"{program} --base-dir {report.base_dir} verify {report.uuid}",
         look,
+        f"cat {report.workspace}/README.md",
     ):
-        console.print(f"  {command}", highlight=False, soft_wrap=True, style="cyan")
+        console.print(f"  {escape(command)}", highlight=False, soft_wrap=True, style="cyan")

@@ -34,6 +34,14 @@ class Language(StrEnum):
     JA = "ja"
 
 
+class DemoModelKind(StrEnum):
+    """What ``demo --model`` takes."""
+
+    SCRIPTED = "scripted"
+    AUTO = "auto"
+    LOCAL = "local"
+
+
 class _Configured(Command):
     """A command that runs with language and logging as the settings say; its help page needs none."""
 
@@ -67,15 +75,35 @@ def main(arguments: Sequence[str]) -> int:
 
 def build() -> typer.Typer:
     """The application in the language that is set."""
+    from orihon.cli import changes, queue
+    from orihon.cli.compress import compress
     from orihon.cli.doctor import doctor
     from orihon.cli.list import list_tasks
     from orihon.cli.squeeze import squeeze
+    from orihon.cli.tools import tools
     from orihon.cli.verify import verify
+    from orihon.cli.view import view
+    from orihon.cli.worker import worker
 
     app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
     app.callback()(_global_options)
     commands: dict[str, Callable[..., None]] = {
         "list": list_tasks,
+        "view": view,
+        "compress": compress,
+        "undo": changes.undo,
+        "redo": changes.redo,
+        "unfold": changes.unfold,
+        "edit": changes.edit,
+        "pin": changes.pin,
+        "unpin": changes.unpin,
+        "enqueue": queue.enqueue,
+        "worker": worker,
+        "pause": queue.pause,
+        "resume": queue.resume,
+        "cancel": queue.cancel,
+        "retry": queue.retry,
+        "tools": tools,
         "verify": verify,
         "doctor": doctor,
         "squeeze": squeeze,
@@ -111,12 +139,13 @@ def _print_version(wanted: bool) -> None:
 
 def _demo(
     folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
+    model: Annotated[DemoModelKind, option("--model", help=text("cli.demo.model"))] = DemoModelKind.SCRIPTED,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Play the demo; its module is heavy and is imported only here."""
     from orihon.cli.demo import demo
 
-    demo(folder, as_json=as_json)
+    demo(folder, model.value, as_json=as_json)
 
 
 def _language_in(arguments: Sequence[str]) -> str | None:
@@ -131,7 +160,8 @@ def _usage(error: typer.TyperException) -> str:
     if kind == "NoSuchOption":
         return text("cli.usage.no_option", name=getattr(error, "option_name", "?"))
     if kind == "MissingParameter" and parameter is not None:
-        return text("cli.usage.missing", name=parameter.metavar or parameter.name)
+        is_option = parameter.param_type_name == "option"
+        return text("cli.usage.missing", name=parameter.opts[0] if is_option else parameter.metavar or parameter.name)
     return text("cli.usage.other", detail=error.format_message())
 
 

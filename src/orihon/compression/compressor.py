@@ -1,82 +1,50 @@
-"""``ContextCompressor``: folds the older part of a view into a summary when the view gets full.
+"""``ContextCompressor``: keeps the view of one task within its window.
 
-Decides when (``should_compress``), finds the runs that the cut rules allow, has the text written (by the model when
-there is one, else as an outline) and hands the plan to the store. A model that fails, answers nothing or answers too
-much costs nothing but its text: the outline stands in. The run goes by one message at a time.
+Asks the ladder when, has the rung planned (``planning``) and hands the plan to the store. A model that fails costs
+nothing but its text; a compression that saves too little is not tried again until the view has grown; what somebody
+has opened again is left alone. Nothing changes before the record of the compression is written. Documents, which
+belong to no task, are compressed by level.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon import jsonio
-from orihon.compression.final_summary import LLMClientProtocol, ask, final_summary
-from orihon.compression.outline import Outline, with_pinned_lines
-from orihon.errors import DamagedStore, InvalidInput
-from orihon.folders import replace_file, wrapping
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold
+from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
+from orihon.compression.economics import Prices, prices_of
+from orihon.compression.final_summary import final_summary
+from orihon.compression.lists.importance import ContentScores
+from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
+from orihon.compression.notifications import Notifier
+from orihon.compression.opened import opened_runs
+from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
+from orihon.compression.planning import Draft, Job, draft
+from orihon.compression.request_file import write_request_file
+from orihon.compression.result import CompressionResult
+from orihon.compression.strategies.named import Strategies
+from orihon.errors import IllegalFold, InvalidInput
+from orihon.folders import replace_file
+from orihon.ladder import Fullness, fullness_of, ladder_of
 from orihon.settings import Settings, load_settings
+from orihon.settings.rungs import EVENTS, STRATEGIES, Rung
 from orihon.store import MessageStore, SummaryStore
 from orihon.texts import text
-from orihon.tokens import Gauge, estimate
-from orihon.view import Entry, PlannedFold, View, check_protected, foldable_runs
+from orihon.tokens import Gauge
+from orihon.view import Span
 
 if TYPE_CHECKING:
     from orihon.context import TaskContextManager
 
+__all__ = ["CompressionResult", "ContextCompressor", "LLMClientProtocol"]
+
 logger = logging.getLogger("orihon.compression")
 
-_MESSAGES = "{messages}"
-# An outline may have this share of the run's tokens, a model's summary a little more.
-_OUTLINE_SHARE = 0.4
-_ANSWER_SHARE = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class CompressionResult:
-    """What a compression did; ``compression`` is ``None`` when there was nothing worth folding."""
-
-    original_tokens: int
-    compressed_tokens: int
-    compression_ratio: float
-    preserved_items: tuple[str, ...] = ()  # pinned lines that the folds carry on word for word
-    archived_path: Path | None = None
-    text: str = ""
-    folds: tuple[int, ...] = ()
-    compression: int | None = None
-
-    @property
-    def changed(self) -> bool:
-        return self.compression is not None
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Entries of the view, one after another, that may become one fold."""
-
-    entries: tuple[Entry, ...]
-
-    @property
-    def start(self) -> int:
-        return self.entries[0].start
-
-    @property
-    def end(self) -> int:
-        return self.entries[-1].end
-
-    @property
-    def tokens(self) -> int:
-        return sum(entry.tokens for entry in self.entries)
-
-    @property
-    def messages(self) -> int:
-        """How many of the entries are not summaries already."""
-        return sum(_summary_fold(entry) is None for entry in self.entries)
+_LEAST_SAVING = 0.1  # of the view; less is not worth a compression by itself
+_GROWTH = 1.1
 
 
 class ContextCompressor:
@@ -86,33 +54,76 @@ class ContextCompressor:
         self,
         task_ctx: TaskContextManager | None = None,
         config: Mapping[str, Any] | Settings | None = None,
-        llm_client: LLMClientProtocol | None = None,
+        llm_client: LLMClientProtocol | ChatClient | None = None,
         *,
         message_store: MessageStore | None = None,
         summary_store: SummaryStore | None = None,
         min_messages_to_summarize: int | None = None,
+        notifier: Notifier | None = None,
     ) -> None:
-        """For a task, or for a message store alone; without ``config`` their settings hold."""
+        """For a task, or for a message store alone; without ``config`` their settings hold.
+
+        With neither it compresses documents only.
+        """
         store = message_store or (task_ctx.message_store if task_ctx is not None else None)
-        if store is None:
-            raise InvalidInput("no_message_store")
         self.task_ctx = task_ctx
-        self.message_store = store
-        self.summary_store = summary_store or SummaryStore(store.context_dir, task_store=store.task_store)
-        self.settings = load_settings(config) if config is not None else store.settings
+        self._message_store = store
+        self._summary_store = summary_store
+        self.settings = load_settings(config) if config is not None or store is None else store.settings
         self._own_llm_client = llm_client
         compression = self.settings.compression
         self.keep_recent = compression.keep_recent
         self.min_to_compress = min_messages_to_summarize or compression.min_to_compress
-        self._in_vain_at: int | None = None
+        patterns = compression.pin_patterns
+        self.preserved_patterns = list(PRESERVED_PATTERNS if patterns is None else patterns)
+        self.ladder = ladder_of(self.settings)
+        self._notifier = notifier
+        self._in_vain_at: Fullness | None = None
+        self._scores = ContentScores()
+        self._model: tuple[object, LLMSummarizer | None] | None = None
+
+    # ---- parts ---------------------------------------------------------------------------------------------------
 
     @property
-    def llm_client(self) -> LLMClientProtocol | None:
+    def message_store(self) -> MessageStore:
+        """The messages whose view is folded."""
+        if self._message_store is None:
+            raise InvalidInput("no_message_store")
+        return self._message_store
+
+    @property
+    def summary_store(self) -> SummaryStore:
+        """The texts of the folds."""
+        if self._summary_store is None:
+            store = self.message_store
+            self._summary_store = SummaryStore(store.context_dir, task_store=store.task_store)
+        return self._summary_store
+
+    @property
+    def llm_client(self) -> LLMClientProtocol | ChatClient | None:
         """The model that writes summaries: the one given, or the task's."""
         if self._own_llm_client is not None or self.task_ctx is None:
             return self._own_llm_client
-        client: LLMClientProtocol | None = self.task_ctx.llm_client
+        client: LLMClientProtocol | ChatClient | None = self.task_ctx.llm_client
         return client
+
+    @property
+    def notifier(self) -> Notifier:
+        """Who is told about compressions."""
+        if self._notifier is None:
+            wanted = self.settings.notifications
+            self._notifier = Notifier(
+                self.message_store.task_store.name,
+                webhook=wanted.webhook,
+                warn_at=wanted.warn_at,
+                full_at=wanted.full_at,
+            )
+        return self._notifier
+
+    def close(self) -> None:
+        """Wait for notifications that are still on their way, for a moment."""
+        if self._notifier is not None:
+            self._notifier.close()
 
     @property
     def context_length(self) -> int:
@@ -124,127 +135,229 @@ class ContextCompressor:
 
     @property
     def gauge(self) -> Gauge:
-        """How full the view is, and when that is too full."""
-        return Gauge.of(self.settings, self.context_length, self.message_store.correction)
+        """How full the view is against the budget."""
+        store = self.message_store
+        return Gauge.of(self.settings, self.context_length, store.correction, store.tool_tokens)
 
-    # ---- when ----------------------------------------------------------------------------------------------
+    # ---- when ----------------------------------------------------------------------------------------------------
 
     def should_compress(self) -> bool:
-        """Is the view over ``token_threshold`` (over its share of the window when that is not set), or the budget?"""
-        return self.gauge.wants_folding(self.message_store.get_current_token_count())
+        """Has the view climbed to a rung of the ladder that folds?"""
+        rung = self.ladder.rung(self._fullness())
+        return rung is not None and bool(rung.strategies)
 
     def compress_if_needed(self) -> bool:
-        """Fold when the view is too full; did it change?
+        """Fold when the ladder says so; did the view change?
 
-        What was tried in vain waits for new messages, and what somebody has undone stays open until the budget
-        itself is used up. ``BudgetExceeded`` when folding cannot help.
+        What was tried in vain waits until the view has grown. ``BudgetExceeded`` when folding cannot help.
         """
-        if not self.should_compress() or self._tried_in_vain():
+        now = self._fullness()
+        self.notifier.usage(now.tokens, now.usage)
+        rung = self.ladder.rung(now)
+        if rung is None or self._waits(now):
             return False
-        if self._was_undone() and self.gauge.usage(self.message_store.get_current_token_count()) <= 1.0:
+        if not rung.strategies:  # the rung only says so
+            self._in_vain_at = now
+            logger.warning("%s: the context fills up: %.0f %%", self.message_store.task_store.name, 100 * now.usage)
             return False
-        return self._compress("usage").changed
+        result = self._fold(rung, "usage", self._opened(now), least_saving=_LEAST_SAVING)
+        after = self._fullness()
+        if not result.changed or after.usage > 1:
+            self._in_vain_at = after  # all that could be done is done
+        return result.changed
 
-    def _tried_in_vain(self) -> bool:
-        grown_to = self.message_store.count_messages()
-        return self._in_vain_at is not None and grown_to < self._in_vain_at + self.min_to_compress
+    def compress_on(self, event: str) -> CompressionResult:
+        """Fold because of an event, as the ladder says: ``approval``, ``phase_end`` or ``iteration_end``."""
+        if event not in EVENTS:
+            raise InvalidInput("event", name=event, known=", ".join(EVENTS))
+        rung = self.ladder.rung_for(event)
+        if rung is None or (event == "approval" and not self.settings.compression.auto_compress_on_approval):
+            return self._nothing(self._pages(), NothingToFold("", WhyNot.NO_RUNG))
+        return self._fold(rung, event, self._opened(self._fullness()), least_saving=_LEAST_SAVING)
 
-    def _was_undone(self) -> bool:
-        store = self.message_store.task_store
-        for number in range(store.count("compressions"), 0, -1):
-            (record,) = store.read("compressions", number, number)
-            if record["kind"] != "pin":  # a pin says nothing about whether the undone run may be folded again
-                return bool(record["kind"] == "undo")
-        return False
+    def _opened(self, now: Fullness) -> tuple[Span, ...]:
+        return opened_runs(self.message_store.task_store, self.ladder, now, self._fullness)
+
+    def _fullness(self, tokens: int | None = None, entries: int | None = None) -> Fullness:
+        tail = self.message_store.task_store.tail
+        return fullness_of(
+            self.gauge,
+            tail.view_tokens if tokens is None else tokens,
+            tail.view_entries if entries is None else entries,
+        )
+
+    def _waits(self, now: Fullness) -> bool:
+        """Whether the last attempt was in vain and little has changed since."""
+        then = self._in_vain_at
+        if then is not None and now.usage > 1 and now.entries != then.entries:
+            return False  # it cannot be sent: whatever is new may help
+        return (
+            then is not None
+            and self.ladder.height(now) <= self.ladder.height(then)
+            and then.tokens <= now.tokens < _GROWTH * then.tokens
+            and now.entries < then.entries + self.min_to_compress
+        )
+
+    # ---- folding -------------------------------------------------------------------------------------------------
 
     def compress_context(self) -> bool:
         """Fold now; did it change the view?"""
         return self.compress().changed
 
-    # ---- folding -------------------------------------------------------------------------------------------
+    def compress(
+        self,
+        context: str | None = None,
+        level: CompressionLevel | None = None,
+        archive_path: Path | str | None = None,
+        *,
+        strategy: str | None = None,
+        target: float | None = None,
+    ) -> CompressionResult:
+        """Fold the view now, by the ladder's strategies or by one of them, down to ``target`` of the window.
 
-    def compress(self) -> CompressionResult:
-        """Fold everything that may be folded and is older than the ``keep_recent`` newest entries.
-
+        With ``context`` (a text) that document is compressed at the level instead and no task is touched.
         ``BudgetExceeded`` when what may not be folded is too large by itself.
         """
-        return self._compress("manual")
+        if context is not None:
+            wanted = level or CompressionLevel.STANDARD
+            return compress_document(context, wanted, archive_path, preserved_patterns=self.preserved_patterns)
+        return self._fold(self._wanted(strategy, level, target), "manual")
 
-    def _compress(self, trigger: str) -> CompressionResult:
-        view = self.message_store.view()
-        check_protected(view, self.gauge.room)
-        plans = self._plans(view)
-        if not plans:
-            self._in_vain_at = view.last_seq
-            return CompressionResult(view.tokens, view.tokens, 1.0)
-        self._in_vain_at = None
-        record = self.message_store.folding.compress(
-            plans, trigger=trigger, strategy="summarize", made_by="ContextCompressor"
+    def preview(
+        self, *, strategy: str | None = None, level: CompressionLevel | None = None, target: float | None = None
+    ) -> Draft | NothingToFold:
+        """What ``compress`` would do. Nothing changes; ``apply`` makes it so, with other texts if need be."""
+        return self._draft(self._pages(), self._wanted(strategy, level, target))
+
+    def apply(
+        self, planned: Draft, *, trigger: str = "manual", level: str = "", made_by: str = "ContextCompressor"
+    ) -> CompressionResult:
+        """Make a previewed compression; ``IllegalFold`` when the view has changed so that it cannot be."""
+        store = self.message_store
+        before = self._fullness()
+        record = store.folding.compress(
+            planned.plan.folds,
+            trigger=trigger,
+            strategy=planned.plan.strategy,
+            level=level,
+            made_by=made_by,
         )
-        before, after = record.before_tokens, record.after_tokens
-        logger.info("%s: folded, %d → %d tokens", self.message_store.task_store.name, before, after)
+        self._in_vain_at = None
+        if self.task_ctx is not None:
+            self.task_ctx.count_compression()
+        after = self._fullness()
+        self.notifier.compressed(
+            record.before_tokens, record.after_tokens, before.usage, after.usage, record.id, record.folds
+        )
         return CompressionResult(
-            original_tokens=before,
-            compressed_tokens=after,
-            compression_ratio=after / before if before else 1.0,
-            preserved_items=tuple(line for plan in plans for line in _pinned_lines(view, plan.start_seq, plan.end_seq)),
-            text="\n\n".join(plan.text for plan in plans),
+            original_tokens=record.before_tokens,
+            compressed_tokens=record.after_tokens,
+            compression_ratio=record.after_tokens / record.before_tokens if record.before_tokens else 1.0,
+            preserved_items=planned.pinned_lines,
+            text="\n\n".join(fold.text for fold in planned.plan.folds),
             folds=record.folds,
             compression=record.id,
+            strategy=record.strategy,
+            goal=planned.goal,
         )
 
-    def _plans(self, view: View) -> list[PlannedFold]:
-        """One fold for each run (pins and waiting tool calls divide them) that gets smaller by it."""
-        runs = [run for run in _runs(view, len(view.entries) - self.keep_recent) if run.messages]
-        if sum(run.messages for run in runs) < self.min_to_compress:
-            return []
-        mask = self.message_store.task_store.redactor.mask
-        largest = max(runs, key=lambda run: run.tokens)
-        plans = []
-        for run in runs:
-            # One call to the model is enough for a compression: the largest run is worth it.
-            written, reason = self._summary(run, self.llm_client if run is largest else None)
-            whole = with_pinned_lines(mask(written), _pinned_lines(view, run.start, run.end))
-            if estimate(SUMMARY_PREFIX + whole) < run.tokens:
-                plans.append(PlannedFold(run.start, run.end, whole, reason=reason))
-        return plans
+    def _wanted(self, strategy: str | None, level: CompressionLevel | None, target: float | None) -> Rung:
+        """The rung for a compression by hand."""
+        if strategy is not None and strategy not in STRATEGIES:
+            raise InvalidInput("strategy", name=strategy, known=", ".join(STRATEGIES))
+        if target is not None and not 0 < target <= 1:
+            raise InvalidInput("target", value=target)
+        rung = self.ladder.strongest()
+        if strategy is None and level is not None:
+            strategy = "sections"
+        return replace(
+            rung,
+            strategies=rung.strategies if strategy is None else (strategy,),
+            level=rung.level if level is None else level.name.lower(),
+            target=rung.target if target is None else target,
+        )
 
-    def _summary(self, run: _Run, llm_client: LLMClientProtocol | None) -> tuple[str, str]:
-        """A text for the run, and what wrote it."""
-        outline = self._outline(run)
-        if llm_client is not None:
-            notes = outline.render(self.context_length // 2)
-            answer = ask(llm_client, text("prompts.summary"), self._question(notes))
-            if answer is not None and estimate(answer) <= run.tokens * _ANSWER_SHARE:
-                return answer, "model"
-        return outline.render(int(run.tokens * _OUTLINE_SHARE)), "outline"
+    def _fold(
+        self,
+        rung: Rung,
+        trigger: str,
+        opened: tuple[Span, ...] = (),
+        least_saving: float = 0.0,
+        *,
+        is_second: bool = False,
+    ) -> CompressionResult:
+        pages = self._pages()
+        planned = self._draft(pages, rung, opened)
+        is_little = isinstance(planned, Draft) and planned.saved < least_saving * pages.tokens
+        if isinstance(planned, Draft) and is_little and pages.tokens <= self.gauge.room:
+            planned = NothingToFold(planned.plan.strategy, WhyNot.NO_GAIN)
+        if isinstance(planned, NothingToFold):
+            return self._nothing(pages, planned)
+        try:
+            return self.apply(planned, trigger=trigger, level=rung.level if "sections" in rung.strategies else "")
+        except IllegalFold:
+            if is_second:
+                raise
+            # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
+            return self._fold(rung, trigger, opened, least_saving, is_second=True)
 
-    def _outline(self, run: _Run) -> Outline:
-        outline = Outline()
-        next_seq = run.start
-        for entry in run.entries:
-            if (fold := _summary_fold(entry)) is not None:
-                self._add_messages(outline, next_seq, entry.start - 1)
-                outline.add_summary(fold.text, fold.message_count)
-                next_seq = entry.end + 1
-        self._add_messages(outline, next_seq, run.end)
-        return outline
+    def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
+        logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
+        now, goal = self._fullness(), None
+        if now.usage > 1:  # said where somebody hears it: the next request will be refused
+            self.notifier.still_full(now.tokens, now.usage)
+            goal = self.gauge.room
+        return CompressionResult(pages.tokens, pages.tokens, 1.0, strategy=why.strategy, nothing=why, goal=goal)
 
-    def _add_messages(self, outline: Outline, first: int, last: int) -> None:
-        for stored in self.message_store.get_messages(first, last):
-            outline.add(stored.message)
+    def _pages(self) -> Pages:
+        return Pages(*self.message_store.task_store.pages())
 
-    def _question(self, notes: str) -> str:
-        own_prompt = self.settings.compression.summary_prompt
-        return notes if own_prompt is None else "".join(_filled(own_prompt, [notes]))
+    def _draft(self, pages: Pages, rung: Rung, opened: tuple[Span, ...] = ()) -> Draft | NothingToFold:
+        goal = int(self.ladder.goal(rung, self._fullness()) / self.gauge.correction.factor)
+        compression = self.settings.compression
+        patterns = self.preserved_patterns if self.ladder.keeps_headings else compression.pin_patterns or ()
+        job = Job(
+            rung,
+            Aim(goal, self.keep_recent, self.min_to_compress, opened),
+            limit=self.gauge.room,
+            pin_patterns=tuple(patterns),
+            pin_roles=compression.pin_roles,
+            prices=self._prices() if rung.economical else None,
+            model=self._summarizer(),
+            bends=self.ladder.bends,
+        )
+        strategies = Strategies(self.settings, self.ladder, tuple(self.preserved_patterns), self._scores)
+        return draft(pages, job, strategies.named)
 
-    # ---- texts ---------------------------------------------------------------------------------------------
+    def _summarizer(self) -> LLMSummarizer | None:
+        """One for each client: it remembers a call that still hangs."""
+        key = self.llm_client, self.context_length
+        if self._model is None or self._model[0] != key:
+            self._model = key, self._summarizer_with(self.settings.compression.summary_prompt)
+        return self._model[1]
+
+    def _summarizer_with(self, prompt: str | None) -> LLMSummarizer | None:
+        client, wanted = self.llm_client, self.settings.compression
+        if client is None:
+            return None
+        return LLMSummarizer(
+            client,
+            window=wanted.summary_window or self.context_length,
+            prompt=prompt,
+            retries=wanted.summary_retries,
+            timeout=wanted.summary_timeout,
+        )
+
+    def _prices(self) -> Prices:
+        return prices_of(self.settings, self.settings.model if self.task_ctx is None else self.task_ctx.model)
+
+    # ---- texts ---------------------------------------------------------------------------------------------------
 
     def create_final_summary(self) -> int:
         """Write ``final_summary.txt``; returns its characters."""
         store = self.message_store.task_store
-        said = (stored.message for stored in store.messages())
-        summary = store.redactor.mask(final_summary(said, self.llm_client))
+        model = self._summarizer_with(text("prompts.final_summary"))
+        summary = store.redactor.mask(final_summary(self._pages(), model, self.context_length))
         with store.changing():  # a writer that was replaced has nothing to say any more
             path = store.records.folder / "final_summary.txt"
             replace_file(path, [summary.encode("utf-8", "replace")])
@@ -257,42 +370,4 @@ class ContextCompressor:
 
         The lines stand where the prompt says ``{messages}``, or after it.
         """
-        prompt_file, context_file = Path(summary_prompt_file), Path(current_context_file)
-        with wrapping(prompt_file):
-            prompt = prompt_file.read_text(encoding="utf-8")
-        pieces = _filled(prompt, _conversation(context_file))
-        replace_file(Path(output_file), (piece.encode("utf-8", "replace") for piece in pieces), durable=False)
-
-
-def _runs(view: View, up_to: int) -> Iterator[_Run]:
-    for start, end in foldable_runs(view, up_to):
-        yield _Run(view.entries[view.index_of(start) : view.index_of(end) + 1])
-
-
-def _summary_fold(entry: Entry) -> Fold | None:
-    return entry.fold if entry.fold is not None and entry.fold.form == "summary" else None
-
-
-def _pinned_lines(view: View, start: int, end: int) -> list[str]:
-    return [pin.line for pin in view.pins if pin.line and start <= pin.seq <= end]
-
-
-def _filled(prompt: str, messages: list[str] | Iterator[str]) -> Iterator[str]:
-    """The prompt with the messages in their place, piece by piece."""
-    before, found, after = prompt.partition(_MESSAGES)
-    yield before if found else before.rstrip() + "\n\n"
-    yield from messages
-    yield after
-
-
-def _conversation(context_file: Path) -> Iterator[str]:
-    with wrapping(context_file), context_file.open("rb") as file:
-        for line in file:
-            if not line.strip():
-                continue
-            try:
-                message = Message.from_chat(jsonio.decode(line))
-            except ValueError as error:
-                raise DamagedStore("record", stream="current", where=context_file, start=line[:40]) from error
-            calls = (f"{call.name}({call.arguments})" for call in message.tool_calls)
-            yield f"[{message.role.upper()}]: {' '.join(filter(None, (message.text, *calls)))}\n"
+        write_request_file(Path(summary_prompt_file), Path(current_context_file), Path(output_file))

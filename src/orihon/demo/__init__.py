@@ -1,1 +1,1 @@
-"""A small coding task that plays by itself on real files, to see Orihon at work without a model."""
+"""A small coding task on real files, to see the whole of Orihon at work: queue, worker, model, tools, folds, resume."""

@@ -1,18 +1,36 @@
-"""What the demo's agent builds: small functions, each first with a mistake that a real test run finds."""
+"""What the demo's agent mends: small functions, each with a mistake that a real test run finds."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+FOLDER = "toolbox"
+
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """One function: a first version with a mistake, the mended one, and what a test asserts."""
+    """One function: the version with a mistake, the mended one, and what its test asserts."""
 
     name: str
     wrong: str
     right: str
     checks: tuple[str, ...]
+
+    @property
+    def module(self) -> str:
+        """The function's file in the workspace."""
+        return f"{FOLDER}/{self.name}.py"
+
+    @property
+    def test(self) -> str:
+        """The file of its test."""
+        return f"{FOLDER}/test_{self.name}.py"
+
+    @property
+    def test_source(self) -> str:
+        """A test that runs by itself and says ``ok`` in the end."""
+        checks = "\n".join(f"assert {check}, {check!r}" for check in self.checks)
+        return f"from {self.name} import {self.name}\n\n{checks}\nprint('ok')\n"
 
 
 FEATURES: tuple[Feature, ...] = (
@@ -87,7 +105,7 @@ FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "dedupe",
-        "def dedupe(items):\n    return list(set(items))\n",
+        "def dedupe(items):\n    return sorted(set(items))\n",
         "def dedupe(items):\n    return list(dict.fromkeys(items))\n",
         ("sorted(dedupe([1, 1, 2])) == [1, 2]", "dedupe(['b', 'a', 'b', 'c']) == ['b', 'a', 'c']"),
     ),

@@ -1,31 +1,46 @@
-"""The whole demo: play, fold, pause, resume in another process, complete, inherit; then the figures."""
+"""The whole demo: queue, worker, model, tools, folds, a pause by SIGTERM, another worker, completion, inheritance.
+
+The workers are those of ``orihon worker``, in processes of their own; this process only queues tasks, sends signals
+and looks at what is written. An interrupted demo leaves its task paused and nobody working on it.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import subprocess
+import signal
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import closing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from orihon.context import TaskContextManager
-from orihon.demo.features import FEATURES
-from orihon.demo.play import DEMO_CONFIG, DemoAgent, Progress
+import orihon
+from orihon.catalogue import TaskRow
+from orihon.demo.handler import BUILT_IN, SERVER
+from orihon.demo.models import DemoModel
+from orihon.demo.watching import Progress, Watcher
 from orihon.demo.workspace import Workspace
-from orihon.errors import StateError
+from orihon.errors import InvalidInput, StateError
 from orihon.folders import folder_size
-from orihon.settings import Settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey
+from orihon.runtime.child import LogPlan, WorkerSpec
+from orihon.runtime.handlers import DEFAULT_HANDLER
+from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import TaskQueue
+from orihon.runtime.supervisor import SupervisedWorker
+from orihon.settings import Settings, load_settings
+from orihon.task import FINISHED, TaskKey, TaskStatus
 from orihon.texts import language, text
 from orihon.verify import verify
 
 KEY = TaskKey("local", "demo", "toolbox", "issue", "1", "you")
-_FIRST_HALF = len(FEATURES) // 2
+_LOOK_SECONDS = 0.05
+_IN_LINE = (TaskStatus.QUEUED, TaskStatus.PAUSED, TaskStatus.RUNNING)
+_MANY = 10_000
+_MOST_SAID = 400  # characters of the last words
+_INHERITED = 2  # the number of the message that a task begins with when it inherits
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,17 @@ class DemoReport:
 
     uuid: str
     second_uuid: str
+    status: str
+    second_status: str
     base_dir: Path
+    workspace: Path
+    model: str
+    tools: str
+    workers: tuple[int, ...]  # process ids, in the order in which they worked on it
+    model_calls: int
+    tool_calls: int
+    tests_failed: int
+    tests_passed: int
     messages: int
     log_tokens: int
     view_entries: int
@@ -45,84 +70,209 @@ class DemoReport:
     bytes_on_disk: int
     memory_bytes: int
     findings: int
+    inherits_from: str | None
     inherited: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Did both tasks complete?"""
+        return self.status == self.second_status == TaskStatus.COMPLETED.value
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """Where the demo says what happens."""
+
+    stage: Callable[[str], object]
+    line: Callable[[str], object]
+    progress: Callable[[Progress], object]
 
 
 class Scenario:
-    """Runs the steps one by one; ``stage`` and ``progress`` tell the screen."""
+    """Runs the stages one by one."""
 
-    def __init__(self, folder: Path, stage: Callable[[str], object], progress: Callable[[Progress], object]) -> None:
-        self.base_dir = folder / "contexts"
-        self.workspace = folder / "workspace"
-        self._stage = stage
-        self._progress = progress
+    def __init__(self, folder: Path, model: DemoModel, screen: Screen) -> None:
+        self.base_dir = (folder / "contexts").absolute()
+        self.workspace = Workspace(folder.absolute() / "workspace")
+        self.log_file = folder.absolute() / "worker.log"
+        self.has_mcp = find_spec("mcp") is not None
+        self._model = model
+        self._screen = screen
+        self._settings = self._make_settings()
+        self._claims: list[tuple[str, int]] = []  # tasks, and the processes that worked on them
 
     def run(self) -> DemoReport:
-        uuid = self._first_process()
-        self._second_process(uuid)
-        return self._second_task(uuid)
-
-    def _first_process(self) -> str:
-        self._stage(text("demo.stage_first"))
-        with TaskContextManager(self.base_dir, KEY, DEMO_CONFIG) as ctx:
-            agent = DemoAgent(ctx, Workspace(self.workspace), self._progress)
-            agent.begin(text("demo.goal"))
-            for feature in FEATURES[:_FIRST_HALF]:
-                agent.build(feature)
-            self._stage(text("demo.stage_pause"))
-            ctx.stop()
-        return ctx.uuid
-
-    def _second_process(self, uuid: str) -> None:
-        self._stage(text("demo.stage_resume"))
-        command = [sys.executable, "-m", "orihon.demo.play", self.base_dir, uuid, self.workspace, str(_FIRST_HALF)]
-        speaking_as_we_do = {**os.environ, "ORIHON_LANG": language()}
-        words = [str(word) for word in command]
-        # In a process group of its own Ctrl-C does not reach it, perhaps in the middle of an import: we tell it.
-        with subprocess.Popen(
-            words, stdout=subprocess.PIPE, text=True, env=speaking_as_we_do, process_group=0
-        ) as process:
-            assert process.stdout is not None
+        """Play it all."""
+        with closing(TaskQueue(self.base_dir, self._settings)) as queue:
+            self._let_rest(queue)
+            self.workspace.prepare(self._model.features)
             try:
-                self._follow(process.stdout)
+                return self._play(queue)
             except KeyboardInterrupt:
-                process.stdout.close()  # it pauses its task when nobody listens any more
-                process.wait()
+                self._let_rest(queue)  # its model ends with this process
                 raise
-        if process.returncode != 0:
-            raise StateError("demo_process", code=process.returncode)
 
-    def _follow(self, lines: Iterable[str]) -> None:
-        for line in lines:
-            told = json.loads(line)
-            folded = told.pop("folded")
-            self._progress(Progress(**told, folded=tuple(folded) if folded else None))
+    def _play(self, queue: TaskQueue) -> DemoReport:
+        self._screen.stage(text("demo.stage_first"))
+        first = self._enqueue(
+            queue, text("demo.goal", names=", ".join(feature.name for feature in self._model.features))
+        )
+        with self._worker("1") as worker:
+            self._follow(first, worker, self._model.should_pause)
+            self._pause(first, worker)
+        with self._worker("2") as worker:
+            if first.row.status not in FINISHED:
+                self._screen.stage(text("demo.stage_resume"))
+                self._follow(first, worker)
+            self._say_end(first)
+            self._screen.stage(text("demo.stage_inherit"))
+            second = self._enqueue(queue, text("demo.second_goal"))
+            self._follow(second, worker)
+            self._say_end(second)
+        return self._report(first, second)
 
-    def _second_task(self, uuid: str) -> DemoReport:
-        self._stage(text("demo.stage_inherit"))
-        with TaskContextManager(self.base_dir, KEY, DEMO_CONFIG) as ctx:
-            DemoAgent(ctx, Workspace(self.workspace), lambda _: None).begin(text("demo.second_goal"))
-            comment = ctx.get_inheritance_notification_comment() or ""
-            ctx.stop()
-        row = ctx.catalogue.get(uuid)
+    # ---- stages ------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, queue: TaskQueue, prompt: str) -> Watcher:
+        uuid = queue.enqueue(KEY, prompt=prompt)
+        self._screen.line(text("demo.queued", uuid=uuid, waiting=queue.depth()))
+        return Watcher(queue, uuid)
+
+    @contextmanager
+    def _worker(self, number: str) -> Iterator[SupervisedWorker]:
+        handler = DEFAULT_HANDLER if self.has_mcp else BUILT_IN
+        logs = LogPlan("INFO", self.log_file, "CRITICAL")
+        limits = QueueLimits.of(self._settings)
+        spec = WorkerSpec(number, self._settings, self.base_dir, handler, limits, logs=logs, language=language())
+        worker = SupervisedWorker(spec)
+        worker.start()
+        try:
+            yield worker
+        finally:
+            self._end(worker)
+
+    def _end(self, worker: SupervisedWorker) -> None:
+        """As a supervisor does: drained, so that a task at hand is paused and stays in line."""
+        worker.signal(signal.SIGTERM)
+        self._model.go_on()
+        give_up = time.monotonic() + worker.spec.limits.drain_seconds
+        while worker.is_alive:
+            if time.monotonic() >= give_up:
+                worker.signal(signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)
+        if worker.process is not None:
+            worker.bury()
+
+    def _follow(
+        self, task: Watcher, worker: SupervisedWorker, until: Callable[[Watcher], bool] = lambda _: False
+    ) -> None:
+        """Show what the worker does, until the task has ended or ``until`` says so."""
+        while True:
+            row = task.row
+            self._say_claim(task, row)
+            self._show(task)
+            if (row.status in FINISHED and row.lease_owner is None) or until(task):
+                return
+            if not worker.is_alive:
+                worker.bury()
+                raise StateError("demo_process", code=worker.exit_code, file=self.log_file)
+            time.sleep(_LOOK_SECONDS)
+
+    def _say_claim(self, task: Watcher, row: TaskRow) -> None:
+        if row.process_id is None or (task.uuid, row.process_id) in self._claims:
+            return
+        self._claims.append((task.uuid, row.process_id))
+        key = "demo.taken_up" if task.progress.messages else "demo.claimed"
+        self._screen.line(text(key, pid=row.process_id, messages=task.progress.messages))
+
+    def _show(self, task: Watcher) -> None:
+        for line in task.look():
+            self._screen.line(line)
+        self._screen.progress(task.progress)
+
+    def _pause(self, task: Watcher, worker: SupervisedWorker) -> None:
+        if task.row.status in FINISHED:
+            self._screen.line(text("demo.too_quick"))
+            return
+        self._screen.stage(text("demo.stage_pause"))
+        self._end(worker)
+        self._show(task)
+        row, now = task.row, task.progress
+        self._screen.line(
+            text(
+                "demo.paused",
+                status=row.status.value,
+                code=worker.exit_code,
+                messages=now.messages,
+                entries=now.entries,
+                tokens=now.tokens,
+            )
+        )
+
+    def _say_end(self, task: Watcher) -> None:
+        row = task.row
+        said = row.error_message or (task.messages(row.total_messages)[-1][1] if row.total_messages else "")
+        self._screen.line(text("demo.ended", status=row.status.value, said=said.strip()[:_MOST_SAID]))
+
+    def _let_rest(self, queue: TaskQueue) -> None:
+        """No worker takes up what an interrupted demo has left: the answers would not be for it."""
+        for row in queue.catalogue.list_tasks(limit=_MANY):
+            if (row.repository, row.task_identifier) != (KEY.repository, KEY.identifier):
+                raise InvalidInput("demo_folder", path=self.base_dir)
+            if row.status in _IN_LINE:
+                queue.pause(row.uuid)
+
+    # ---- settings and figures ----------------------------------------------------------------------------------
+
+    def _make_settings(self) -> Settings:
+        tools: dict[str, Any] = {"tools.shell": False, "tools.workspace": None, "mcp_servers": None}
+        if self.has_mcp:
+            command = [sys.executable, "-P", "-m", "orihon.demo.files_server", str(self.workspace.folder)]
+            # A server gets little of our environment; it shall find the package that we are.
+            package = str(Path(orihon.__file__).parents[1])
+            tools["mcp_servers"] = {SERVER: {"command": command, "env": {"PYTHONPATH": package}}}
+        else:
+            tools["tools.workspace"] = self.workspace.folder
+        return load_settings().replace(
+            **{
+                "compression.threshold": 0.7,
+                "compression.keep_recent": 12,
+                "multiprocess.poll_interval": 0.1,
+                "multiprocess.max_attempts": 2,
+                "runtime.system_prompt": text("demo.system"),
+                **tools,
+                **self._model.settings,
+            }
+        )
+
+    def _report(self, first: Watcher, second: Watcher) -> DemoReport:
+        row, second_row, folder = first.row, second.row, first.folder
+        assert folder is not None
+        inherited = second.messages(_INHERITED, _INHERITED) if second_row.inherits_from else []
         return DemoReport(
-            uuid=uuid,
-            second_uuid=ctx.uuid,
+            uuid=row.uuid,
+            second_uuid=second_row.uuid,
+            status=row.status.value,
+            second_status=second_row.status.value,
             base_dir=self.base_dir,
+            workspace=self.workspace.folder,
+            model=self._model.label,
+            tools="MCP" if self.has_mcp else "built-in",
+            workers=tuple(pid for uuid, pid in self._claims if uuid == row.uuid),
+            model_calls=row.llm_call_count,
+            tool_calls=row.total_tool_calls,
+            tests_failed=first.progress.failures,
+            tests_passed=first.progress.passed,
             messages=row.total_messages,
-            log_tokens=self._log_tokens(uuid, ctx.settings),
+            log_tokens=first.progress.log_tokens,
             view_entries=row.final_message_count or 0,
             view_tokens=row.final_token_count or 0,
             window=row.context_length or 0,
             folds=row.total_summaries,
             compressions=row.compression_count,
-            bytes_on_disk=folder_size(self.base_dir / "completed" / uuid),
-            memory_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            findings=len(verify(self.base_dir, uuid, ctx.settings)),
-            inherited=comment,
+            bytes_on_disk=folder_size(folder),
+            memory_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
+            findings=len(verify(self.base_dir, row.uuid, self._settings)),
+            inherits_from=second_row.inherits_from,
+            inherited=inherited[0][1] if inherited else "",
         )
-
-    def _log_tokens(self, uuid: str, settings: Settings) -> int:
-        folder = self.base_dir / "completed" / uuid
-        with closing(open_for_reading(folder, settings)) as store:
-            return store.tail.log_tokens

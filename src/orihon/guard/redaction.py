@@ -159,6 +159,11 @@ class Redactor:
         return hmac.digest(self._key, raw, "sha256").hex()[:_DIGEST_DIGITS]
 
 
+def has_placeholder(text: str) -> bool:
+    """Does something stand in ``text`` in the place of a secret?"""
+    return _PLACEHOLDER.search(text) is not None
+
+
 def _merged(spans: list[_Span]) -> Iterator[_Span]:
     """The spans in order, overlapping ones as one, so that no rest of a secret stays."""
     # The sort is stable: of two kinds with the same place, the more telling one leads.

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 from orihon.settings.load import find_config, load_settings
 from orihon.settings.model import Setting, Settings, schema
+from orihon.settings.runtime_sections import (
+    MultiprocessSettings,
+    RuntimeSettings,
+    SourceSettings,
+    ToolSettings,
+)
 from orihon.settings.sections import (
     ArchiveSettings,
     CompressionSettings,
@@ -17,7 +23,6 @@ from orihon.settings.sections import (
     LoggingSettings,
     MaskingSettings,
     MemorySettings,
-    MultiprocessSettings,
     ProviderSettings,
     RetentionSettings,
 )
@@ -34,8 +39,11 @@ __all__ = [
     "MultiprocessSettings",
     "ProviderSettings",
     "RetentionSettings",
+    "RuntimeSettings",
     "Setting",
     "Settings",
+    "SourceSettings",
+    "ToolSettings",
     "find_config",
     "load_settings",
     "schema",

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
@@ -21,15 +22,15 @@ _ADDRESS = re.compile(r"https?://[^\s/?#:]\S*", re.IGNORECASE)
 _PATTERN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
-class FrozenMap(Mapping[str, str]):
+class FrozenMap(Mapping[str, Any]):
     """A mapping that is not changed, but hashed and pickled (``MappingProxyType`` can do neither)."""
 
     __slots__ = ("_items",)
 
-    def __init__(self, items: Mapping[str, str] | None = None) -> None:
+    def __init__(self, items: Mapping[str, Any] | None = None) -> None:
         self._items = dict(items or {})
 
-    def __getitem__(self, name: str) -> str:
+    def __getitem__(self, name: str) -> Any:
         return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -52,6 +53,15 @@ class BrokenPattern(ValueError):
         super().__init__(pattern, detail)
         self.pattern = pattern
         self.detail = detail
+
+
+class BrokenEntry(ValueError):
+    """A wrong entry of a list or table: where it stands, and what is allowed there."""
+
+    def __init__(self, where: str, allowed: str) -> None:
+        super().__init__(where, allowed)
+        self.where = where
+        self.allowed = allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +188,7 @@ def _pattern(raw: object) -> str:
     return pattern
 
 
-def _parsed(raw: object) -> object:
+def parsed(raw: object) -> object:
     """``raw``, which as text (the environment has no lists) is JSON."""
     if not isinstance(raw, str):
         return raw
@@ -189,14 +199,35 @@ def _parsed(raw: object) -> object:
 
 
 def _pattern_list(raw: object) -> tuple[str, ...]:
-    patterns = _parsed(raw)
+    patterns = parsed(raw)
     if not isinstance(patterns, list | tuple):
         raise ValueError(raw)
     return tuple(_pattern(pattern) for pattern in patterns)
 
 
+def _name_list(raw: object) -> tuple[str, ...]:
+    names = parsed(raw)
+    if not isinstance(names, list | tuple):
+        raise ValueError(raw)
+    return tuple(_text(name).strip() for name in names)
+
+
+def _servers(raw: object) -> Any:
+    servers = parsed(raw)
+    entries = list(servers.values()) if isinstance(servers, Mapping) else servers
+    if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise ValueError(raw)
+    return _frozen(servers) if servers else None
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return FrozenMap({str(name): _frozen(item) for name, item in value.items()})
+    return tuple(_frozen(item) for item in value) if isinstance(value, list | tuple) else value
+
+
 def _pattern_map(raw: object) -> FrozenMap:
-    patterns = _parsed(raw)
+    patterns = parsed(raw)
     if not isinstance(patterns, Mapping):
         raise ValueError(raw)
     if not all(isinstance(name, str) and _PATTERN_NAME.fullmatch(name) for name in patterns):
@@ -208,5 +239,7 @@ FLAG = Kind("flag", _flag, "true, false")
 TEXT = Kind("text", _text)
 URL = Kind("url", _url, "http://…, https://…")
 PATH = Kind("path", _path)
+NAME_LIST = Kind("name_list", _name_list)
+SERVERS = Kind("servers", _servers)
 PATTERN_LIST = Kind("pattern_list", _pattern_list)
 PATTERN_MAP = Kind("pattern_map", _pattern_map)

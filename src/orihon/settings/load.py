@@ -156,7 +156,7 @@ def _expand(raw: Any, name: str, origin: str, environ: Mapping[str, str]) -> Any
         if escaped:
             return str(escaped)
         value = environ.get(variable) or default
-        if value is None and name.endswith(".api_key"):
+        if value is None and name.endswith((".api_key", ".token")):
             # Most files name the keys of all providers; only the one in use needs its key, and its client says so.
             logger.debug("%s: %s is not set, so %s has no value", origin, variable, name)
             return ""

@@ -15,7 +15,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
-from orihon.settings.kinds import BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.rungs import PRICES, Rung
+from orihon.settings.runtime_sections import MultiprocessSettings, RuntimeSettings, SourceSettings, ToolSettings
 from orihon.settings.sections import (
     ArchiveSettings,
     CompressionSettings,
@@ -25,7 +27,7 @@ from orihon.settings.sections import (
     LoggingSettings,
     MaskingSettings,
     MemorySettings,
-    MultiprocessSettings,
+    NotificationSettings,
     RetentionSettings,
     Spec,
     section,
@@ -57,6 +59,23 @@ class Settings:
     archive: ArchiveSettings = field(default=ArchiveSettings(), metadata=section("context_storage.archive"))
     retention: RetentionSettings = field(default=RetentionSettings(), metadata=section())
     multiprocess: MultiprocessSettings = field(default=MultiprocessSettings(), metadata=section())
+    runtime: RuntimeSettings = field(default=RuntimeSettings(), metadata=section())
+    tools: ToolSettings = field(default=ToolSettings(), metadata=section())
+    mcp_servers: Any = field(
+        default=None,
+        repr=False,
+        metadata=spec(SERVERS, "Servers of tools, as a list or by name; see `runtime.md`. Never shown."),
+    )
+    sources: SourceSettings = field(default=SourceSettings(), metadata=section())
+    notifications: NotificationSettings = field(default=NotificationSettings(), metadata=section())
+    prices: Mapping[str, Mapping[str, float]] = field(
+        default=FrozenMap(),
+        metadata=spec(
+            PRICES,
+            "Prices per million tokens by the beginning of a model's name: `input`, and where they differ "
+            "`cached`, `written`, `output`; unset: the built-in table.",
+        ),
+    )
     masking: MaskingSettings = field(default=MaskingSettings(), metadata=section())
     logging: LoggingSettings = field(default=LoggingSettings(), metadata=section())
     language: str | None = field(
@@ -93,7 +112,8 @@ class Settings:
 
     def origin(self, key: str) -> str:
         """Where the value came from: ``flag``, ``environment NAME``, the path of the file, or ``default``."""
-        return self.origins.get(find(key).key, _DEFAULT)
+        origin: str = self.origins.get(find(key).key, _DEFAULT)
+        return origin
 
     def is_explicit(self, key: str) -> bool:
         """Somebody set the value, even if to what is the default."""
@@ -183,6 +203,8 @@ def read(row: Setting, raw: object, origin: str, *, written: object = None) -> o
     except BrokenPattern as error:
         detail = {"value": error.pattern, "detail": error.detail}
         raise InvalidSettings("broken_pattern", **where, **detail) from error
+    except BrokenEntry as error:
+        raise InvalidSettings("broken_entry", **where, entry=error.where, allowed=error.allowed) from None
     except ValueError:
         value = _MASK if row.secret else shown(raw if written is None else written)
         detail = {"value": value, "allowed": row.kind.allowed}
@@ -269,7 +291,9 @@ def _wrong_order(settings: Settings, low: str, relation: str, high: str) -> Inva
 
 def _plain(value: object) -> Any:
     if isinstance(value, FrozenMap):
-        return dict(value)
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(item) for item in value]
+    if isinstance(value, Rung):
+        return value.as_plain()
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

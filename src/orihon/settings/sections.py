@@ -27,6 +27,7 @@ from orihon.settings.kinds import (
     number,
     whole,
 )
+from orihon.settings.rungs import LADDER, ROLES, Rung
 
 _DAYS = whole(0)
 _SECONDS = number(above=0)
@@ -157,6 +158,21 @@ class LLMSettings:
     function_calling: bool = field(
         default=True, metadata=spec(FLAG, "Hand tools to the model; false: ask for calls in text.")
     )
+    connect_timeout: float = field(default=10.0, metadata=spec(_SECONDS, "Seconds to reach the provider."))
+    timeout: float = field(
+        default=300.0, metadata=spec(_SECONDS, "Seconds without a piece of the answer, the first one too.")
+    )
+    total_timeout: float = field(default=1800.0, metadata=spec(_SECONDS, "Seconds that one answer may take in all."))
+    retries: int = field(default=5, metadata=spec(whole(0, 100), "Further attempts when a call fails and may pass."))
+    retry_delay: float = field(
+        default=1.0, metadata=spec(_SECONDS, "Seconds before the first further attempt; doubles with each.")
+    )
+    stream: bool = field(default=True, metadata=spec(FLAG, "Take answers in pieces."))
+    cache: bool = field(default=False, metadata=spec(FLAG, "Keep answers, and use them when a request comes again."))
+    cache_ttl: float = field(default=3600.0, metadata=spec(_SECONDS, "Seconds for which an answer is kept."))
+    requests_per_minute: float | None = field(
+        default=None, metadata=spec(_SECONDS, "Requests to one provider by all workers together; unset: any number.")
+    )
     openai: ProviderSettings = field(
         default=ProviderSettings("gpt-4o", "https://api.openai.com/v1", 128_000), metadata=section()
     )
@@ -186,6 +202,10 @@ class CompressionSettings:
         default="default",
         metadata=spec(choice("default", "coding-agent", "companion", "phases"), "The ladder in use."),
     )
+    ladder: tuple[Rung, ...] | None = field(
+        default=None,
+        metadata=spec(LADDER, "Rungs of your own in place of the preset's; see `compression.md`."),
+    )
     threshold: float = field(
         default=0.7,
         metadata=spec(
@@ -197,6 +217,16 @@ class CompressionSettings:
     )
     token_threshold: int | None = field(
         default=None, metadata=spec(_TOKENS, "Number of tokens at which folding begins.")
+    )
+    task_complexity: str | None = field(
+        default=None,
+        metadata=spec(
+            choice("simple", "medium", "complex"),
+            "Folding begins at 0.5, 0.7 or 0.85 of the window, unless `compression.threshold` is set.",
+        ),
+    )
+    target: float | None = field(
+        default=None, metadata=spec(_SHARE, "Share of the window to come down to; unset: the preset's.")
     )
     keep_recent: int = field(default=10, metadata=spec(whole(0), "Newest messages that are not folded."))
     min_to_compress: int = field(
@@ -219,6 +249,36 @@ class CompressionSettings:
             spellings=("context_storage.summary_prompt",),
         ),
     )
+    summary_share: float = field(
+        default=0.35, metadata=spec(_SHARE, "Share of the folded messages that preset `coding-agent`'s summaries have.")
+    )
+    summary_window: int | None = field(
+        default=None, metadata=spec(_TOKENS, "Window of the model that writes summaries; unset: the task's.")
+    )
+    summary_timeout: float = field(
+        default=120.0, metadata=spec(_SECONDS, "Seconds that the model may take for a summary.")
+    )
+    summary_retries: int = field(
+        default=2, metadata=spec(whole(0, 10), "Further attempts when the model fails to write a summary.")
+    )
+    prune_selection: str = field(
+        default="importance",
+        metadata=spec(
+            choice("importance", "window", "session", "topic"), "What strategy `prune` goes by when it chooses."
+        ),
+    )
+    prune_window: int | None = field(
+        default=None,
+        metadata=spec(whole(1), "Newest messages that selection `window` keeps; unset: as many as fit."),
+    )
+    pin_patterns: tuple[str, ...] | None = field(
+        default=None,
+        metadata=spec(
+            PATTERN_LIST,
+            "Lines that match stay word for word, headings with their sections; unset: the preset's.",
+        ),
+    )
+    pin_roles: tuple[str, ...] = field(default=(), metadata=spec(ROLES, "Messages of these roles are never folded."))
     auto_compress_on_approval: bool = field(
         default=True, metadata=spec(FLAG, "Fold the exploration of a phase when it is approved.")
     )
@@ -247,6 +307,19 @@ class MemorySettings:
     )
     min_gap_for_summary: int = field(
         default=5, metadata=spec(whole(1), "Fewest pruned messages in a row that get a summary.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationSettings:
+    """Who is told about compressions, and when."""
+
+    webhook: str | None = field(
+        default=None, repr=False, metadata=spec(URL, "Address that notifications are posted to as JSON.")
+    )
+    warn_at: float = field(default=0.8, metadata=spec(_SHARE, "Share of the budget at which a notice is sent."))
+    full_at: float = field(
+        default=0.9, metadata=spec(_SHARE, "Share of the budget from which a view is still too full when folded.")
     )
 
 
@@ -285,23 +358,6 @@ class RetentionSettings:
             spellings=("context_storage.retention_days", "context_storage.cleanup_days"),
             env=("CLEANUP_DAYS",),
         ),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class MultiprocessSettings:
-    """Worker processes."""
-
-    enabled: bool = field(
-        default=False, metadata=spec(FLAG, "Work in several processes.", env=("MULTIPROCESS_ENABLED",))
-    )
-    max_workers: int = field(
-        default=4, metadata=spec(whole(1, 10_000), "Number of worker processes.", env=("MAX_WORKERS",))
-    )
-    process_timeout: float = field(default=3600.0, metadata=spec(_SECONDS, "Seconds that one task may take."))
-    heartbeat_interval: float = field(
-        default=30.0,
-        metadata=spec(_SECONDS, "Seconds between heartbeats; below `context_storage.lease_seconds`."),
     )
 
 

@@ -52,9 +52,13 @@ class FilesRecords(RecordStore):
     many_writers: ClassVar[bool] = False
     keeps_view_lines: ClassVar[bool] = True
 
-    def __init__(self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0) -> None:
+    def __init__(
+        self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0, create: bool = True
+    ) -> None:
+        """``create`` makes the folder; who only looks must not, or a task that moves away has two of them."""
         refuse_network_file_system(folder)
-        make_private_folder(folder)
+        if create:
+            make_private_folder(folder)
         self._durable = durability == "full"
         self._lock_timeout = lock_timeout
         self.moved_to(folder)

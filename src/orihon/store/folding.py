@@ -128,24 +128,38 @@ class Folding:
             view = self._store.view()
             numbers = candidates[::-1] if compression_id is None else [compression_id]
             number, change = self._first_step(kind, [records[number - 1] for number in numbers], view)
-            algebra.check_still_legal(view, change)
             return self._record(Compression(id=0, kind=kind, parent=number, made_by=made_by), view, change, tail)
 
     def _first_step(self, kind: CompressionKind, records: Sequence[Compression], view: View) -> tuple[int, Change]:
         """The first of these changes that there is something left to do about (a pin may have done it already)."""
         step = algebra.undo if kind == "undo" else algebra.redo
-        for position, record in enumerate(records, start=1):
+        problem: NothingToUndo | IllegalFold = NothingToUndo(f"no_{kind}")
+        for record in records:
             try:
-                return record.id, step(record, view.folds, self._by_id((*record.folds, *record.removed)))
+                change = step(record, view.folds, self._by_id((*record.folds, *record.removed)))
+                algebra.check_still_legal(view, change)
+                algebra.apply(view.folds, change, view.last_seq)
             except NothingToUndo as nothing:
-                if nothing.reason != "already" or position == len(records):
-                    raise
-        raise NothingToUndo(f"no_{kind}")
+                problem = nothing
+                if nothing.reason != "already":
+                    break
+            except IllegalFold as illegal:
+                if illegal.reason == "overlap":
+                    raise NothingToUndo(
+                        "changed_since",
+                        compression=record.id,
+                        folds=", ".join(map(str, record.folds or record.removed)),
+                    ) from illegal
+                problem = illegal  # what is pinned now stays open; an older change may be free of it
+            else:
+                return record.id, change
+        raise problem
 
     def _record(self, draft: Compression, before: View, change: Change, tail: Tail) -> Compression:
         visible = algebra.apply(before.folds, change, before.last_seq)
         pins = draft.pins if draft.kind == "pin" else before.pins
-        after = self._store.view_with(visible, pins)
+        is_derivable = not change.removed or draft.kind == "compress"  # what is put back has to be read
+        after = algebra.folded(before, change.added) if is_derivable else self._store.view_with(visible, pins)
         record = replace(
             draft,
             folds=tuple(fold.id for fold in change.added),
@@ -154,6 +168,7 @@ class Folding:
             pins=pins,
             before_tokens=before.tokens,
             after_tokens=after.tokens,
+            after_entries=len(after.entries),
             created_at=utc_now(),
         )
         line = self._store.redactor.clean(record.as_record())
@@ -187,6 +202,7 @@ class Folding:
             made_by=made_by,
             reason=plan.reason,
             created_at=utc_now(),
+            report=plan.report,
         )
 
     def _keep_texts(self, change: Change) -> None:

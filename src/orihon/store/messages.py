@@ -14,6 +14,7 @@ from orihon import jsonio
 from orihon.errors import IllegalFold, InvalidSettings
 from orihon.extra import expect, expect_mapping
 from orihon.folders import wrapping
+from orihon.ladder import fullness_of, ladder_of
 from orihon.message import Message, ToolCall
 from orihon.records import Compression
 from orihon.settings import Settings, load_settings
@@ -54,6 +55,7 @@ class MessageStore:
         self.settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
         self.context_length = context_length or self.settings.context_length
         self.correction = Correction()
+        self.tool_tokens = 0  # of the definitions that go out with each request; who sends them says so
         self.compression_threshold = self.settings.compression.threshold
         self.max_memory_messages = self.settings.context_storage.max_memory_messages
         self.task_store = task_store or shared_task_store(folder_of(context_dir), self.settings)
@@ -198,8 +200,8 @@ class MessageStore:
 
     @property
     def gauge(self) -> Gauge:
-        """How full the current context is, and when that is too full."""
-        return Gauge.of(self.settings, self.context_length, self.correction)
+        """How full the current context is."""
+        return Gauge.of(self.settings, self.context_length, self.correction, self.tool_tokens)
 
     def get_statistics(self) -> dict[str, Any]:
         """Counts and sizes of this task."""
@@ -241,7 +243,9 @@ class MessageStore:
         ]
 
     def _should_compress(self) -> bool:
-        return self.gauge.wants_folding(self.get_current_token_count())
+        tail = self.task_store.tail
+        rung = ladder_of(self.settings).rung(fullness_of(self.gauge, tail.view_tokens, tail.view_entries))
+        return rung is not None and bool(rung.strategies)
 
     def _get_connection(self) -> apsw.Connection:
         from orihon.store.sqlite import SqliteRecords

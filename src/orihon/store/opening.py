@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from pathlib import Path
 
-from orihon.errors import InvalidId, InvalidSettings
+from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
 from orihon.extra import wrong_type
 from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
@@ -33,12 +33,14 @@ def backend_of(folder: Path, default: str) -> str:
     return default
 
 
-def open_records(folder: Path, settings: Settings) -> RecordStore:
-    """The records in a task's folder."""
+def open_records(folder: Path, settings: Settings, *, create: bool = True) -> RecordStore:
+    """The records in a task's folder, which is made (``create``) or has to be there."""
+    if not create and not folder.is_dir():
+        raise StorageUnavailable("gone", path=folder)
     storage = settings.context_storage
     backend = backend_of(folder, storage.backend)
     if backend == "files":
-        return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout)
+        return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout, create=create)
     if backend == "sqlite":
         from orihon.store.sqlite import SqliteRecords
 
@@ -48,6 +50,7 @@ def open_records(folder: Path, settings: Settings) -> RecordStore:
             timeout=storage.db_timeout,
             max_retries=storage.max_retries,
             retry_delay=storage.retry_delay,
+            create=create,
         )
     raise InvalidSettings("backend_missing", backend=backend)
 
@@ -63,12 +66,18 @@ def make_redactor(settings: Settings, key_file: Path) -> Redactor:
 
 
 def open_task_store(
-    folder: Path, settings: Settings, *, key_file: Path, epoch: int | None = None, name: str = ""
+    folder: Path,
+    settings: Settings,
+    *,
+    key_file: Path,
+    epoch: int | None = None,
+    name: str = "",
+    create: bool = True,
 ) -> TaskStore:
     """The log and view in a task's folder."""
     storage = settings.context_storage
     return TaskStore(
-        open_records(folder, settings),
+        open_records(folder, settings, create=create),
         make_redactor(settings, key_file),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,
@@ -85,6 +94,7 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
         settings.replace(**{"context_storage.backend": backend, "masking.enabled": False}),
         key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
         name=name,
+        create=False,
     )
 
 

@@ -52,9 +52,12 @@ class SqliteRecords(RecordStore):
         timeout: float = 30.0,
         max_retries: int = 3,
         retry_delay: float = 0.5,
+        create: bool = True,
     ) -> None:
+        """``create`` makes the folder; who only looks must not, or a task that moves away has two of them."""
         refuse_network_file_system(folder)
-        make_private_folder(folder)
+        if create:
+            make_private_folder(folder)
         self._durable = durability == "full"
         self.timeout = timeout
         self._max_retries = max_retries

@@ -220,6 +220,15 @@ class TaskStore:
         """The view that these folds would make."""
         return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
 
+    def pages(self) -> tuple[View, list[Message]]:
+        """The view, and what each of its entries says."""
+        folds, pins = self.state()
+        entries, messages = [], []
+        for fold, record in self._walk(folds):
+            entries.append(entry_of(fold, record))
+            messages.append(self._shown(fold, record))
+        return View(tuple(entries), tuple(pins)), messages
+
     def view_file(self) -> Path:
         """The file with the view, as the records say it is now; a writer's is put right on the way."""
         with self._lock:
@@ -241,10 +250,15 @@ class TaskStore:
         if record is None:
             assert fold is not None
             return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
+        return jsonio.encode(self._shown(fold, record).request())
+
+    def _shown(self, fold: Fold | None, record: Record | None) -> Message:
+        """What an entry says."""
+        if record is None:
+            assert fold is not None
+            return Message("system", SUMMARY_PREFIX + fold.text)
         message = self._unpacked(record).message
-        if fold is not None:
-            message = replace(message, content=fold.text, parts=None)
-        return jsonio.encode(message.request())
+        return message if fold is None else replace(message, content=fold.text, parts=None)
 
     def walk(self) -> Iterator[tuple[Fold | None, Record | None]]:
         """The entries of the current view with the records they are made of."""

@@ -23,8 +23,12 @@ class ToolStore(SideStore):
         args: Mapping[str, Any] | None = None,
         status: str | None = None,
         duration_ms: float | None = None,
+        call_id: str | None = None,
     ) -> int:
-        """Record one call and return its number. ``status`` is ``error`` when an error is given."""
+        """Record one call and return its number. ``status`` is ``error`` when an error is given.
+
+        ``call_id`` is the id of the call in the log: by it a result is found again that is not in the log yet.
+        """
         asked = arguments if arguments is not None else args
         return self._store.add(
             "tools",
@@ -36,6 +40,7 @@ class ToolStore(SideStore):
                 "error": error,
                 "duration_ms": duration_ms,
                 "timestamp": utc_now(),
+                **({} if call_id is None else {"call_id": call_id}),
             },
         )
 

@@ -1,4 +1,4 @@
--- tasks.db, version 1. New databases get this; a later version adds a step for old ones.
+-- tasks.db, version 2. New databases get this; old ones get the steps to_version_*.sql.
 
 -- Times are ISO 8601 texts in UTC, all of one width. The lease_* times are seconds on the boot-time clock.
 CREATE TABLE tasks (
@@ -51,6 +51,17 @@ CREATE TABLE tasks (
     parent_uuid TEXT,
     inherits_from TEXT,
     keep INTEGER NOT NULL DEFAULT 0,
+    -- A worker took it out of the line: when that worker dies, another one goes on.
+    claimed INTEGER NOT NULL DEFAULT 0,
+    -- Claims since the task was queued or last given back in good order.
+    attempts INTEGER NOT NULL DEFAULT 0,
+    -- What somebody wants of it: pause, cancel, resume; tell, when its source has not heard of its end.
+    requested TEXT,
+    -- When a retry is due, on the boot-time clock of that boot; available_at says the same to people.
+    retry_due REAL,
+    retry_boot TEXT,
+    source TEXT NOT NULL DEFAULT '',
+    prompt TEXT NOT NULL DEFAULT '',
     -- A clock that was set back must not give a negative time.
     run_milliseconds INTEGER GENERATED ALWAYS AS (
         max(0, CAST(round((julianday(completed_at) - julianday(started_at)) * 86400000.0) AS INTEGER))
@@ -64,11 +75,37 @@ CREATE INDEX tasks_by_repository ON tasks (repository, created_at, uuid);
 CREATE INDEX tasks_by_key ON tasks (task_source, owner, repo, task_type, task_id, user, status, completed_at);
 CREATE INDEX tasks_by_completed ON tasks (completed_at) WHERE completed_at IS NOT NULL;
 CREATE INDEX tasks_by_parent ON tasks (parent_uuid) WHERE parent_uuid IS NOT NULL;
-CREATE INDEX tasks_in_line ON tasks (priority DESC, created_at, uuid)
-    WHERE status = 'queued' AND available_at IS NULL;
-CREATE INDEX tasks_put_off ON tasks (available_at) WHERE status = 'queued' AND available_at IS NOT NULL;
+CREATE INDEX tasks_in_line ON tasks (priority DESC, created_at, uuid, user)
+    WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL;
+CREATE INDEX tasks_put_off ON tasks (available_at)
+    WHERE status = 'queued' AND available_at IS NOT NULL AND retry_due IS NULL AND requested IS NULL;
+CREATE INDEX tasks_to_retry ON tasks (retry_due)
+    WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL;
+CREATE INDEX tasks_to_resume ON tasks (priority DESC, created_at, uuid, user)
+    WHERE status = 'paused' AND requested = 'resume';
+CREATE INDEX tasks_to_cancel ON tasks (uuid) WHERE status = 'paused' AND requested = 'cancel';
+CREATE INDEX tasks_to_tell ON tasks (uuid) WHERE requested = 'tell';
+CREATE INDEX tasks_claimed ON tasks (user) WHERE status = 'running' AND claimed = 1;
 -- On the uuid alone, so that a heartbeat does not have to move the entry.
 CREATE INDEX tasks_leased ON tasks (uuid) WHERE lease_owner IS NOT NULL;
+
+-- One row for each worker process there was; its counters are written with its next claim.
+CREATE TABLE workers (
+    name TEXT PRIMARY KEY,
+    worker_id TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    pid_start INTEGER NOT NULL,
+    pid_space TEXT NOT NULL,
+    boot TEXT NOT NULL,
+    state TEXT NOT NULL,
+    task_uuid TEXT,
+    processed INTEGER NOT NULL DEFAULT 0,
+    failed INTEGER NOT NULL DEFAULT 0,
+    started_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    heartbeat REAL NOT NULL
+) STRICT;
 
 -- Sums over the tasks of one user, repository and status, kept by the triggers below in the same transaction.
 CREATE TABLE rollups (
@@ -185,3 +222,11 @@ BEGIN
         timed_tasks = timed_tasks + excluded.timed_tasks,
         run_milliseconds = run_milliseconds + excluded.run_milliseconds;
 END;
+
+-- Permissions to ask a provider, as of a moment on the boot-time clock; below zero where some are reserved.
+CREATE TABLE permissions (
+    provider TEXT PRIMARY KEY,
+    level REAL NOT NULL,
+    counted_at REAL NOT NULL,
+    boot TEXT NOT NULL
+) STRICT;

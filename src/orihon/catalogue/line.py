@@ -1,0 +1,207 @@
+"""The line of tasks that wait for a worker: claimed, put back, put off, and what is wanted of them.
+
+Three kinds of tasks are in line: queued ones that are due, paused ones that shall go on, and running ones whose worker
+is gone. A claim counts as an attempt before the work begins, so that a task which kills its worker is found out. A
+retry waits on the boot-time clock: setting the wall clock neither hastens nor delays it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from orihon.catalogue.leases import LEASE_SECONDS, Lease, is_held, take
+from orihon.catalogue.rows import TaskRow, row_from
+from orihon.catalogue.tasks import refuse_stale, require
+from orihon.catalogue.tasks_db import Record, Statements, TasksDatabase
+from orihon.catalogue.workers import WorkerFigures, note
+from orihon.clock import boot_id, boottime, process_identity, utc_now
+from orihon.task import FINISHED, TaskStatus
+
+#: A retry that is due later than this was written before a boot, on a system that does not name its boots.
+LONGEST_DELAY = 86_400.0
+#: Wanted of a task that has ended: that its source hears of it.
+TELL = "tell"
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLimits:
+    """Which tasks a claim passes over."""
+
+    max_attempts: int = _NO_LIMIT  # for tasks that do not say it themselves
+    tasks_per_user: int = _NO_LIMIT  # running at a time; tasks without a user are not counted
+
+    def is_spent(self, row: TaskRow) -> bool:
+        """Has the task been tried as often as it may?"""
+        allowed = self.max_attempts if row.max_retries is None else row.max_retries + 1
+        return row.attempts >= allowed
+
+    def is_killer(self, row: TaskRow) -> bool:
+        """Has a task whose worker is gone taken as many workers as it may? One that was drained does not count."""
+        return row.requested != "resume" and self.is_spent(row)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a worker looks at between two steps."""
+
+    status: TaskStatus
+    requested: str | None
+    epoch: int
+    lease_owner: str | None
+
+
+class Line:
+    """What the catalogue does with waiting tasks."""
+
+    _db: TasksDatabase
+
+    def claim_next(
+        self,
+        owner: str | None = None,
+        seconds: float = LEASE_SECONDS,
+        *,
+        limits: ClaimLimits | None = None,
+        abandoned: bool = False,
+        worker: WorkerFigures | None = None,
+    ) -> tuple[TaskRow, Lease] | None:
+        """Start the first task in line: one without its worker, one to go on with, or by priority and age.
+
+        ``None`` when none is due. ``abandoned`` looks for dead workers too. ``worker`` is written down with the claim.
+        """
+        limits = limits or ClaimLimits()
+        # A worker that only asks must not take the write lock.
+        if not (abandoned and self.abandoned_tasks()) and self._db.one("any_claimable", **_moments()) is None:
+            return None
+        # No sync: a power failure ends every lease, so it may take the claim with it. The task is in line again then.
+        with self._db.write(durable=False) as statements:
+            uuid = (_first_abandoned(statements, limits) if abandoned else None) or _first_waiting(statements, limits)
+            if uuid is None:
+                return None
+            row, lease = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
+            if worker is not None:
+                note(statements, worker, "working", uuid)
+            return row, lease
+
+    def abandoned_tasks(self) -> list[TaskRow]:
+        """Tasks out of the line whose worker is gone."""
+        return _without_worker(self._db.all("claimed_tasks"))
+
+    def cancelled_pauses(self) -> list[TaskRow]:
+        """Paused tasks that were to be cancelled when their worker died."""
+        return [row_from(record) for record in self._db.all("cancelled_pauses")]
+
+    def untold_ends(self) -> list[TaskRow]:
+        """Tasks that have ended and whose source has not heard of it."""
+        return [row_from(record) for record in self._db.all("untold_ends")]
+
+    def put_back(self, uuid: str, *, epoch: int, error_message: str, delay: float) -> TaskRow:
+        """A running or failed task back to the line, due after ``delay`` seconds; its lease is released."""
+        with self._db.write() as statements:
+            row = require(statements, uuid)
+            refuse_stale(row, epoch)
+            _set_status(statements, uuid, TaskStatus.QUEUED, error_message)
+            statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
+            if delay > 0:
+                due = datetime.now(UTC) + timedelta(seconds=delay)
+                statements.run(
+                    "put_off",
+                    uuid=uuid,
+                    available_at=due.isoformat(timespec="microseconds"),
+                    due=boottime() + delay,
+                    boot=boot_id(),
+                )
+            return require(statements, uuid)
+
+    def bury(self, uuid: str, *, epoch: int, error_message: str) -> TaskRow:
+        """A running or failed task is not tried again (``dead``); its lease is kept until the folder has followed."""
+        with self._db.write() as statements:
+            refuse_stale(require(statements, uuid), epoch)
+            _set_status(statements, uuid, TaskStatus.DEAD, error_message)
+            return require(statements, uuid)
+
+    def count_waiting(self) -> tuple[int, int]:
+        """How many tasks are in line or put off, and how many are with workers."""
+        counts = self._db.one("count_waiting")
+        assert counts is not None
+        return counts["waiting"], counts["running"]
+
+    def forgive_attempt(self, uuid: str, *, all_of_them: bool = False) -> None:
+        """The last claim, or every one, does not count as an attempt: the task was given back in good order."""
+        with self._db.write() as statements:
+            statements.run("set_attempts", uuid=uuid, change=-1, keep=int(not all_of_them))
+
+    def request(
+        self,
+        uuid: str,
+        wanted: str | None,
+        status: TaskStatus,
+        *,
+        over: bool = True,
+        instead_of: str | None = None,
+    ) -> bool:
+        """Say what is wanted of a task: ``pause``, ``cancel``, ``resume``, ``tell``, or nothing any more.
+
+        False when the task no longer has this status, or when something else than ``instead_of`` is wanted of it and
+        may not be written ``over``; then nothing is written.
+        """
+        with self._db.write() as statements:
+            changed = statements.run(
+                "set_request",
+                uuid=uuid,
+                requested=wanted,
+                status=status.value,
+                over=int(over),
+                instead_of=instead_of,
+                now=utc_now(),
+            )
+        return changed > 0
+
+    def requested(self, uuid: str) -> Request | None:
+        """What is wanted of a task, and whose it is; cheap enough to ask at every step."""
+        record = self._db.one("request", uuid=uuid)
+        if record is None:
+            return None
+        return Request(TaskStatus(record["status"]), record["requested"], record["epoch"], record["lease_owner"])
+
+
+def _set_status(statements: Statements, uuid: str, status: TaskStatus, error_message: str) -> None:
+    statements.run(
+        "change_status",
+        uuid=uuid,
+        status=status.value,
+        finishing=int(status in FINISHED),
+        error_message=error_message,
+        available_at=None,
+        now=utc_now(),
+    )
+
+
+def _first_abandoned(statements: Statements, limits: ClaimLimits) -> str | None:
+    rows = _without_worker(statements.all("claimed_tasks"))
+    free = [row for row in rows if row.requested in (None, "resume") and not limits.is_killer(row)]
+    return min(free, key=lambda row: (-row.priority, row.created_at, row.uuid)).uuid if free else None
+
+
+def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
+    moments = _moments()
+    statements.run("put_due_in_line", now=moments["now"])
+    statements.run("put_retries_in_line", **{name: moments[name] for name in ("moment", "horizon", "boot")})
+    for statement in ("first_to_resume", "first_in_line"):
+        first = statements.one(statement, per_user=limits.tasks_per_user)
+        if first is not None:
+            return str(first["uuid"])
+    return None
+
+
+def _without_worker(records: list[Record]) -> list[TaskRow]:
+    if not records:
+        return []
+    me, now = process_identity(), boottime()
+    return [row for record in records if not is_held(row := row_from(record), now, me)]
+
+
+def _moments() -> dict[str, str | float]:
+    now = boottime()
+    return {"now": utc_now(), "moment": now, "horizon": now + LONGEST_DELAY, "boot": boot_id()}

@@ -1,0 +1,102 @@
+"""The workers that the catalogue has seen: who they are, what they do, how much they have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from orihon.catalogue.tasks_db import Statements, TasksDatabase
+from orihon.clock import ProcessIdentity, boottime, is_alive, process_identity, utc_now
+
+_REMEMBERED = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFigures:
+    """What a worker knows of itself; the catalogue writes it down with its next claim."""
+
+    name: str
+    processed: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One worker process."""
+
+    name: str
+    worker_id: str
+    host: str
+    pid: int
+    pid_start: int
+    pid_space: str
+    boot: str
+    state: str  # idle, working, draining, stopped; ``dead`` for a process that went without a word
+    task_uuid: str | None
+    processed: int
+    failed: int
+    started_at: str
+    updated_at: str
+    heartbeat: float  # on ``boottime``
+
+    def is_alive(self, now: float, me: ProcessIdentity, silence: float) -> bool:
+        """May the process be alive? One that cannot be seen from here must have been heard of lately."""
+        if self.boot != me.boot or self.state == "stopped":
+            return False
+        if (self.host, self.pid_space) != (me.host, me.space):
+            return now - self.heartbeat < silence
+        return is_alive(self.pid, self.pid_start)
+
+
+class Workers:
+    """What the catalogue does with workers."""
+
+    _db: TasksDatabase
+
+    def add_worker(self, name: str, worker_id: str) -> None:
+        """This process is a worker from now on; workers that ended long ago are forgotten."""
+        me = process_identity()
+        with self._db.write() as statements:
+            before = (datetime.now(UTC) - _REMEMBERED).isoformat(timespec="microseconds")
+            statements.run("forget_workers", before=before)
+            statements.run(
+                "add_worker",
+                name=name,
+                worker_id=worker_id,
+                host=me.host,
+                pid=me.pid,
+                pid_start=me.start,
+                pid_space=me.space,
+                boot=me.boot,
+                now=utc_now(),
+                heartbeat=boottime(),
+            )
+
+    def note_worker(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
+        """What the worker does now."""
+        with self._db.write(durable=False) as statements:
+            note(statements, figures, state, task_uuid)
+
+    def workers(self, silence: float) -> list[WorkerRow]:
+        """Every worker that is remembered, the oldest first; those that are gone without a word are ``dead``."""
+        me, now = process_identity(), boottime()
+        found = [WorkerRow(**record) for record in self._db.all("workers")]
+        return [row if row.state == "stopped" or row.is_alive(now, me, silence) else _dead(row) for row in found]
+
+
+def note(statements: Statements, figures: WorkerFigures, state: str, task_uuid: str | None) -> None:
+    """Write a worker's figures down inside a transaction."""
+    statements.run(
+        "note_worker",
+        name=figures.name,
+        state=state,
+        task_uuid=task_uuid,
+        processed=figures.processed,
+        failed=figures.failed,
+        now=utc_now(),
+        heartbeat=boottime(),
+    )
+
+
+def _dead(row: WorkerRow) -> WorkerRow:
+    return replace(row, state="dead")

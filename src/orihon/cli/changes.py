@@ -1,0 +1,155 @@
+"""``orihon undo``, ``redo``, ``unfold``, ``edit``, ``pin``, ``unpin``: change a task's view and say what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.records import Compression
+    from orihon.store import MessageStore
+    from orihon.store.folding import Folding
+
+MADE_BY = "cli"
+MOST = 1_000_000_000_000  # far below what a back end can count to
+
+Uuid = Annotated[str, typer.Argument(metavar="UUID", help=text("cli.verify.uuid"), show_default=False)]
+AsJson = Annotated[bool, flag("--json", help=text("cli.options.json"))]
+_FoldNumber = Annotated[
+    int, typer.Argument(metavar="FOLD", min=1, max=MOST, help=text("cli.change.fold"), show_default=False)
+]
+_Seq = Annotated[int, typer.Argument(metavar="SEQ", min=1, max=MOST, help=text("cli.change.seq"), show_default=False)]
+_Line = Annotated[str, option("--line", help=text("cli.change.line_of"))]
+
+
+def _which(command: str) -> Any:
+    help_text = text(f"cli.{command}.compression")
+    return typer.Option("--compression", metavar="N", min=1, max=MOST, help=help_text, show_default=False)
+
+
+def undo(
+    context: typer.Context,
+    uuid: Uuid,
+    compression: Annotated[int | None, _which("undo")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take the last compression back, or a given one."""
+    task = named_task(context, uuid)
+    _change(context, task, "undo", lambda folding: folding.undo(compression, made_by=MADE_BY), as_json=as_json)
+
+
+def redo(
+    context: typer.Context,
+    uuid: Uuid,
+    compression: Annotated[int | None, _which("redo")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make it again."""
+    task = named_task(context, uuid)
+    _change(context, task, "redo", lambda folding: folding.redo(compression, made_by=MADE_BY), as_json=as_json)
+
+
+def unfold(context: typer.Context, uuid: Uuid, fold: _FoldNumber, as_json: AsJson = False) -> None:
+    """Open one fold."""
+    task = named_task(context, uuid)
+    _change(context, task, "unfold", lambda folding: folding.unfold(fold, made_by=MADE_BY), as_json=as_json)
+
+
+def pin(context: typer.Context, uuid: Uuid, seq: _Seq, line: _Line = "", as_json: AsJson = False) -> None:
+    """Protect a message or a line of it."""
+    task = named_task(context, uuid)
+    _change(context, task, "pin", lambda folding: folding.pin(seq, line, made_by=MADE_BY), as_json=as_json, seq=seq)
+
+
+def unpin(context: typer.Context, uuid: Uuid, seq: _Seq, line: _Line = "", as_json: AsJson = False) -> None:
+    """Take the protection away."""
+    task = named_task(context, uuid)
+    _change(context, task, "unpin", lambda folding: folding.unpin(seq, line, made_by=MADE_BY), as_json=as_json, seq=seq)
+
+
+def edit(
+    context: typer.Context,
+    uuid: Uuid,
+    fold: _FoldNumber,
+    new_text: Annotated[str | None, option("--text", help=text("cli.edit.text"))] = None,
+    file: Annotated[Path | None, option("--file", help=text("cli.edit.file"))] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a fold another text: from the command line, a file, or a person with an editor."""
+    from orihon.cli.editing import text_from
+    from orihon.view_changes import check_changeable
+    from orihon.view_reading import reading_view
+
+    task = named_task(context, uuid)
+    options = context.ensure_object(Options)
+    check_changeable(options.base, task, options.settings)
+    with reading_view(options.base, task, options.settings) as view:
+        old = view.fold(fold, visible=True).text
+    # No lease is held while a person writes: if the fold is gone afterwards, the text is kept.
+    with text_from(new_text, file, old) as new:
+        if new != old:
+            _change(context, task, "edit", lambda folding: folding.edit(fold, new, made_by=MADE_BY), as_json=as_json)
+            return
+    if as_json:
+        print_json(None)
+    else:
+        typer.echo(text("cli.edit.unchanged", fold=fold))
+
+
+def named_task(context: typer.Context, uuid: str) -> str:
+    """The task that was named by its UUID or the beginning of it."""
+    from orihon.base_folder import BaseFolder
+
+    options = context.ensure_object(Options)
+    with BaseFolder(options.base, options.settings) as base:
+        return base.resolve(uuid)
+
+
+def _change(
+    context: typer.Context,
+    task: str,
+    name: str,
+    act: Callable[[Folding], Compression],
+    *,
+    as_json: bool,
+    seq: int | None = None,
+) -> None:
+    from orihon.view_changes import changing_task
+
+    options = context.ensure_object(Options)
+    with changing_task(options.base, task, options.settings) as changing:
+        record = act(changing.messages.folding)
+        what = text(
+            f"cli.{name}.done",
+            compression=record.parent,
+            opened=", ".join(map(str, record.removed)),
+            made=", ".join(map(str, record.folds)),
+            seq=seq,
+        )
+        line = outcome(what, record, changing.messages)
+    if as_json:
+        print_json(record.as_record())
+    else:
+        typer.echo(line)
+
+
+def outcome(what: str, record: Compression, messages: MessageStore) -> str:
+    """One line about a change that was just made."""
+    return shown(
+        text(
+            "cli.change.line",
+            what=what,
+            percent=round(100 * messages.gauge.usage(record.after_tokens)),
+            before=record.before_tokens,
+            after=record.after_tokens,
+            entries=messages.task_store.tail.view_entries,
+            number=record.id,
+        )
+    )

@@ -1,0 +1,134 @@
+"""``orihon view``: the current context as the model sees it, the compressions, or one fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.changes import MOST, AsJson, Uuid, named_task
+from orihon.cli.options import Options, flag
+from orihon.cli.output import print_json, print_table
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.records import Compression, Fold
+    from orihon.view_reading import ViewReading
+
+_COLUMNS = ("number", "kind", "how", "folds", "tokens", "by", "created", "state")
+
+
+def view(
+    context: typer.Context,
+    uuid: Uuid,
+    folds: Annotated[bool, flag("--folds", help=text("cli.view.folds"))] = False,
+    fold: Annotated[
+        int | None,
+        typer.Option("--fold", metavar="N", min=1, max=MOST, help=text("cli.view.fold"), show_default=False),
+    ] = None,
+    original: Annotated[bool, flag("--original", help=text("cli.view.original"))] = False,
+    full: Annotated[bool, flag("--full", help=text("cli.view.full"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Look and print; nothing is changed."""
+    from orihon.errors import InvalidInput
+    from orihon.view_reading import reading_view
+
+    if folds and fold is not None:
+        raise InvalidInput("options_together", first="--folds", second="--fold")
+    if original and fold is None:
+        raise InvalidInput("option_alone", option="--original", needs="--fold")
+    task = named_task(context, uuid)
+    options = context.ensure_object(Options)
+    with reading_view(options.base, task, options.settings) as reading:
+        if folds:
+            _print_compressions(task, reading, as_json=as_json)
+        elif fold is not None:
+            _print_fold(reading, fold, original=original, as_json=as_json)
+        else:
+            _print_view(task, reading, full=full, as_json=as_json)
+
+
+def _print_view(task: str, reading: ViewReading, *, full: bool, as_json: bool) -> None:
+    from orihon.cli.view_output import EntryPrinter, entry_as_dict, print_json_stream
+
+    figures, row = reading.figures(), reading.row
+    status, label = ("-", "-") if row is None else (row.status.value, row.key.label)
+    if as_json:
+        head = {"task": task, "status": status, "entries": figures.entries, "tokens": figures.tokens}
+        head |= {"budget": figures.budget, "usage": round(figures.usage, 4)}
+        print_json_stream(head, "view", map(entry_as_dict, reading.entries()))
+        return
+    printer = EntryPrinter(reading.last_seq, full=full)
+    printer.title(
+        text(
+            "cli.view.header",
+            task=task,
+            label=label,
+            status=status,
+            entries=figures.entries,
+            tokens=figures.tokens,
+            percent=round(100 * figures.usage),
+            budget=figures.budget,
+        )
+    )
+    for shown_entry in reading.entries():
+        printer.entry(shown_entry)
+
+
+def _print_fold(reading: ViewReading, number: int, *, original: bool, as_json: bool) -> None:
+    from orihon.cli.view_output import EntryPrinter, fold_title, message_as_dict, print_json_stream
+
+    fold = reading.fold(number)
+    made_in = reading.made_in(number)
+    is_visible = fold in reading.folds
+    if as_json:
+        head = _fold_as_dict(fold, made_in, is_visible=is_visible)
+        if original:
+            print_json_stream(head, "originals", map(message_as_dict, reading.originals(fold)))
+        else:
+            print_json(head)
+        return
+    printer = EntryPrinter(reading.last_seq, full=True)
+    place = text("cli.view.place", start=fold.start_seq, end=fold.end_seq)
+    gone = "" if is_visible else text("cli.view.gone")
+    printer.title(f"{fold_title(fold, made_in)} {place}{gone}")
+    printer.body(fold.text)
+    if original:
+        for stored in reading.originals(fold):
+            printer.original(stored)
+
+
+def _fold_as_dict(fold: Fold, made_in: Compression | None, *, is_visible: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {"compression": None, "strategy": "", "level": ""}
+    if made_in is not None:
+        made = {"compression": made_in.id, "strategy": made_in.strategy, "level": made_in.level}
+    return {**fold.as_record(), **made, "visible": is_visible}
+
+
+def _print_compressions(task: str, reading: ViewReading, *, as_json: bool) -> None:
+    records = reading.compressions()
+    if as_json:
+        listed = [{**record.as_record(), "undone": undone} for record, undone in records]
+        print_json({"task": task, "compressions": listed})
+    elif records:
+        names = [text(f"cli.view.columns.{column}") for column in _COLUMNS]
+        cells = (_cells(record, undone=undone) for record, undone in records)
+        print_table(names, cells, flexible=_COLUMNS.index("how"))
+    else:
+        typer.echo(text("cli.view.none"), err=True)
+
+
+def _cells(record: Compression, *, undone: bool) -> tuple[object, ...]:
+    kind = record.kind if record.parent is None else f"{record.kind} {record.parent}"
+    how = " ".join(filter(None, (record.trigger, record.strategy, record.level)))
+    return (
+        record.id,
+        kind,
+        how,
+        ", ".join(map(str, record.folds)) or "-",
+        f"{record.before_tokens} → {record.after_tokens}",
+        record.made_by or "-",
+        record.created_at[:19].replace("T", " "),
+        text("cli.view.undone") if undone else "-",
+    )

@@ -1,0 +1,189 @@
+"""How a view is printed: one line for each entry or all that it says; folds and pins marked; JSON as a stream.
+
+What is printed comes from tasks: it never moves the cursor, and only one entry at a time is held.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from orihon import jsonio
+from orihon.cli.output import shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.records import Compression, Fold, Pin
+    from orihon.store.packing import StoredMessage
+    from orihon.view_reading import ShownEntry
+
+_STYLES = {"system": "magenta", "developer": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
+_FOLD_STYLE = "bold blue"
+_PIN_STYLE = "bold red"
+_MOST_OF_A_LINE = 300
+_INDENT = "    "
+
+
+class EntryPrinter:
+    """Prints entries to standard output: in columns on a terminal, otherwise with tabs between the fields."""
+
+    def __init__(self, last_seq: int, *, full: bool) -> None:
+        self._full = full
+        self._place_width = 2 * len(str(last_seq)) + 1
+        self._console = None
+        if sys.stdout.isatty():
+            from rich.console import Console
+
+            self._console = Console(highlight=False)
+
+    def title(self, line: str) -> None:
+        """What stands above."""
+        self._line([(shown(line), "bold")])
+
+    def entry(self, shown_entry: ShownEntry) -> None:
+        """One entry of the view."""
+        entry = shown_entry.entry
+        place = str(entry.start) if entry.start == entry.end else f"{entry.start}-{entry.end}"
+        mark = "" if entry.fold is None else fold_title(entry.fold, shown_entry.made_in)
+        is_summary = entry.fold is not None and entry.fold.form == "summary"
+        said = entry.fold.text if entry.fold is not None and is_summary else readable(shown_entry.message)
+        style = _FOLD_STYLE if is_summary else _STYLES.get(entry.role, "")
+        self._entry(place, (entry.role, style), entry.tokens, (_pin_mark(shown_entry.pins), mark), said)
+
+    def original(self, stored: StoredMessage) -> None:
+        """One message of the log."""
+        role = stored.message.role
+        self._entry(
+            str(stored.seq), (role, _STYLES.get(role, "")), stored.tokens, ("", ""), readable(stored.message.to_chat())
+        )
+
+    def body(self, content: str) -> None:
+        """A whole text, below its line."""
+        for line in content.splitlines():
+            self._line([(_INDENT + shown(line.expandtabs(4)), "")], whole=True)
+
+    def _entry(self, place: str, role: tuple[str, str], tokens: int, marks: tuple[str, str], said: str) -> None:
+        pinned, fold = marks
+        name, style = role
+        note = shown(f"[{fold}]") if fold else ""
+        first = "" if self._full else shown(_first_line(said))
+        if self._console is None:
+            self._line([("\t".join((place, shown(name), str(tokens), pinned, f"{note} {first}".strip())), "")])
+        else:
+            self._line(
+                [
+                    (f"{place:>{self._place_width}} ", "dim"),
+                    (f"{shown(name):<10}", style),
+                    (f"{tokens:>8,}  ", ""),
+                    (f"{pinned} " if pinned else "", _PIN_STYLE),
+                    (f"{note} " if note else "", _FOLD_STYLE),
+                    (first, ""),
+                ]
+            )
+        if self._full:
+            self.body(said)
+
+    def _line(self, pieces: list[tuple[str, str]], *, whole: bool = False) -> None:
+        if self._console is None:
+            typer.echo("".join(piece for piece, _ in pieces))
+            return
+        from rich.text import Text
+
+        line = Text.assemble(*pieces)
+        if whole or len(pieces) == 1:
+            self._console.print(line, soft_wrap=True)
+        else:
+            self._console.print(line, no_wrap=True, overflow="ellipsis")
+
+
+def fold_title(fold: Fold, made_in: Compression | None) -> str:
+    """Which fold it is, what it stands for, and why it was made."""
+    how = "" if made_in is None else " ".join(filter(None, (made_in.strategy or made_in.kind, made_in.level)))
+    why = ": ".join(dict.fromkeys(filter(None, (how, fold.reason))))
+    return text(
+        f"cli.view.{fold.form}",
+        fold=fold.id,
+        messages=fold.message_count,
+        before=fold.original_tokens,
+        after=fold.tokens,
+        why=f", {why}" if why else "",
+    )
+
+
+def readable(message: Mapping[str, Any]) -> str:
+    """What a chat message says, for people: text, what else is in it by name, and the calls."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [content]
+    lines = [part if isinstance(part, str) else _part(part) for part in parts if part]
+    for call in message.get("tool_calls") or ():
+        called = call.get("function") or call.get("custom") or call
+        lines.append(f"→ {called.get('name', '?')} {called.get('arguments') or called.get('input') or ''}".rstrip())
+    return "\n".join(lines)
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    said = part.get("text")
+    return said if isinstance(said, str) else f"[{part.get('type', '?')}]"
+
+
+def _first_line(said: str) -> str:
+    start = said[: 10 * _MOST_OF_A_LINE].lstrip()[:_MOST_OF_A_LINE]
+    line = next(iter(start.splitlines()), "")
+    rest = "" if len(line) == len(said.strip()) else " …"
+    return line.rstrip().expandtabs(4) + rest
+
+
+def _pin_mark(pins: tuple[Pin, ...]) -> str:
+    if not pins:
+        return ""
+    return text("cli.view.pinned" if any(not pin.line for pin in pins) else "cli.view.pinned_line")
+
+
+def entry_as_dict(shown_entry: ShownEntry) -> dict[str, Any]:
+    """An entry for programs."""
+    entry, made_in = shown_entry.entry, shown_entry.made_in
+    fold = None
+    if entry.fold is not None:
+        fold = {
+            "id": entry.fold.id,
+            "form": entry.fold.form,
+            "messages": entry.fold.message_count,
+            "original_tokens": entry.fold.original_tokens,
+            "reason": entry.fold.reason,
+            "made_by": entry.fold.made_by,
+            "compression": None if made_in is None else made_in.id,
+            "strategy": "" if made_in is None else made_in.strategy,
+            "level": "" if made_in is None else made_in.level,
+        }
+    return {
+        "start_seq": entry.start,
+        "end_seq": entry.end,
+        "role": entry.role,
+        "tokens": entry.tokens,
+        "pins": [pin.as_record() for pin in shown_entry.pins],
+        "fold": fold,
+        "message": shown_entry.message,
+    }
+
+
+def message_as_dict(stored: StoredMessage) -> dict[str, Any]:
+    """A message of the log for programs."""
+    return {
+        "seq": stored.seq,
+        "tokens": stored.tokens,
+        "timestamp": stored.timestamp,
+        "message": stored.message.to_chat(),
+    }
+
+
+def print_json_stream(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object whose last field is a list that is never held as a whole; one item on each line."""
+    out = sys.stdout.buffer
+    out.write(jsonio.encode(head).removesuffix(b"}") + b"," + jsonio.encode(name) + b":[")
+    for position, item in enumerate(items):
+        out.write((b",\n" if position else b"\n") + jsonio.encode(item))
+    out.write(b"\n]}\n")
+    out.flush()

@@ -1,0 +1,1 @@
+"""Documents, which belong to no task, compressed by level."""

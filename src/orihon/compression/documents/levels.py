@@ -1,0 +1,295 @@
+"""The three ways of rewriting a document: light, standard, aggressive. Pure functions from a tree to a text.
+
+A heading goes only together with everything below it, so the sections that stay keep their extent; what is protected
+is copied. Blocks stay apart: where something was left out, a blank line stands. Each of them may be applied to its
+own result. Whether a result is taken is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from orihon.compression.documents.brief import brief, depth, join, shorter_quote
+from orihon.compression.documents.findings import (
+    Findings,
+    collect,
+    is_conclusion,
+    is_exploration,
+    is_extract,
+    section_decisions,
+    title_decisions,
+)
+from orihon.compression.documents.markdown import Block, Section
+from orihon.compression.documents.statements import decided, statements
+
+_SAME_FROM = 40  # characters from which a repeated text is an explanation and not a phrase
+_LONG_QUOTE = 8
+_FIRST_WORDS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """What the rewriting needs to know beside the document."""
+
+    line_end: str = "\n"
+    archive: str = ""  # where the whole text lies
+    summaries: tuple[tuple[str, str], ...] = ()  # a model's words for a section, by its text
+
+    def summary_of(self, section: Section) -> str:
+        return dict(self.summaries).get(section.text, "") if self.summaries else ""
+
+
+# A heading is handed on as its lines, everything else as text: see ``_assembled``.
+_Piece = str | tuple[str, ...]
+
+
+# ---- light ---------------------------------------------------------------------------------------------------------
+
+
+def light(root: Section, manner: Manner) -> str:
+    """Without repeated explanations, runs of blank lines and the middle of long quotations."""
+    return _assembled(_light(root, manner, set()), manner)
+
+
+def _light(section: Section, manner: Manner, seen: set[str]) -> Iterator[_Piece]:
+    yield section.heading
+    if section.protected:
+        seen.update(map(_sameness, section.blocks))
+        yield section.own_text
+    else:
+        yield join(
+            section.blocks, [_lighter(block, below, seen) for block, below in _pairs(section.blocks)], manner.line_end
+        )
+    for child in section.children:
+        yield from _light(child, manner, seen)
+
+
+def _lighter(block: Block, below: Block | None, seen: set[str]) -> str:
+    if block.kind in ("paragraph", "quote") or (block.kind == "item" and not _holds(block, below)):
+        same = _sameness(block)
+        if len(same) >= _SAME_FROM and same in seen:
+            return ""
+        seen.add(same)
+    return shorter_quote(block, _LONG_QUOTE) if block.kind == "quote" else block.text
+
+
+def _sameness(block: Block) -> str:
+    return " ".join(statements(block))
+
+
+def _pairs(blocks: tuple[Block, ...]) -> Iterator[tuple[Block, Block | None]]:
+    """Each block with the next one that is not blank."""
+    filled = [block for block in blocks if block.kind != "blank"]
+    after = iter([*filled[1:], None])
+    for block in blocks:
+        yield block, None if block.kind == "blank" else next(after)
+
+
+def _holds(item: Block, below: Block | None) -> bool:
+    """Does the next block lie inside this item?"""
+    return below is not None and depth(below) > depth(item)
+
+
+# ---- standard ------------------------------------------------------------------------------------------------------
+
+
+def standard(root: Section, manner: Manner) -> str:
+    """Explorations as what they found, everything else brief."""
+    return _assembled(_standard(root, manner), manner)
+
+
+def _standard(section: Section, manner: Manner) -> Iterator[_Piece]:
+    if section.protected:
+        yield from _copied(section)
+        return
+    if is_exploration(section) and (explored := _explored(section, manner)):
+        yield from explored
+        return
+    yield section.heading
+    yield brief(section.blocks, manner.line_end)
+    for child in section.children:
+        yield from _standard(child, manner)
+
+
+def _copied(section: Section) -> Iterator[_Piece]:
+    for inner in section.walk():
+        yield inner.heading
+        yield inner.own_text
+
+
+def _explored(section: Section, manner: Manner) -> list[_Piece]:
+    """What an exploration found, under its own heading and that of each topic; nothing when that is not shorter."""
+    topics, rest = _topics(section)
+    own = collect([section, *(inner for child in rest for inner in child.open_sections())])
+    if summary := manner.summary_of(section):
+        own.add("summary", summary)
+    settled = own.settles_something
+    if not settled and not topics and not own.summary:
+        return []
+    last = _without_children(section) if topics else section
+    body = _found(own, last, manner) if settled or own.summary else brief(section.blocks, manner.line_end)
+    pieces: list[_Piece] = [section.heading, body]
+    for at, child in enumerate(section.children):
+        if at in topics:
+            pieces += _topic(child, topics[at], manner)
+        else:
+            pieces += _skeleton(child) if settled else _standard(child, manner)
+    return pieces if sum(map(len, _flat(pieces))) < len(section.text) else []
+
+
+def _topics(section: Section) -> tuple[dict[int, list[Section]], list[Section]]:
+    """Which subsections settle something, by themselves or in the conclusion that follows them; and the others.
+
+    Several open subsections before a conclusion are the options of one question: they belong to the section itself.
+    """
+    topics: dict[int, list[Section]] = {}
+    rest: list[Section] = []
+    waiting: list[int] = []
+    for at, child in enumerate(section.children):
+        if child.protected:
+            continue
+        if is_conclusion(child) and len(waiting) == 1:
+            topics[waiting.pop()] = [*section.children[at - 1].open_sections(), *child.open_sections()]
+            topics[at] = []
+        elif is_conclusion(child):
+            rest += [*(section.children[option] for option in waiting), child]
+            waiting = []
+        elif is_extract(child) or (child.children and _decides(child)):
+            topics[at] = list(child.open_sections())
+        else:
+            waiting.append(at)
+    return topics, [*rest, *(section.children[at] for at in waiting)]
+
+
+def _decides(section: Section) -> bool:
+    return any(True for inner in section.open_sections() for _ in section_decisions(inner))
+
+
+def _topic(section: Section, sections: list[Section], manner: Manner) -> Iterator[_Piece]:
+    """A topic with what was found about it; a conclusion that has gone into its topic leaves what is protected."""
+    if not sections:
+        yield from _skeleton(section)
+        return
+    findings = collect(sections)
+    if not findings.settles_something:
+        yield from _standard(section, manner)
+        return
+    yield section.heading
+    yield _found(findings, sections[-1], manner)
+    for child in section.children:
+        yield from _skeleton(child)
+
+
+def _found(findings: Findings, section: Section, manner: Manner) -> str:
+    if manner.archive and not findings.details:
+        findings.add("details", manner.archive)
+    return findings.lines(manner.line_end) + _last_blank(section, manner)
+
+
+def _skeleton(section: Section) -> Iterator[_Piece]:
+    """Of a section only what is protected, below the headings that lead there."""
+    if section.protected:
+        yield from _copied(section)
+    elif any(True for _ in section.protected_sections()):
+        yield section.heading
+        for child in section.children:
+            yield from _skeleton(child)
+
+
+def _last_blank(section: Section, manner: Manner) -> str:
+    """A blank line at the end where the section had one."""
+    last = next(reversed(list(section.open_sections()))).blocks[-1:]
+    return manner.line_end if last and last[0].kind == "blank" else ""
+
+
+# ---- aggressive ----------------------------------------------------------------------------------------------------
+
+
+def aggressive(root: Section, manner: Manner) -> str:
+    """Decisions with one line of reasons; code as a pointer; headings as an index of what was there."""
+    settles = any(True for _ in section_decisions(root))
+    pieces: list[_Piece] = [_decisions_only(root, manner) if settles else _first_words(root, manner)]
+    # A single heading above all others is the title of the document: the index is what stands below it.
+    index_depth = 2 if len(root.children) == 1 else 1
+    for child in root.children:
+        pieces += _outlined(child, manner, index_depth)
+    return _assembled(pieces, manner)
+
+
+def _outlined(section: Section, manner: Manner, index_depth: int) -> list[_Piece]:
+    if section.protected:
+        return list(_copied(section))
+    own = _decisions_only(section, manner)
+    inner = [piece for child in section.children for piece in _outlined(child, manner, index_depth - 1)]
+    if own or inner or index_depth > 0 or any(True for _ in title_decisions(section)):
+        return [section.heading, own, *inner]
+    return []
+
+
+def _decisions_only(section: Section, manner: Manner) -> str:
+    """The body of a section at its barest; as it was when that is not shorter."""
+    findings = collect([_without_children(section)])
+    if not findings.decision and not findings.conclusion:
+        findings.reason.clear()
+    pointers = [findings.code]
+    if manner.archive and not findings.code and not findings.details and _has_code(section):
+        pointers = [[manner.archive], []]  # a long path must not be the reason to keep the code
+    for pointer in pointers:
+        findings.code = pointer
+        lines = findings.lines(manner.line_end, barest=True)
+        if lines:
+            lines += _last_blank(_without_children(section), manner)
+        if len(lines) < len(section.own_text):
+            return lines
+    return section.own_text
+
+
+def _has_code(section: Section) -> bool:
+    return any(block.kind == "fence" for block in section.blocks)
+
+
+def _without_children(section: Section) -> Section:
+    return Section(section.heading, section.level, section.title, section.blocks, ())
+
+
+def _first_words(root: Section, manner: Manner) -> str:
+    """The first sentence of what stands before any heading, so that a plain text does not vanish."""
+    first = next((said for block in root.blocks for said in statements(block)), "")
+    if len(first) > _FIRST_WORDS:
+        first = first[: _FIRST_WORDS - 1].rstrip() + "…"
+    if not first or decided(first):
+        return ""
+    line = f"- {first}" + manner.line_end * (2 if root.children else 1)
+    return line if len(line) < len(root.own_text) else root.own_text
+
+
+# ---- joining -------------------------------------------------------------------------------------------------------
+
+
+def _assembled(pieces: Iterable[_Piece], manner: Manner) -> str:
+    """The pieces as one text.
+
+    An underlined heading needs a blank line before it to be one, unless it is underlined with ``=`` and directly
+    follows another heading.
+    """
+    result: list[str] = []
+    after_heading = False
+    for piece in pieces:
+        is_heading = isinstance(piece, tuple)
+        underline = piece[1].lstrip()[0] if is_heading and len(piece) == 2 else ""
+        if underline and result and not _ends_blank(result[-1]) and not (underline == "=" and after_heading):
+            result.append(manner.line_end)
+        result.extend(text for text in _flat([piece]) if text)
+        after_heading = is_heading or (after_heading and not piece)
+    return "".join(result)
+
+
+def _flat(pieces: Iterable[_Piece]) -> Iterator[str]:
+    for piece in pieces:
+        yield from piece if isinstance(piece, tuple) else (piece,)
+
+
+def _ends_blank(text: str) -> bool:
+    text = text.removesuffix("\n").removesuffix("\r")
+    return not text[max(text.rfind("\n"), text.rfind("\r")) + 1 :].strip()

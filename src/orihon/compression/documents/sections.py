@@ -1,0 +1,290 @@
+"""``sections``: documents compressed by level, with the sections that will be needed kept word for word.
+
+LIGHT leaves out what is redundant, STANDARD turns explorations into what they found and makes the rest brief,
+AGGRESSIVE keeps decisions. A document's *facts* are its protected sections, word for word, and what its sentences say
+was decided. Promises, for any text and level:
+
+- every protected section is in the result word for word, with its subsections;
+- the facts stay the same; LIGHT is made first, STANDARD from it, AGGRESSIVE from that, so none has facts or words
+  that the one before it lacks;
+- the result is never longer than the text;
+- compressing a result again changes nothing (with a summarizer, whose words may differ, this is not promised);
+- nothing is invented: but for labels, counts and pointers every word stands in the text (or is the summarizer's).
+
+How: a step is taken only if the text gets shorter and its facts stay the same, and steps are taken until none is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+from typing import Protocol
+
+from orihon.compression.documents.findings import is_exploration, section_decisions
+from orihon.compression.documents.levels import Manner, aggressive, light, standard
+from orihon.compression.documents.markdown import Section, line_end, parse
+from orihon.compression.documents.statements import decided, labelled, sentences, statements
+from orihon.compression.result import CompressionResult
+from orihon.errors import InvalidInput
+from orihon.folders import make_private_folder, replace_file, wrapping
+from orihon.task import check_id
+from orihon.tokens import estimate
+
+logger = logging.getLogger("orihon.compression")
+
+PRESERVED_PATTERNS: tuple[str, ...] = (
+    r"^#+ [\W\d_]*(?:重要な|主な)?決定事項",
+    r"^#+ [\W\d_]*最終決定",
+    r"^#+ [\W\d_]*(?:Human|人間の?)?承認(?:済み|内容|事項)",
+    r"^#+ [\W\d_]*エラー",
+    r"^#+ [\W\d_]*依存関係",
+    r"^#+ [\W\d_]*(?:重要な)?制約",
+    r"(?i)^#+ [\W\d_]*(?:final |key )?decisions?\b",
+    r"(?i)^#+ [\W\d_]*(?:human )?(?:approved|approvals?)\b",
+    r"(?i)^#+ [\W\d_]*errors?\b",
+    r"(?i)^#+ [\W\d_]*dependenc(?:y|ies)\b",
+    r"(?i)^#+ [\W\d_]*(?:important )?constraints?\b",
+)
+"""Headings, written as ``## Title``, whose sections are protected; a number or sign before the title does no harm."""
+
+_SUMMARY_SHARE = 0.3  # of a section may be its summary
+
+
+class CompressionLevel(Enum):
+    """How much is left out."""
+
+    LIGHT = 1
+    STANDARD = 2
+    AGGRESSIVE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFacts:
+    """What no level may lose or change."""
+
+    protected: tuple[str, ...]
+    decisions: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    text: str
+    root: Section
+    facts: DocumentFacts
+
+
+_Pass = Callable[[Section, Manner], str]
+_PASSES: tuple[_Pass, ...] = (light, standard, aggressive)
+
+
+def document_facts(text: str, preserved_patterns: Sequence[str] = PRESERVED_PATTERNS) -> DocumentFacts:
+    """The facts of a document."""
+    return _read(text, _matcher(preserved_patterns)).facts
+
+
+def compress_level1(text: str) -> str:
+    """Light: without repetitions, runs of blank lines and the middle of long quotations."""
+    return compress_context(text, CompressionLevel.LIGHT)
+
+
+def compress_level2(text: str) -> str:
+    """Standard: explorations as what they found, other sections brief."""
+    return compress_context(text, CompressionLevel.STANDARD)
+
+
+def compress_level3(text: str) -> str:
+    """Aggressive: decisions, one line of reasons, and what is protected."""
+    return compress_context(text, CompressionLevel.AGGRESSIVE)
+
+
+def compress_context(text: str, level: CompressionLevel | int) -> str:
+    """The document at a level."""
+    return compress_document(text, CompressionLevel(level)).text
+
+
+def compress_document(
+    text: str,
+    level: CompressionLevel,
+    archive_path: Path | str | None = None,
+    *,
+    preserved_patterns: Sequence[str] = PRESERVED_PATTERNS,
+    summarizer: Callable[[str], str] | None = None,
+) -> CompressionResult:
+    """Compress a document; with ``archive_path`` the whole text is kept there first.
+
+    The archive is a file, or a folder (it exists, ends in ``/`` or has no suffix) in which the file is named after
+    its content. An archive that holds another text is never overwritten: the new one gets a name of its own beside
+    it. ``summarizer`` is asked once, about the longest exploration, from STANDARD on; its answer stands above what
+    was found by rule.
+    """
+    archive = None if archive_path is None else _archive_file(archive_path, text)
+    manner = Manner(archive="" if archive is None else archive.as_posix())
+    reduction = _Reduction(text, preserved_patterns)
+    preserved = tuple(section.title for section in reduction.document.root.protected_sections())
+    for number in range(1, level.value + 1):
+        if summarizer is not None and number == CompressionLevel.STANDARD.value:
+            manner = _with_summary(reduction.document, manner, summarizer)
+        reduction.reduce(_PASSES[:number], manner)
+    compressed = reduction.document.text
+    if archive is not None:
+        _write_archive(archive, text)
+    before, after = estimate(text), estimate(compressed)
+    return CompressionResult(
+        original_tokens=before,
+        compressed_tokens=after,
+        compression_ratio=after / before if before else 1.0,
+        preserved_items=preserved,
+        archived_path=archive,
+        text=compressed,
+    )
+
+
+def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
+    if not patterns:
+        return lambda heading: False
+    compiled = [re.compile(pattern) for pattern in patterns]
+    return lambda heading: any(pattern.search(heading) for pattern in compiled)
+
+
+def _read(text: str, is_protected: Callable[[str], bool]) -> _Document:
+    root = parse(text, is_protected)
+    protected = tuple(section.text for section in root.protected_sections())
+    decisions = frozenset(decision for section in root.walk() for decision in section_decisions(section))
+    return _Document(text, root, DocumentFacts(protected, decisions))
+
+
+class _Reduction:
+    """A document that gets shorter, step by step, without its facts being touched."""
+
+    def __init__(self, text: str, preserved_patterns: Sequence[str]) -> None:
+        self._is_protected = _matcher(preserved_patterns)
+        self.document = _read(text, self._is_protected)
+        self._in_vain: set[_Pass] = set()  # what does not make the present document any shorter
+
+    def reduce(self, passes: Sequence[_Pass], manner: Manner) -> None:
+        """Apply the passes until none of them does anything more."""
+        while waiting := [rewrite for rewrite in passes if rewrite not in self._in_vain]:
+            for rewrite in waiting:
+                self._apply(rewrite, manner)
+
+    def _apply(self, rewrite: _Pass, manner: Manner) -> None:
+        text = rewrite(self.document.root, replace(manner, line_end=line_end(self.document.text)))
+        if len(text) < len(self.document.text):
+            rewritten = _read(text, self._is_protected)
+            if rewritten.facts == self.document.facts:
+                self.document = rewritten
+                self._in_vain.clear()
+                return
+        self._in_vain.add(rewrite)
+
+
+def _with_summary(document: _Document, manner: Manner, summarizer: Callable[[str], str]) -> Manner:
+    """What the summarizer says about the longest exploration, if that can be used.
+
+    It may be any model: an answer that is empty, long, or decides what the section does not, is left aside.
+    """
+    explorations = [section for section in document.root.open_sections() if _worth_a_summary(section)]
+    if not explorations:
+        return manner
+    longest = max(explorations, key=lambda section: len(section.text))
+    try:
+        answer: object = summarizer(longest.text)
+    except Exception:  # any client may be plugged in; the rules do without it
+        logger.exception("the section could not be summarized by the model")
+        return manner
+    summary = " ".join(answer.split()) if isinstance(answer, str) else ""
+    invented = {decision for said in sentences(summary) for decision in decided(said)} - document.facts.decisions
+    if not summary or invented or len(summary) > _SUMMARY_SHARE * len(longest.text):
+        logger.warning("the model's summary of a section was empty, too long or decided something; it is left out")
+        return manner
+    return replace(manner, summaries=((longest.text, summary),))
+
+
+def _worth_a_summary(section: Section) -> bool:
+    """An exploration that nobody has summarized yet."""
+    labels = (labelled(said) for block in section.blocks for said in statements(block)[:1])
+    return is_exploration(section) and not any(label is not None and label[0] == "summary" for label in labels)
+
+
+def _archive_file(archive_path: Path | str, text: str) -> Path:
+    path = Path(archive_path)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    if str(archive_path).endswith("/") or path.is_dir() or not path.suffix:
+        return path / f"context-{digest}.md"
+    if path.exists() and not _holds(path, text):
+        return path.with_name(f"{path.stem}-{digest}{path.suffix}")
+    return path
+
+
+def _holds(path: Path, text: str) -> bool:
+    with wrapping(path):
+        return path.read_bytes() == text.encode("utf-8", "surrogatepass")
+
+
+def _write_archive(path: Path, text: str) -> None:
+    make_private_folder(path.parent)
+    replace_file(path, [text.encode("utf-8", "surrogatepass")])
+
+
+class ContextState(Protocol):
+    """What automatic compression needs to know: the text, whose it is, and (see below) how full the window is."""
+
+    @property
+    def context(self) -> str: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+
+class AutoCompressionManager:
+    """Compresses a state's context when its window gets full; the state itself is not changed.
+
+    The usage is the state's ``usage_percent``, or its tokens against its ``context_length`` (or the one given here).
+    """
+
+    def __init__(
+        self,
+        threshold_percent: float = 80,
+        *,
+        context_length: int | None = None,
+        sessions_dir: Path | str = "sessions",
+        on_compression: Callable[[CompressionResult], None] | None = None,
+    ) -> None:
+        self.threshold = threshold_percent
+        self.context_length = context_length
+        self.sessions_dir = Path(sessions_dir)
+        self.on_compression = on_compression
+
+    def check_and_compress(self, state: ContextState) -> CompressionResult | None:
+        """Compress at the level that the usage asks for, the original archived; ``None`` below the threshold."""
+        usage = self._usage(state)
+        if usage < self.threshold:
+            return None
+        session = check_id(state.session_id, "session_id")
+        level = level_for_usage(usage)
+        result = compress_document(state.context, level, self.sessions_dir / session / "archives")
+        logger.info("%s: %s, %d → %d tokens", session, level.name, result.original_tokens, result.compressed_tokens)
+        if self.on_compression is not None:
+            self.on_compression(result)
+        return result
+
+    def _usage(self, state: ContextState) -> float:
+        usage = getattr(state, "usage_percent", None)
+        if usage is not None:
+            return float(usage)
+        length = getattr(state, "context_length", None) or self.context_length
+        if not length:
+            raise InvalidInput("no_usage")
+        return 100 * estimate(state.context) / length
+
+
+def level_for_usage(percent: float) -> CompressionLevel:
+    """AGGRESSIVE from 95 % on, STANDARD from 90 %, LIGHT below."""
+    if percent >= 95:
+        return CompressionLevel.AGGRESSIVE
+    return CompressionLevel.STANDARD if percent >= 90 else CompressionLevel.LIGHT

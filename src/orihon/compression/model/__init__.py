@@ -1,0 +1,1 @@
+"""The summarizer that asks a model, and everything that keeps its answers from doing harm."""

@@ -1,0 +1,222 @@
+"""One question to a model's client, and what came of it: a reply, or a typed failure.
+
+Takes either kind of client: one with ``create_chat_completion`` (a string or an OpenAI-shaped dict comes back), or an
+``LLMClientProtocol``, which gets all its steps again when a question is repeated. Promises: no call takes longer than
+its time limit, whatever the client does, because it runs in a daemon thread, which does not keep the interpreter from
+ending; only KeyboardInterrupt and SystemExit come out of a call. A client that still hangs in an earlier call is not
+called again, so one caller leaves one thread behind at most.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from orihon.errors import InvalidInput
+
+logger = logging.getLogger("orihon.compression")
+
+_TEMPERATURE = 0.0
+_LONGEST_DETAIL = 300
+
+# What servers say when a request does not fit the window: llama.cpp, OpenAI and vLLM, Anthropic, Bedrock, Gemini,
+# Ollama, LM Studio.
+_OVERFLOW = (
+    *("exceed_context_size_error", "exceeds the available context size"),
+    *("context_length_exceeded", "maximum context length", "maximum model length", "reduce the length of"),
+    *("prompt is too long", "prompt too long", "exceed context limit", "context window"),
+    *("input is too long", "too many input tokens", "too many tokens"),
+    *("input token count", "exceeds the maximum number of tokens"),
+    *("input length exceeds", "exceeds the context length", "context length exceeded"),
+    *("greater than the context length", "context size has been exceeded"),
+)
+
+
+class Failure(StrEnum):
+    """Why there is no summary."""
+
+    RAISED = "raised"
+    TIMED_OUT = "timed_out"
+    BUSY = "busy"  # the client still hangs in an earlier call
+    EMPTY = "empty"
+    NOT_TEXT = "not_text"
+    ERROR_TEXT = "error_text"
+    REFUSED = "refused"
+    UNRELATED = "unrelated"
+    TOO_LONG = "too_long"
+    LONGER_THAN_INPUT = "longer_than_input"
+    OVERFLOW = "overflow"  # the server says that the request does not fit its window
+    NO_ROOM = "no_room"  # the window holds no record beside prompt and answer
+    NOTHING = "nothing"  # there are no messages
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A failure, and what is known about it."""
+
+    reason: Failure
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a client answered."""
+
+    text: str
+    is_cut_off: bool = False  # the server stopped it at its token limit
+
+
+class LLMClientProtocol(Protocol):
+    """A client that takes a request in steps."""
+
+    def send_system_prompt(self, prompt: str) -> None: ...
+
+    def send_user_message(self, message: str) -> None: ...
+
+    def get_response(self) -> tuple[str, list[Any]]: ...
+
+
+class ChatClient(Protocol):
+    """A client that takes a whole request at once."""
+
+    def create_chat_completion(
+        self, messages: list[dict[str, str]], *, max_tokens: int, temperature: float
+    ) -> str | dict[str, Any]: ...
+
+
+class Caller:
+    """Asks one client, one question at a time."""
+
+    def __init__(self, client: ChatClient | LLMClientProtocol, timeout: float) -> None:
+        self._send = _sender(client)
+        self._timeout = timeout
+        self._thread: threading.Thread | None = None
+
+    def ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed:
+        """The client's reply to one request, within the time limit."""
+        if self._thread is not None and self._thread.is_alive():
+            return Failed(Failure.BUSY, "the client has not come back from an earlier call")
+        outcomes: list[Reply | Failed | KeyboardInterrupt | SystemExit] = []
+        context = contextvars.copy_context()  # so that what the client logs is known to belong to this task
+
+        def work() -> None:
+            outcomes.append(context.run(self._ask, system, user, max_tokens))
+
+        self._thread = threading.Thread(target=work, name="orihon-summary", daemon=True)
+        self._thread.start()
+        self._thread.join(self._timeout)
+        if not outcomes and self._thread.is_alive():
+            return Failed(Failure.TIMED_OUT, f"no answer within {self._timeout:g} s")
+        if not outcomes:
+            return Failed(Failure.RAISED, "the call ended without an answer")
+        if isinstance(outcome := outcomes[0], KeyboardInterrupt | SystemExit):
+            raise outcome
+        return outcome
+
+    def _ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed | KeyboardInterrupt | SystemExit:
+        try:
+            return read_reply(self._send(system, user, max_tokens))
+        except (KeyboardInterrupt, SystemExit) as stop:
+            return stop
+        except BaseException as error:  # any client may be plugged in; a summary that fails must not stop the task
+            logger.debug("the model's client raised", exc_info=True)
+            return _failed(error)
+
+
+def read_reply(answer: object) -> Reply | Failed:
+    """The text in whatever a client handed over."""
+    if isinstance(answer, tuple) and answer:
+        answer = answer[0]
+    if isinstance(answer, Mapping):
+        return _read_response(answer)
+    if answer is None:
+        return Failed(Failure.EMPTY)
+    if not isinstance(answer, str):
+        return Failed(Failure.NOT_TEXT, type(answer).__name__)
+    return Reply(str.__str__(answer))  # a class of its own may do anything in its methods
+
+
+def says_overflow(said: str) -> bool:
+    """Whether an error says that the request was too long."""
+    lowered = said.lower()
+    return any(words in lowered for words in _OVERFLOW)
+
+
+def error_text(said: str) -> Failed:
+    """The failure that an error's text stands for."""
+    reason = Failure.OVERFLOW if says_overflow(said) else Failure.ERROR_TEXT
+    return Failed(reason, said[:_LONGEST_DETAIL])
+
+
+def _sender(client: ChatClient | LLMClientProtocol) -> Callable[[str, str, int], object]:
+    whole = getattr(client, "create_chat_completion", None)
+    if callable(whole):
+
+        def send_whole(system: str, user: str, max_tokens: int) -> object:
+            messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+            return whole(messages, max_tokens=max_tokens, temperature=_TEMPERATURE)
+
+        return send_whole
+    steps = ("send_system_prompt", "send_user_message", "get_response")
+    send_system_prompt, send_user_message, get_response = (getattr(client, step, None) for step in steps)
+    if not (callable(send_system_prompt) and callable(send_user_message) and callable(get_response)):
+        raise InvalidInput("summary_client", actual=type(client).__name__)
+
+    def send_in_steps(system: str, user: str, _: int) -> object:
+        send_system_prompt(system)
+        send_user_message(user)
+        return get_response()
+
+    return send_in_steps
+
+
+def _read_response(response: Mapping[Any, Any]) -> Reply | Failed:
+    """A response in OpenAI's shape, or an error that came in its place."""
+    if response.get("error"):
+        return error_text(str(response["error"]))
+    choices = response.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, Mapping) else None
+    if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
+        return Failed(Failure.NOT_TEXT, str(response)[:_LONGEST_DETAIL])
+    content = message.get("content")
+    if content is None:
+        refusal = message.get("refusal")
+        return Failed(Failure.REFUSED, refusal[:_LONGEST_DETAIL]) if isinstance(refusal, str) else Failed(Failure.EMPTY)
+    if isinstance(content, list):
+        content = "".join(_part_texts(content))
+    if not isinstance(content, str):
+        return Failed(Failure.NOT_TEXT, type(content).__name__)
+    return Reply(content, choice.get("finish_reason") == "length")
+
+
+def _part_texts(parts: list[Any]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, Mapping) and isinstance(part.get("text"), str):
+            yield part["text"]
+
+
+def _failed(error: BaseException) -> Failed:
+    said = _readable(lambda: str(error))
+    detail = f"{type(error).__name__}: {said}"[:_LONGEST_DETAIL]
+    # Where the common HTTP clients keep what the server said.
+    body = _readable(lambda: getattr(error, "body", ""))
+    response = _readable(lambda: getattr(getattr(error, "response", None), "text", ""))
+    if says_overflow("\n".join((said, body, response))):
+        return Failed(Failure.OVERFLOW, detail)
+    if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
+        return Failed(Failure.TIMED_OUT, detail)
+    return Failed(Failure.RAISED, detail)
+
+
+def _readable(read: Callable[[], object]) -> str:
+    """A client's error may be as broken as the client."""
+    with suppress(Exception):
+        return str(read())
+    return ""

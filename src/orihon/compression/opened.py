@@ -1,0 +1,36 @@
+"""Runs that somebody has opened again: after an undo or an unfold the ladder leaves them alone.
+
+It does so until the budget is used up, or the view has grown by a rung since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orihon.ladder import Fullness, Ladder
+from orihon.records import Compression
+from orihon.store.task_store import TaskStore
+from orihon.view import Span, covering
+
+
+def opened_runs(
+    store: TaskStore, ladder: Ladder, now: Fullness, fullness: Callable[[int, int | None], Fullness]
+) -> tuple[Span, ...]:
+    """The runs to leave alone; ``fullness`` says how full a view of so many tokens and entries is."""
+    if now.tokens > now.budget:
+        return ()
+    height = ladder.height(now)
+    records = map(Compression.from_record, store.read("compressions"))
+    opened = [
+        number
+        for record in records
+        if record.kind in ("undo", "unfold")
+        and ladder.height(fullness(record.after_tokens, record.after_entries)) >= height
+        for number in record.removed
+    ]
+    visible, _ = store.state()
+    return tuple(
+        (fold.start_seq, fold.end_seq)
+        for fold in store.folds(opened)
+        if covering(visible, fold.start_seq) is None and covering(visible, fold.end_seq) is None
+    )

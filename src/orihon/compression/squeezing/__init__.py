@@ -1,0 +1,1 @@
+"""Transcripts made to fit: messages in, messages out, no store."""

@@ -1,0 +1,311 @@
+"""``prune``: the messages worth most stay word for word, the gaps between them become notes or a notice.
+
+What stays is chosen within the goal, in one of four ways: ``importance`` (best score first), ``window`` (the newest),
+``session`` and ``topic`` (whole ones, see ``divisions``; each is folded by itself). The system prompt, pins, what was
+opened again and the newest entries always stay; a tool call and its results stay or go together. Nothing is lost by
+it: a gap is a fold. A gap of ``min_gap_for_summary`` messages gets notes as far as the goal leaves room, at most half
+of its size; a smaller one, and in an emergency every one, gets a line that says how many messages it stands for.
+
+Promises: the goal is reached, or all that may be folded is folded into notices; every fold is shorter than its gap,
+and a gap for which not even the notice is shorter stays open, so does one that holds nothing but earlier summaries.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import ClassVar, Literal
+
+from orihon.compression.extractive.extractor import Run
+from orihon.compression.lists.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
+from orihon.compression.pages import NOTICE, Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.pinned_lines import with_pinned_lines
+from orihon.compression.strategies.divisions import sessions, topics
+from orihon.compression.strategies.summarize import extractive_texts
+from orihon.message import Message
+from orihon.records import Fold
+from orihon.texts import text
+from orihon.view import tool_batches
+
+logger = logging.getLogger("orihon.compression")
+
+PruneSelection = Literal["importance", "window", "session", "topic"]
+
+#: A text for each run, all of them together in at most so many tokens.
+Writer = Callable[[Pages, Sequence[Run], int], list[str]]
+
+_NOTES_SHARE = 0.2  # of the room for old messages that is left to notes, if they can use it
+_GAP_SHARE = 0.5  # of a gap that its notes may have
+_LEAST_NOTES = 60  # tokens: with fewer, notes say no more than a notice
+_MOST_NOTES = 100  # gaps with notes in one plan, the largest ones
+_FIRST_STEP = 500  # the part of the room by which a choice is made smaller at first until it fits with its notices
+_MOST_READ = 2_000_000  # characters; of a larger view only the beginnings of its messages are read
+_READ_PER_TOKEN = 8  # characters that notes are drawn from, for each token of them
+
+
+def notes(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+    """The writer that needs no model: lines of the gaps themselves."""
+    return extractive_texts(_readable(pages), runs, room)
+
+
+@dataclass(frozen=True, slots=True)
+class Prune:
+    """The strategy."""
+
+    selection: PruneSelection = "importance"
+    scoring: ScoringConfig = DEFAULT_SCORING
+    min_gap_for_summary: int = 5
+    window: int | None = None  # newest entries that stay at most; unset: as many as the goal allows
+    session_messages: int = 5  # shorter exchanges are joined to one session
+    writer: Writer | None = notes
+    emergency: bool = False  # notices only
+    scores: ContentScores = field(default_factory=ContentScores, compare=False, repr=False)
+    name: ClassVar[str] = "prune"
+
+    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+        runs = pages.runs(aim)
+        if not runs:
+            return NothingToFold(self.name, WhyNot.NOTHING_OLD)
+        if sum(map(pages.new_messages, runs)) < aim.min_to_compress:
+            return NothingToFold(self.name, WhyNot.TOO_FEW)
+        if pages.tokens <= aim.goal:
+            return NothingToFold(self.name, WhyNot.GOAL_REACHED)
+        pruning = _Pruning(pages, runs, aim.goal)
+        choice = self._choice(pruning)
+        gaps = pruning.gaps(choice)
+        if most_notes := sum(self._most_notes(pruning, gaps).values()):
+            gaps = pruning.gaps(choice, most_notes)
+        written = self._notes(pruning, gaps)
+        folds = [
+            pages.fold(run, written[run], reason=self.selection)
+            if run in written
+            else pages.fold(run, pruning.notice(run), reason=NOTICE)
+            for run in gaps
+        ]
+        return Plan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+
+    def _choice(self, pruning: _Pruning) -> _Choice:
+        match self.selection:
+            case "importance":
+                return _Choice(self._best_first(pruning), skips=True)
+            case "window":
+                return _Choice([[unit] for unit in reversed(pruning.units) if self._in_window(pruning, unit)])
+            case "session":
+                runs = sessions(pruning.pages, self.session_messages)
+                return _Choice(pruning.units_in(reversed(runs)), splits=frozenset(run.start for run in runs))
+            case "topic":
+                found = sorted(
+                    topics(_readable(pruning.pages)),
+                    key=lambda topic: (topic.is_current, topic.run.start),
+                    reverse=True,
+                )
+                runs = [topic.run for topic in found]
+                return _Choice(pruning.units_in(runs), splits=frozenset(run.start for run in runs))
+
+    def _best_first(self, pruning: _Pruning) -> list[list[Run]]:
+        """A tool call with its results counts by the best of them; of equals the newer is better."""
+        content_score = self.scores.scorer(self.scoring)
+        entries, messages = pruning.pages.view.entries, pruning.pages.messages
+        total = len(entries)
+
+        def score(place: int) -> float:
+            # A summary counts as something the assistant said.
+            fold = entries[place].fold
+            role = "assistant" if fold is not None and fold.form == "summary" else entries[place].role
+            return weigh(content_score(messages[place].text), role, place, total, self.scoring)
+
+        scored = [(max(map(score, range(unit.start, unit.end))), unit) for unit in pruning.units]
+        return [[unit] for _, unit in sorted(scored, key=lambda item: (item[0], item[1].start), reverse=True)]
+
+    def _in_window(self, pruning: _Pruning, unit: Run) -> bool:
+        return self.window is None or unit.end > len(pruning.pages.messages) - self.window
+
+    def _most_notes(self, pruning: _Pruning, gaps: Sequence[Run]) -> dict[Run, int]:
+        """The gaps that notes are worth it for, largest first, and the most tokens that each may have."""
+        if self.writer is None or self.emergency:
+            return {}
+        tokens = {
+            run: pruning.pages.tokens_of(run) for run in gaps if pruning.messages(run) >= self.min_gap_for_summary
+        }
+        largest = sorted(tokens, key=lambda run: (-tokens[run], run.start))[:_MOST_NOTES]
+        return {run: int(tokens[run] * _GAP_SHARE) for run in largest}
+
+    def _notes(self, pruning: _Pruning, gaps: Sequence[Run]) -> dict[Run, str]:
+        """What is written about gaps, as far as there is room."""
+        pages = pruning.pages
+        spare = pruning.goal - pruning.cost(gaps)
+        most = dict(islice(self._most_notes(pruning, gaps).items(), max(0, spare // _LEAST_NOTES)))
+        if not most:
+            return {}
+        room = min(spare + sum(map(pruning.notice_tokens, most)), sum(most.values()))
+        written = self._written(pages, sorted(most, key=lambda run: run.start), room)
+        fitting = {run: fitted for run, said in written.items() if (fitted := _fitted(pages, run, said, most[run]))}
+        return _within(fitting, pruning, spare)
+
+    def _written(self, pages: Pages, runs: Sequence[Run], room: int) -> dict[Run, str]:
+        assert self.writer is not None
+        try:
+            texts = self.writer(pages, runs, room)
+        except Exception:  # any writer may be plugged in; notices do without it
+            logger.exception("the notes on %d gaps could not be written", len(runs))
+            return {}
+        return dict(zip(runs, texts, strict=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Groups of units, those to keep first in front; each is kept whole or not at all."""
+
+    groups: Sequence[Sequence[Run]]
+    skips: bool = False  # whether a smaller group behind one that does not fit may still be kept
+    splits: frozenset[int] = frozenset()  # places before which a gap ends
+
+
+class _Pruning:
+    """A view on its way to the goal."""
+
+    def __init__(self, pages: Pages, runs: Sequence[Run], goal: int) -> None:
+        self.pages = pages
+        self.runs = runs
+        self.goal = goal
+        self.units = list(_units(pages, runs))
+        self._tokens = {unit: pages.tokens_of(unit) for unit in self.units}
+        self._has_pinned_lines = any(pin.line for pin in pages.view.pins)
+        self._notice_tokens: dict[int | Run, int] = {}
+
+    def units_in(self, runs: Sequence[Run] | Iterator[Run]) -> list[list[Run]]:
+        """The units of each run; those that are not to be folded apart."""
+        places = {unit.start: unit for unit in self.units}
+        return [[places[at] for at in range(run.start, run.end) if at in places] for run in runs]
+
+    def gaps(self, choice: _Choice, most_notes: int = 0) -> list[Run]:
+        """The gaps of the largest choice that reaches the goal; everything when none does.
+
+        Room for so many tokens of notes is left, as far as they get a share at all.
+        """
+        room = self.goal - self.pages.tokens + sum(self._tokens.values())
+        room -= min(int(room * _NOTES_SHARE), most_notes, _MOST_READ // _READ_PER_TOKEN)
+        step = room // _FIRST_STEP + 1
+        while room > 0:
+            gaps = self._worth_it(self._gaps_beside(self._kept(choice, room), choice.splits))
+            over = self.cost(gaps) - self.goal
+            if over <= 0:
+                return gaps
+            room -= max(over, step)
+            step *= 2
+        gaps = self._worth_it(self._gaps_beside(set(), choice.splits))
+        return gaps if self.cost(gaps) <= self.goal else self._worth_it(self.runs)
+
+    def cost(self, gaps: Sequence[Run] | dict[Run, str]) -> int:
+        """What the view would cost with a notice for each gap."""
+        return self.pages.tokens - sum(self.pages.tokens_of(run) - self.notice_tokens(run) for run in gaps)
+
+    def messages(self, run: Run) -> int:
+        """How many messages of the log a gap stands for."""
+        entries = self.pages.view.entries
+        return entries[run.end - 1].end - entries[run.start].start + 1
+
+    def notice(self, run: Run) -> str:
+        """How many messages are left out; what an earlier fold says of them is carried on."""
+        folds = (entry.fold for entry in self.pages.entries(run))
+        earlier = (_without_notice(fold) for fold in folds if fold is not None and fold.form == "summary")
+        said = "\n\n".join([*filter(None, earlier), text("memory.omitted", count=self.messages(run))])
+        return with_pinned_lines(said, self.pages.pinned_lines(run)) if self._has_pinned_lines else said
+
+    def notice_tokens(self, run: Run) -> int:
+        has_folds = any(entry.fold is not None for entry in self.pages.entries(run))
+        key = run if self._has_pinned_lines or has_folds else self.messages(run)
+        tokens = self._notice_tokens.get(key)
+        if tokens is None:
+            tokens = self._notice_tokens[key] = self.pages.summary_tokens(self.notice(run))
+        return tokens
+
+    def _kept(self, choice: _Choice, room: int) -> set[int]:
+        """Where the units start that stay."""
+        kept: set[int] = set()
+        for group in choice.groups:
+            tokens = sum(map(self._tokens.__getitem__, group))
+            if room - tokens > 0:
+                room -= tokens
+                kept.update(unit.start for unit in group)
+            elif not choice.skips:
+                break
+        return kept
+
+    def _gaps_beside(self, kept: set[int], splits: frozenset[int]) -> Iterator[Run]:
+        gap: Run | None = None
+        for unit in self.units:
+            is_open = unit.start not in kept
+            if gap is not None and is_open and gap.end == unit.start and unit.start not in splits:
+                gap = Run(gap.start, unit.end)
+                continue
+            if gap is not None:
+                yield gap
+            gap = unit if is_open else None
+        if gap is not None:
+            yield gap
+
+    def _worth_it(self, gaps: Sequence[Run] | Iterator[Run]) -> list[Run]:
+        pages = self.pages
+        return [run for run in gaps if pages.new_messages(run) and self.notice_tokens(run) < pages.tokens_of(run)]
+
+
+def _units(pages: Pages, runs: Sequence[Run]) -> Iterator[Run]:
+    """What stays or goes as one: single entries, and tool calls with their results."""
+    ends = dict(tool_batches(pages.view))
+    for run in runs:
+        place = run.start
+        while place < run.end:
+            end = ends.get(place, place + 1)
+            yield Run(place, end)
+            place = end
+
+
+def _fitted(pages: Pages, run: Run, said: str, most: int) -> str:
+    """Notes with the run's pinned lines in so many tokens: the last lines go first, and a bare title goes too."""
+    lines = said.strip().split("\n")
+    pinned = pages.pinned_lines(run)
+    fewest = min(len(lines), 2)
+    while len(lines) >= fewest and lines != [""]:
+        fitted = with_pinned_lines("\n".join(lines), pinned)
+        if pages.summary_tokens(fitted) <= most:
+            return fitted
+        lines.pop()
+        while lines and lines[-1].startswith("#"):  # a heading with nothing below it
+            lines.pop()
+    return ""
+
+
+def _within(texts: dict[Run, str], pruning: _Pruning, spare: int) -> dict[Run, str]:
+    """As many of the texts as there is room for, the longest left out first."""
+    extra = {run: pruning.pages.summary_tokens(said) - pruning.notice_tokens(run) for run, said in texts.items()}
+    total = sum(extra.values())
+    for run in sorted(texts, key=lambda run: (-extra[run], run.start)):
+        if total <= spare:
+            break
+        total -= extra.pop(run)
+    return {run: said for run, said in texts.items() if run in extra}
+
+
+def _readable(pages: Pages) -> Pages:
+    """The pages, or those of a very large view without the ends of their messages: reading must not take seconds."""
+    if sum(len(message.text) for message in pages.messages) <= _MOST_READ:
+        return pages
+    most = _MOST_READ // len(pages.messages)
+    return replace(pages, messages=[_clipped(message, most) for message in pages.messages])
+
+
+def _clipped(message: Message, most: int) -> Message:
+    """A message without the end of its text, cut where a line ends if that is not far."""
+    whole = message.text
+    if len(whole) <= most:
+        return message
+    end = whole.rfind("\n", most // 2, most)
+    return replace(message, content=whole[: end if end > 0 else most], parts=None)
+
+
+def _without_notice(fold: Fold) -> str:
+    """What a fold says beside how many messages it left out."""
+    return fold.text.rpartition("\n\n")[0] if fold.reason == NOTICE else fold.text

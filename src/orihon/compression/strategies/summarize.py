@@ -1,0 +1,75 @@
+"""``summarize``: everything that may be folded and is old becomes notes, one fold for each run.
+
+The text is drawn from the run itself; a model may be given it to write better (``writing``). Promises: a fold is
+shorter than its run and has its pinned lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from orihon.compression.extractive.extractor import Run
+from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, WhyNot, fold_report
+from orihon.compression.pinned_lines import with_pinned_lines
+from orihon.records import SUMMARY_PREFIX, FoldReport
+from orihon.view import PlannedFold
+
+_MOST_SHARE = 0.5  # of a run that its text may have
+_LEAST_SHARE = 0.05
+_LEAST_TOKENS = 60
+_ADDED_SHARE = 0.08  # of the room, for what users demanded and no chosen line says
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """The strategy."""
+
+    share: float | None = None  # of the run that its text should have; unset: what the goal leaves
+    name: ClassVar[str] = "summarize"
+
+    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+        runs = pages.runs(aim)
+        if not runs:
+            return NothingToFold(self.name, WhyNot.NOTHING_OLD)
+        if sum(map(pages.new_messages, runs)) < aim.min_to_compress:
+            return NothingToFold(self.name, WhyNot.TOO_FEW)
+        noted = _notes(pages, runs, self._room(pages, runs, aim))
+        folds = tuple(fold for run, note in zip(runs, noted, strict=True) if (fold := _shorter(pages, run, *note)))
+        return Plan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+
+    def _room(self, pages: Pages, runs: Sequence[Run], aim: Aim) -> int:
+        """Tokens for all the texts together."""
+        folded = sum(map(pages.tokens_of, runs))
+        left = aim.goal - (pages.tokens - folded)
+        most = int(folded * (_MOST_SHARE if self.share is None else self.share))
+        if self.share is not None and not aim.is_strict:
+            return most
+        least = max(int(folded * _LEAST_SHARE), _LEAST_TOKENS * len(runs))
+        return max(min(left, most), least)
+
+
+def extractive_texts(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+    """A text for each run, together within ``room`` tokens, out of lines that stand there."""
+    return [text for text, _ in _notes(pages, runs, room)]
+
+
+def _notes(pages: Pages, runs: Sequence[Run], room: int) -> list[tuple[str, FoldReport]]:
+    """Texts and what they lose. A user's constraints that the choice has left out are added while there is room."""
+    extractor = pages.extractor
+    places = {place for run in runs for place in range(run.start, run.end)}
+    selection = extractor.selection(places, {*range(len(pages.messages))} - places)
+    overhead = pages.summary_tokens("") - pages.count(SUMMARY_PREFIX)
+    texts = extractor.fold_texts(runs, selection, int(room * (1 - _ADDED_SHARE)), overhead)
+    left = (room - sum(map(pages.summary_tokens, texts))) // len(runs)
+    noted = (extractor.completed(run, text, left - 1, MOST_LOST) for run, text in zip(runs, texts, strict=True))
+    return [(text, fold_report(report)) for text, report in noted]
+
+
+def _shorter(pages: Pages, run: Run, text: str, report: FoldReport) -> PlannedFold | None:
+    """A fold with the run's pinned lines, if it is shorter than the run."""
+    whole = with_pinned_lines(text, pages.pinned_lines(run))
+    if pages.summary_tokens(whole) >= pages.tokens_of(run):
+        return None
+    return replace(pages.fold(run, whole, reason="extractive"), report=report)

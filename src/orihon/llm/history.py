@@ -1,0 +1,210 @@
+"""Where a client's conversation is kept: in a task's store, or, without one, in a plain list.
+
+Both give the view that a request is made of, take complete answers, and make room when the provider says that a
+request was too long. The list is for programs that want no storage: it forgets its oldest messages, tool calls
+together with their results, and never the system prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from orihon.compression.compressor import ContextCompressor
+from orihon.compression.lists.plain_history import system_head, tool_units
+from orihon.counting import estimate_message
+from orihon.errors import ToolCallError
+from orihon.llm.answers import Answer
+from orihon.llm.request_file import FileLines, ListLines, ViewLines, request_file
+from orihon.message import Message
+from orihon.store import MessageStore
+from orihon.tokens import reported_input_tokens
+
+if TYPE_CHECKING:
+    from orihon.context import TaskContextManager
+
+_HALF = 0.5
+
+
+class History(Protocol):
+    """What a client needs of its conversation."""
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the view."""
+        ...
+
+    def add(self, role: str, text: str) -> None: ...
+
+    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None: ...
+
+    def add_answer(self, answer: Answer) -> None: ...
+
+    def is_used(self, call_id: str) -> bool:
+        """Whether a call may have had this id before."""
+        ...
+
+    def prepare(self) -> ViewLines:
+        """The view for the next request, made to fit; ``ToolCallError`` while calls wait for their results."""
+        ...
+
+    def relieve(self) -> bool:
+        """Make the view much shorter; did it become so?"""
+        ...
+
+    def body(self, pieces: Iterable[bytes]) -> AbstractContextManager[Path | bytes]:
+        """A request's body, for as long as the block lasts."""
+        ...
+
+    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
+        """Learn from what the provider counted."""
+        ...
+
+
+class StoredHistory:
+    """A conversation in a ``MessageStore``."""
+
+    def __init__(
+        self, store: MessageStore, compressor: ContextCompressor, task_ctx: TaskContextManager | None = None
+    ) -> None:
+        self._store = store
+        self._compressor = compressor
+        self._task_ctx = task_ctx
+
+    @property
+    def tokens(self) -> int:
+        return self._store.get_current_token_count()
+
+    def add(self, role: str, text: str) -> None:
+        self._store.add_message(role, text)
+
+    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
+        self._store.add_message("tool", text, name, tool_call_id=tool_call_id)
+
+    def add_answer(self, answer: Answer) -> None:
+        # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.
+        fields = {"finish_reason": answer.finish, **answer.fields} if answer.finish else answer.fields
+        self._store.add_message("assistant", answer.text or None, tool_calls=_chat_calls(answer), **fields)
+
+    def is_used(self, call_id: str) -> bool:
+        return self._store.task_store.tail.used_calls.perhaps_has(call_id)
+
+    def prepare(self) -> ViewLines:
+        _refuse_open(self._store.task_store.tail.open_calls)
+        self._compressor.compress_if_needed()
+        return FileLines(self._store.get_current_context_file())
+
+    def relieve(self) -> bool:
+        """The provider's window is smaller than we took it for, so what we take for little has to become less."""
+        usage = self._compressor.gauge.usage(self.tokens)
+        rung = self._compressor.ladder.strongest()
+        target = min(_HALF * usage, rung.target or self._compressor.ladder.target, 1.0)
+        return self._compressor.compress(target=max(target, 1e-6)).changed
+
+    def body(self, pieces: Iterable[bytes]) -> AbstractContextManager[Path | bytes]:
+        return request_file(self._store.context_dir, pieces)
+
+    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
+        reported = reported_input_tokens(usage)
+        if self._task_ctx is not None:
+            if reported is None:
+                self._task_ctx.update_statistics(llm_calls=1)
+            else:
+                self._task_ctx.report_usage(usage, request_tokens)
+        elif reported is not None:
+            self._store.correction = self._store.correction.observe(request_tokens, reported)
+
+
+class MemoryHistory:
+    """A conversation in a list, within a number of tokens."""
+
+    def __init__(self, limit: int, task_ctx: TaskContextManager | None = None) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self._limit = limit
+        self._task_ctx = task_ctx
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(_tokens, self.messages))
+
+    def add(self, role: str, text: str) -> None:
+        self._append(Message.build(role, text))
+
+    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
+        waiting = self._open_calls()
+        wanted = tool_call_id or next((call_id for call_id, tool in waiting.items() if tool == name), None)
+        if wanted not in waiting:
+            raise ToolCallError("none_open", call=tool_call_id or name, open=", ".join(waiting) or "-")
+        self._append(Message.build("tool", text, tool_name=name, tool_call_id=wanted))
+
+    def add_answer(self, answer: Answer) -> None:
+        self._append(
+            Message.build("assistant", answer.text or None, tool_calls=_chat_calls(answer), extra=answer.fields)
+        )
+
+    def is_used(self, call_id: str) -> bool:
+        return any(call["id"] == call_id for message in self.messages for call in message.get("tool_calls") or ())
+
+    def prepare(self) -> ViewLines:
+        _refuse_open(self._open_calls())
+        self._trim(self._limit)
+        return ListLines(self.messages)
+
+    def relieve(self) -> bool:
+        return self._trim(int(_HALF * self.tokens))
+
+    @contextmanager
+    def body(self, pieces: Iterable[bytes]) -> Iterator[Path | bytes]:
+        yield b"".join(pieces)
+
+    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
+        if self._task_ctx is not None:
+            self._task_ctx.update_statistics(llm_calls=1, tokens=reported_input_tokens(usage) or 0)
+
+    def _append(self, message: Message) -> None:
+        waiting = self._open_calls()
+        if waiting and message.role != "tool":
+            raise ToolCallError("calls_open", calls=", ".join(waiting), role=message.role)
+        self.messages.append(message.request())
+
+    def _open_calls(self) -> dict[str, str]:
+        waiting: dict[str, str] = {}
+        for message in self.messages:
+            waiting.update({call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()})
+            waiting.pop(message.get("tool_call_id", ""), None)
+        return waiting
+
+    def _trim(self, limit: int) -> bool:
+        """Forget the oldest runs until the rest fits; the newest one stays whatever it costs."""
+        head = system_head(self.messages)
+        units = [unit for unit in tool_units(self.messages) if unit.start >= head]
+        total, end = self.tokens, head
+        for unit in units[:-1]:
+            if total <= limit:
+                break
+            total -= sum(_tokens(self.messages[index]) for index in unit)
+            end = unit.stop
+        del self.messages[head:end]
+        return end > head
+
+
+def _chat_calls(answer: Answer) -> list[dict[str, Any]] | None:
+    return [
+        {
+            "id": call["id"],
+            "type": "function",
+            "function": {"name": call["name"], "arguments": call["arguments"]},
+        }
+        for call in answer.calls
+    ] or None
+
+
+def _refuse_open(waiting: Mapping[str, str]) -> None:
+    if waiting:
+        raise ToolCallError("calls_open", calls=", ".join(waiting), role="assistant")
+
+
+def _tokens(message: Mapping[str, Any]) -> int:
+    return estimate_message(Message.from_chat(message))

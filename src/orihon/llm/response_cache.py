@@ -1,0 +1,90 @@
+"""Answers to requests that were made before, word for word; off unless a client is given one.
+
+Files in a private folder, named after the hash of the request, each valid for ``ttl`` seconds. What a file holds that
+cannot be read counts as not there. An answer with a secret in it is not kept: secrets do not touch the disk, and a
+masked one would be another answer. The number of files is bounded: the oldest go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from orihon import jsonio
+from orihon.errors import StorageError
+from orihon.folders import make_private_folder, replace_file, wrapping
+from orihon.guard.redaction import Redactor
+from orihon.llm.answers import Answer
+
+logger = logging.getLogger("orihon.llm")
+
+_BLOCK = 1 << 16
+_HOUR = 3600.0
+
+
+class ResponseCache:
+    """Answers by request."""
+
+    def __init__(self, folder: Path | str, *, ttl: float = _HOUR, max_entries: int = 1000) -> None:
+        self._folder = Path(folder)
+        self._ttl = ttl
+        self._max_entries = max_entries
+        make_private_folder(self._folder)
+
+    def key(self, url: str, body: Path | bytes) -> str:
+        """The name of a request: where it goes, and every byte of it."""
+        digest = hashlib.sha256(url.encode() + b"\0")
+        if isinstance(body, bytes):
+            digest.update(body)
+            return digest.hexdigest()
+        with wrapping(body), body.open("rb") as file:
+            while block := file.read(_BLOCK):
+                digest.update(block)
+        return digest.hexdigest()
+
+    def get(self, key: str) -> Answer | None:
+        """The answer, if there is one that is not too old."""
+        try:
+            kept = jsonio.decode(self._path(key).read_bytes())
+            if 0 <= time.time() - kept["made_at"] <= self._ttl:
+                calls = tuple({name: str(call[name]) for name in ("id", "name", "arguments")} for call in kept["calls"])
+                return Answer(str(kept["text"]), calls, finish=str(kept["finish"]), fields=dict(kept["fields"]))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            logger.warning("a kept answer could not be read: %s", error)
+        with suppress(OSError):
+            self._path(key).unlink()
+        return None
+
+    def put(self, key: str, answer: Answer, redactor: Redactor) -> None:
+        """Keep an answer; no call fails because of it."""
+        kept: dict[str, Any] = {"made_at": time.time(), "text": answer.text, "calls": answer.calls}
+        kept |= {"finish": answer.finish, "fields": dict(answer.fields)}
+        if redactor.clean(kept) is not kept:
+            return
+        try:
+            replace_file(self._path(key), [jsonio.encode(kept)], durable=False)
+            self._sweep()
+        except StorageError as error:
+            logger.warning("an answer could not be kept: %s", error)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.json"
+
+    def _sweep(self) -> None:
+        """Another process may sweep at the same time: what is gone is gone."""
+        ages: list[tuple[float, Path]] = []
+        for path in self._folder.glob("*.json"):
+            with suppress(OSError):
+                ages.append((path.stat().st_mtime, path))
+        ages.sort(reverse=True)
+        oldest = time.time() - self._ttl
+        for index, (age, path) in enumerate(ages):
+            if age < oldest or index >= self._max_entries:
+                with suppress(OSError):
+                    path.unlink()

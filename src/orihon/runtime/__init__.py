@@ -1,0 +1,1 @@
+"""The agent at work: its queue, its workers, its tools and the places that tasks come from."""

@@ -1,0 +1,127 @@
+"""What an agent can do about its own work: ``plan_record`` keeps a plan, ``task_start`` has a child task do something.
+
+A child is a task of its own, with its own log, window and limits; its UUID follows from the call that started it. So
+the call may be made again after a crash: a child that has ended gives its result once more, one that was at work goes
+on, and there are never two. It works in the process of its parent, which waits for it: no worker waits for another.
+"""
+
+from __future__ import annotations
+
+import uuid as uuids
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import SUBTASK
+from orihon.context import TaskContextManager
+from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
+from orihon.folders import wrapping
+from orihon.runtime.agent import release_model
+from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
+from orihon.runtime.tool import Answer, Call
+from orihon.runtime.tool_arguments import Arguments
+from orihon.store import PlanningHistoryStore
+from orihon.task import FINISHED, TaskStatus
+from orihon.task_folders import TaskFolders
+from orihon.texts import text
+
+DEEPEST = 3  # children of children of children start none
+_SUMMARY = "final_summary.txt"
+_NAMESPACE = uuids.UUID("6f2d9a54-9c3e-4a53-8d0b-0d6a5c1f7e21")
+
+#: Works on a child until it is done or has to stop; raises when it fails.
+Work = Callable[[TaskContextManager, str], Literal["completed", "paused"]]
+
+
+def plan_server(plans: PlanningHistoryStore) -> BuiltinServer:
+    """The tool that records plans."""
+
+    def record(arguments: Arguments, deadline: Deadline) -> Answer:
+        kind, content = arguments.text("plan_type"), arguments.text("content")
+        latest = plans.get_latest_plan()
+        is_known = latest is not None and (latest["plan_type"], latest["plan_content"]) == (kind, content)
+        number = plans.count_plans() if is_known else plans.add_plan(kind, content)
+        return Answer(text("agent.plan_recorded", number=number))
+
+    properties = {
+        "plan_type": {"type": "string", "description": 'What kind of plan: "initial", "revision", …'},
+        "content": {"type": "string", "description": "The whole plan."},
+    }
+    about = "Keep a plan of the work. Record one before longer work, and again when it changes."
+    return BuiltinServer("plan", [BuiltinTool("record", about, properties, record, ["plan_type", "content"])])
+
+
+class ChildServer(BuiltinServer):
+    """The tool that starts child tasks."""
+
+    def __init__(self, parent: TaskContextManager, work: Work, unfinished: dict[str, Exception | None]) -> None:
+        """``unfinished`` gets the keys of calls whose child had to stop, and why: they are to be made again."""
+        about = (
+            "Have a helper do a part of the work on its own, from a prompt that says all it needs to know. "
+            "Its final summary comes back. Several may work at the same time."
+        )
+        properties = {"prompt": {"type": "string", "description": "What the helper shall do and report."}}
+        super().__init__("task", [BuiltinTool("start", about, properties, _unused, ["prompt"])])
+        self._parent = parent
+        self._work = work
+        self._unfinished = unfinished
+
+    def call(self, call: Call) -> Answer:
+        prompt = Arguments(call.arguments, ["prompt"]).text("prompt")
+        if not prompt.strip():
+            raise ToolFailed("argument_missing", name="prompt")
+        child = str(uuids.uuid5(_NAMESPACE, call.id))
+        try:
+            row = self._parent.catalogue.find(child) or self._registered(child)
+            if row.status not in FINISHED:
+                self._go_on(child, prompt, call.id)
+                row = self._parent.catalogue.get(child)
+        except OrihonError as error:  # nothing that the parent has done, and it may pass: the attempt ends with it
+            self._unfinished[call.id] = error
+            raise
+        return self._result(row)
+
+    def _registered(self, child: str) -> TaskRow:
+        key = replace(self._parent.task_key, task_type=SUBTASK, task_id=child, uuid=child)
+        metadata = {"parent_uuid": self._parent.uuid}
+        return self._parent.catalogue.register(key, child, parent_uuid=self._parent.uuid, metadata=metadata)
+
+    def _go_on(self, child: str, prompt: str, key: str) -> None:
+        settings, base_dir = self._parent.settings, self._parent.base_dir
+        context = TaskContextManager(base_dir, None, settings, uuid=child, is_resumed=True, inherit=False)
+        try:
+            if self._work(context, prompt) == "completed":
+                context.complete()
+            else:
+                self._unfinished[key] = None
+                context.stop()
+        except InvalidSettings:
+            raise
+        except InvalidInput as error:  # it has failed for good
+            release_model(context)
+            context.fail(str(error))
+        finally:
+            context.close()
+            release_model(context)
+
+    def _result(self, row: TaskRow) -> Answer:
+        if row.status is TaskStatus.COMPLETED:
+            return Answer(_summary(self._parent.base_dir, row.uuid) or text("agent.child_silent"))
+        return Answer(
+            text("agent.child_failed", status=row.status.value, error=row.error_message or "-"), is_error=True
+        )
+
+
+def _unused(arguments: Arguments, deadline: Deadline) -> Answer:
+    raise NotImplementedError  # a child needs the id of its call, which this does not get
+
+
+def _summary(base_dir: Path, uuid: str) -> str:
+    folder = TaskFolders(base_dir).find(uuid)
+    path = None if folder is None else folder / _SUMMARY
+    if path is None or not path.is_file():
+        return ""
+    with wrapping(path):
+        return path.read_text(encoding="utf-8")

@@ -1,0 +1,218 @@
+"""``TaskHandler``: takes a claimed task and works on it: context, tools, model, source, and the end.
+
+Promises that a task ends in one clear state. It completes; or it rests, for the next worker to go on with; or it fails
+for good, with what is known kept for the next task on the same key, and ``InvalidInput`` (``GaveUp``) raised; or it is
+let go of with an error that may pass, and the queue decides about another attempt. The source is told before the
+catalogue: whoever dies in between says the same once more, which sources take for the same words. A handler works on
+one task after another and keeps the MCP servers running in between. See ``agent`` for the loop and ``steps`` for what
+is promised about tool calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from orihon.catalogue import TaskRow
+from orihon.context import TaskContextManager
+from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter
+from orihon.llm.base import LLMClient
+from orihon.llm.clients import get_llm_client
+from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
+from orihon.runtime.children import DEEPEST, ChildServer, plan_server
+from orihon.runtime.handlers import is_final
+from orihon.runtime.opening import open_context
+from orihon.runtime.queue import QueuedTask
+from orihon.runtime.source_factory import sources_of
+from orihon.runtime.sources.base import TaskSource
+from orihon.runtime.task_tools import TaskTools, ToolSupply
+from orihon.runtime.telling import Teller
+from orihon.runtime.tool import ToolServer
+from orihon.runtime.tools import ToolBox
+from orihon.settings import Settings, load_settings
+from orihon.task import TaskStatus
+from orihon.texts import text
+
+logger = logging.getLogger("orihon.agent")
+
+Stop = Callable[[], bool]
+#: Makes the client of a task from its context and the definitions of its tools.
+ClientFactory = Callable[[TaskContextManager, Sequence[Mapping[str, Any]]], LLMClient]
+
+#: For each source the setting that names its places, and what it is without any.
+_SOURCES: dict[str, tuple[str, Any]] = {
+    "github": ("sources.github.repositories", ()),
+    "gitlab": ("sources.gitlab.repositories", ()),
+    "folder": ("sources.folder", None),
+}
+
+
+class TaskHandler:
+    """Works on tasks with the model, the tools and the sources that the settings name. Close it in the end."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any] | Settings | None = None,
+        base_dir: Path | str | None = None,
+        *,
+        llm_client: ClientFactory | None = None,
+        toolbox: ToolBox | None = None,
+        source: TaskSource | None = None,
+    ) -> None:
+        """``toolbox`` stands in for the tools of the settings, ``source`` for the source of every task."""
+        wanted = load_settings(settings)
+        # The promises of this class are about what is on the disk.
+        self._settings = wanted.replace(**{"context_storage.enabled": True})
+        self._base_dir = Path(base_dir if base_dir is not None else wanted.context_storage.base_dir)
+        self._make_client = llm_client or self._client
+        self._supply = ToolSupply(self._settings, self._base_dir, toolbox)
+        self._source = source
+        self._sources: dict[str, TaskSource | None] = {}
+
+    @staticmethod
+    def check_settings(settings: Settings) -> None:
+        """Refuse settings that no task can be worked on with: no key, no system prompt."""
+        system_prompt(settings)
+        get_llm_client(settings.replace(**{"context_storage.enabled": False})).close()
+
+    def tell_end(self, row: TaskRow) -> bool:
+        """Tell the source of a task that ended in nobody's hands; ``False`` when the settings do not know it."""
+        source = self._source_named(row.source)
+        if source is None:
+            return False
+        teller = Teller(source, row)
+        if row.status is TaskStatus.CANCELLED:
+            teller.finish("cancelled", text("agent.comment.cancelled"), insist=True)
+        else:
+            said = text("agent.comment.failed", error=row.error_message or "-")
+            teller.finish("failed", said, insist=True)
+        return True
+
+    def close(self) -> None:
+        """End the MCP servers."""
+        self._supply.close()
+
+    def handle(self, task: QueuedTask, should_stop: Stop = lambda: False) -> None:
+        """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused."""
+        source = self._source_named(task.source)
+        context = open_context(task, self._base_dir, self._settings)
+        teller = Teller(source, context.catalogue.get(context.uuid))
+        try:
+            ending = self._work(context, lambda: _prompt(task, source), teller, should_stop)
+            if ending.outcome == "completed":
+                self._complete(context, ending, teller, insist=not self._is_last(task))
+            else:
+                self._pause(context, teller)
+        except StaleWriter:
+            raise  # it is another worker's task now
+        except Exception as error:
+            self._end_badly(context, task, teller, error)
+            raise
+        finally:
+            context.close()
+            release_model(context)
+
+    # ---- one task ----------------------------------------------------------------------------------------------
+
+    def _work(
+        self, context: TaskContextManager, prompt: Callable[[], str], teller: Teller, should_stop: Stop, depth: int = 0
+    ) -> Ending:
+        unfinished: dict[str, Exception | None] = {}
+        tools = self._tools(context, unfinished, should_stop, depth)
+        try:
+            client = self._make_client(context, tools.schemas())
+            context.set_llm_client(client)
+            agent = Agent(
+                context,
+                client,
+                tools,
+                settings=self._settings,
+                should_stop=should_stop,
+                unfinished=unfinished,
+            )
+            return agent.work(prompt, teller)
+        finally:
+            tools.close()
+
+    def _tools(
+        self,
+        context: TaskContextManager,
+        unfinished: dict[str, Exception | None],
+        should_stop: Stop,
+        depth: int,
+    ) -> TaskTools:
+        def work_on_child(child: TaskContextManager, prompt: str) -> Literal["completed", "paused"]:
+            silent = Teller(None, child.catalogue.get(child.uuid))
+            return self._work(child, lambda: prompt, silent, should_stop, depth + 1).outcome
+
+        servers: list[ToolServer] = [plan_server(context.planning_store)]
+        if depth < DEEPEST:
+            servers.append(ChildServer(context, work_on_child, unfinished))
+        return self._supply.of(context, servers)
+
+    def _client(self, context: TaskContextManager, tools: Sequence[Mapping[str, Any]]) -> LLMClient:
+        return get_llm_client(self._settings, tools=tools, task_ctx=context)
+
+    # ---- ends --------------------------------------------------------------------------------------------------
+
+    def _complete(self, context: TaskContextManager, ending: Ending, teller: Teller, *, insist: bool) -> None:
+        said = ending.said.strip() or text("agent.comment.done")
+        try:
+            teller.finish("completed", said, insist=True)
+        except SourceError as error:
+            if insist:
+                raise
+            logger.error("%s: done, but its source could not be told: %s", context.uuid, error)
+        context.complete()
+
+    def _end_badly(self, context: TaskContextManager, task: QueuedTask, teller: Teller, error: Exception) -> None:
+        what = _masked(context, error)
+        is_hopeless = is_final(error)
+        if not is_hopeless:
+            teller.trouble(task.attempt, what)
+        if is_hopeless or self._is_last(task):
+            teller.finish("failed", text("agent.comment.failed", error=what))
+        if is_hopeless:
+            release_model(context)  # nothing more is spent on it
+            context.fail(str(error))
+
+    def _is_last(self, task: QueuedTask) -> bool:
+        return task.attempt >= self._settings.multiprocess.max_attempts
+
+    def _pause(self, context: TaskContextManager, teller: Teller) -> None:
+        """A worker that is drained says nothing: the task is in line and soon goes on."""
+        wish = context.catalogue.requested(context.uuid)
+        if wish is not None and wish.requested == "pause":
+            teller.finish("paused", text("agent.comment.paused"))
+        elif wish is not None and wish.requested == "cancel":
+            teller.finish("cancelled", text("agent.comment.cancelled"))
+        context.stop()
+
+    # ---- where it comes from -----------------------------------------------------------------------------------
+
+    def _source_named(self, name: str) -> TaskSource | None:
+        """The source of that name; the others are not made: what they lack is nothing to its tasks."""
+        if self._source is not None:
+            return self._source
+        if name not in self._sources:
+            others = {key: nothing for source, (key, nothing) in _SOURCES.items() if source != name}
+            found = sources_of(self._settings.replace(**others)) if name in _SOURCES else []
+            self._sources[name] = next((source for source in found if source.name == name), None)
+        return self._sources[name]
+
+
+def _masked(context: TaskContextManager, error: Exception) -> str:
+    """An error as the world may read it."""
+    said = str(error) if isinstance(error, OrihonError) else f"{type(error).__name__}: {error}"
+    return context.task_store.redactor.mask(said)
+
+
+def _prompt(task: QueuedTask, source: TaskSource | None) -> str:
+    """The first user message: what was queued, or what the source says now."""
+    if task.prompt.strip():
+        return task.prompt
+    if source is None:
+        raise InvalidInput("task_without_prompt", uuid=task.uuid, source=task.source or "-")
+    return source.prompt(source.find(task.key))

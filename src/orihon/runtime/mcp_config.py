@@ -1,0 +1,148 @@
+"""``mcp_servers:`` of ``config.yaml``, read and checked.
+
+Two spellings are taken: a list of mappings that carry ``mcp_server_name``, and a mapping by name as other agents have
+it. A server is a program (``command``, ``args``, ``env``, ``cwd``) or an address (``url``, ``headers``). ``${VAR}`` is
+filled in from the environment. What cannot be meant is refused by name before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orihon.errors import InvalidSettings
+from orihon.settings.load import _expand as expand_variables
+
+SECTION = "mcp_servers"
+PROTOCOLS = ("auto", "legacy", "2026-07-28")
+_LONGEST_NAME = 32
+_NAME = re.compile(rf"[A-Za-z0-9_-]{{1,{_LONGEST_NAME}}}")
+_COMMON = ("mcp_server_name", "name", "timeout", "repeatable", "required", "protocol", "type", "disabled")
+_PROGRAM = ("command", "args", "env", "cwd")
+_ADDRESS = ("url", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerConfig:
+    """One MCP server as it is configured."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    timeout: float | None = None  # seconds for one call; the tool box's when it is None
+    repeatable: frozenset[str] = frozenset()  # tools that may be called again after a crash
+    required: bool = True  # without it the agent does not start
+    protocol: str = "auto"
+
+
+def read_mcp_servers(config: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> list[McpServerConfig]:
+    """The servers of a configuration, in its order."""
+    environment = os.environ if environ is None else environ
+    servers: dict[str, McpServerConfig] = {}
+    for name, raw in _entries(config.get(SECTION)):
+        entry = expand_variables(raw, f"{SECTION}.{name}", "config", environment)
+        if entry.get("disabled") is True:
+            continue
+        server = _server(name, entry)
+        if server.name in servers:
+            raise InvalidSettings("mcp_server_twice", name=name)
+        servers[name] = server
+    return list(servers.values())
+
+
+def _entries(section: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if section is None:
+        return
+    if isinstance(section, Mapping):
+        pairs = list(section.items())
+    elif isinstance(section, Sequence) and not isinstance(section, str):
+        pairs = [(_name_in(entry), entry) for entry in section]
+    else:
+        raise InvalidSettings("mcp_servers_shape", kind=type(section).__name__)
+    for name, entry in pairs:
+        if not isinstance(entry, Mapping):
+            raise InvalidSettings("mcp_servers_shape", kind=type(entry).__name__)
+        if _NAME.fullmatch(str(name)) is None:
+            raise InvalidSettings("mcp_server_name", name=name, most=_LONGEST_NAME)
+        yield str(name), entry
+
+
+def _name_in(entry: Any) -> Any:
+    if not isinstance(entry, Mapping):
+        raise InvalidSettings("mcp_servers_shape", kind=type(entry).__name__)
+    return entry.get("mcp_server_name", entry.get("name", ""))
+
+
+def _server(name: str, entry: Mapping[str, Any]) -> McpServerConfig:
+    known = (*_COMMON, *_PROGRAM, *_ADDRESS)
+    for key in entry:
+        if key not in known:
+            raise InvalidSettings("mcp_server_key", name=name, key=key, known=", ".join(known))
+    if ("command" in entry) == ("url" in entry):
+        raise InvalidSettings("mcp_server_kind", name=name)
+    protocol = entry.get("protocol", "auto")
+    if protocol not in PROTOCOLS:
+        raise _wrong(name, "protocol", protocol, " | ".join(PROTOCOLS))
+    timeout = entry.get("timeout")
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float) or timeout <= 0):
+        raise _wrong(name, "timeout", timeout, "seconds > 0")
+    required = entry.get("required", True)
+    if not isinstance(required, bool):
+        raise _wrong(name, "required", required, "true | false")
+    cwd = entry.get("cwd")
+    return McpServerConfig(
+        name=name,
+        command=_command(name, entry) if "command" in entry else (),
+        env=_texts(name, "env", entry.get("env")),
+        cwd=Path(str(cwd)).expanduser() if cwd else None,
+        url=_url(name, entry["url"]) if "url" in entry else "",
+        headers=_texts(name, "headers", entry.get("headers")),
+        timeout=None if timeout is None else float(timeout),
+        repeatable=frozenset(_list(name, "repeatable", entry.get("repeatable", []))),
+        required=required,
+        protocol=str(protocol),
+    )
+
+
+def _command(name: str, entry: Mapping[str, Any]) -> tuple[str, ...]:
+    """The program and its arguments. A text with blanks and no ``args`` is a whole command line."""
+    command, arguments = entry["command"], _list(name, "args", entry.get("args", []))
+    if isinstance(command, str):
+        words = [command] if arguments or "args" in entry else shlex.split(command)
+    else:
+        words = _list(name, "command", command)
+    if not words:
+        raise _wrong(name, "command", command, "[program, argument, …]")
+    return (*words, *arguments)
+
+
+def _url(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/]\S*", value):
+        raise _wrong(name, "url", value, "http(s)://…")
+    return value
+
+
+def _list(name: str, key: str, value: Any) -> list[str]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str | int | float) for item in value):
+        raise _wrong(name, key, value, "[…]")
+    return [str(item) for item in value]
+
+
+def _texts(name: str, key: str, value: Any) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(item, str | int | float) for item in value.values()):
+        raise InvalidSettings("mcp_server_mapping", name=name, key=key)
+    return {str(variable): str(item) for variable, item in value.items()}
+
+
+def _wrong(name: str, key: str, value: Any, wanted: str) -> InvalidSettings:
+    return InvalidSettings("mcp_server_value", name=name, key=key, value=value, wanted=wanted)

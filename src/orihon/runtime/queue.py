@@ -1,0 +1,249 @@
+"""``TaskQueue``: the catalogue as a queue. It gives each task its UUID, hands it to one worker, and takes it back.
+
+Promises that a task is with one worker at a time: a claim is one transaction and carries a lease with a fencing token.
+A task whose worker died is handed to the next one that asks; one that was tried too often is put among the dead. What
+people want of a task (pause, cancel) is done at once where nobody works on it, and otherwise written in its row, where
+its worker finds it at its next step. A prompt is masked before it is written, as messages are.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from orihon.catalogue import Lease, TaskRow, WorkerFigures
+from orihon.catalogue.opening import open_catalogue
+from orihon.clock import process_identity
+from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
+from orihon.guard import Redactor
+from orihon.runtime.limits import QueueLimits
+from orihon.runtime.wishes import Wishes
+from orihon.settings import Settings, load_settings
+from orihon.store.opening import make_redactor
+from orihon.task import Task, TaskKey, TaskStatus, new_uuid
+from orihon.task_folders import TaskFolders
+from orihon.texts import text
+
+logger = logging.getLogger("orihon.queue")
+
+MAX_PROMPT_BYTES = 1024 * 1024
+_LOOK_SECONDS = 1.0  # how often one worker looks for tasks whose worker is gone
+
+
+@dataclass(slots=True)
+class QueuedTask(Task):
+    """A task that a worker holds."""
+
+    prompt: str = field(default="", repr=False)
+    source: str = ""
+    attempt: int = 1
+    lease: Lease = field(kw_only=True)
+
+
+class TaskQueue(Wishes):
+    """The queue of one base folder. Safe for several processes and threads."""
+
+    def __init__(
+        self,
+        base_dir: Path | str | None = None,
+        settings: Mapping[str, Any] | Settings | None = None,
+        *,
+        limits: QueueLimits | None = None,
+        owner: str | None = None,
+    ) -> None:
+        """``owner`` is the name under which tasks are claimed; without it, host and process."""
+        self.settings = load_settings(settings)
+        self.base_dir = Path(base_dir if base_dir is not None else self.settings.context_storage.base_dir).absolute()
+        self.limits = limits or QueueLimits.of(self.settings)
+        self.catalogue = open_catalogue(self.base_dir, self.settings)
+        self.folders = TaskFolders(self.base_dir)
+        me = process_identity()
+        self._owner = owner or f"{me.host}:{me.pid}"
+        self._next_look = 0.0
+
+    def close(self) -> None:
+        """Close the connections; a later call opens again."""
+        self.catalogue.close()
+
+    # ---- in and out ------------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        task_key: TaskKey | Mapping[str, Any],
+        user: str | None = None,
+        *,
+        prompt: str = "",
+        source: str = "",
+        priority: int = 0,
+        parent_uuid: str | None = None,
+    ) -> str:
+        """Put a task in line; returns the UUID that it has from now on."""
+        key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
+        key = key if user is None else replace(key, user=user)
+        size = len(prompt.encode("utf-8", "surrogatepass"))
+        if size > MAX_PROMPT_BYTES:
+            raise InvalidInput("prompt_long", size=size, limit=MAX_PROMPT_BYTES)
+        uuid = new_uuid()
+        self.catalogue.register(
+            key,
+            uuid,
+            status=TaskStatus.QUEUED,
+            prompt=self._redactor.mask(prompt),
+            source=source,
+            priority=priority,
+            parent_uuid=parent_uuid,
+        )
+        logger.info("%s: queued (%s)", uuid, key.label)
+        return uuid
+
+    def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
+        """The next task, held by a lease from now on; ``None`` when there is none to be had."""
+        look = time.monotonic() >= self._next_look
+        if look:
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self._settle_abandoned()
+        claimed = self.catalogue.claim_next(
+            f"{self._owner}#{secrets.token_hex(4)}",  # two claims under one name are two owners
+            self.settings.context_storage.lease_seconds,
+            limits=self.limits.claims(),
+            abandoned=look,
+            worker=worker,
+        )
+        if claimed is None:
+            return None
+        row, lease = claimed
+        logger.info("%s: claimed by %s, attempt %d", row.uuid, lease.owner, row.attempts)
+        return QueuedTask(row.key, row.user, row.uuid, row.prompt, row.source, row.attempts, lease=lease)
+
+    def ack(self, task: QueuedTask, *, stopped: bool = False) -> TaskStatus:
+        """The work on a task is over, for now (``stopped``) or for good; returns what has become of it."""
+        try:
+            row = self._still_held(task)
+        except StaleWriter:
+            if self.catalogue.get(task.lease.uuid).status is not TaskStatus.CANCELLED:
+                raise
+            return TaskStatus.CANCELLED  # another worker has seen the wish and was quicker
+        status = row.status
+        if status is TaskStatus.RUNNING:
+            status = TaskStatus.PAUSED if stopped else TaskStatus.COMPLETED
+            self._change(row.uuid, task.lease, status)
+        if status is not TaskStatus.PAUSED:
+            return status
+        self.catalogue.forgive_attempt(row.uuid)
+        if row.requested == "pause":
+            self.catalogue.request(row.uuid, None, TaskStatus.PAUSED, over=False, instead_of="pause")
+        if row.requested == "cancel":
+            return self._cancelled(row.uuid)
+        return status
+
+    def nack(self, task: QueuedTask, error: object, retry: bool = True) -> TaskStatus:
+        """The work has failed: the task is tried again later, or given up; returns what has become of it."""
+        row = self._still_held(task)
+        message = self._redactor.mask(str(error))
+        if row.status is TaskStatus.PAUSED and not retry:
+            self._conclude(row, TaskStatus.FAILED, message)
+            return TaskStatus.FAILED
+        if row.status not in (TaskStatus.RUNNING, TaskStatus.FAILED):
+            logger.warning("%s: is %s although its work failed: %s", row.uuid, row.status.value, message)
+            return row.status
+        if row.requested == "cancel" and row.status is TaskStatus.RUNNING:
+            self._change(row.uuid, task.lease, TaskStatus.CANCELLED)
+            self._leave_word(row, TaskStatus.CANCELLED)
+            self._cancel_children(row.uuid)
+            return TaskStatus.CANCELLED
+        if not retry:
+            if row.status is TaskStatus.RUNNING:
+                self._change(row.uuid, task.lease, TaskStatus.FAILED, message)
+                self._leave_word(row, TaskStatus.FAILED)
+            return TaskStatus.FAILED
+        if self.limits.claims().is_spent(row):
+            self._bury(row.uuid, task.lease, text("queue.dead", attempts=row.attempts, error=message))
+            self._leave_word(row, TaskStatus.DEAD)
+            return TaskStatus.DEAD
+        delay = self.limits.delay_after(row.attempts)
+        self.catalogue.put_back(row.uuid, epoch=task.lease.epoch, error_message=message, delay=delay)
+        if row.requested == "pause":
+            self.catalogue.request(row.uuid, "pause", TaskStatus.QUEUED)
+        logger.warning("%s: attempt %d failed, next in %.1f s: %s", row.uuid, row.attempts, delay, message)
+        return TaskStatus.QUEUED
+
+    def depth(self) -> int:
+        """How many tasks wait for a worker, those that are put off too."""
+        return self.catalogue.count_waiting()[0]
+
+    def is_empty(self) -> bool:
+        """Does nothing wait, and has no worker anything left?"""
+        return self.catalogue.count_waiting() == (0, 0)
+
+    # ---- while a task is held --------------------------------------------------------------------------------------
+
+    def renew(self, task: QueuedTask) -> None:
+        """Go on holding a task; ``StaleWriter`` when another worker has it."""
+        try:
+            task.lease = self.catalogue.renew(task.lease)
+        except StaleWriter as refusal:
+            row = self.catalogue.get(task.lease.uuid)
+            if refusal.reason == "released" or row.lease_owner != task.lease.owner:
+                raise
+            # Opening the task has raised its epoch: the folder had been written to without the catalogue.
+            task.lease = self.catalogue.renew(replace(task.lease, epoch=row.epoch))
+
+    def _still_held(self, task: QueuedTask) -> TaskRow:
+        row = self.catalogue.get(task.lease.uuid)
+        if row.epoch != task.lease.epoch:
+            if row.lease_owner != task.lease.owner:
+                raise StaleWriter("lease", uuid=row.uuid, epoch=task.lease.epoch, current=row.epoch)
+            task.lease = replace(task.lease, epoch=row.epoch)
+        return row
+
+    def _cancelled(self, uuid: str) -> TaskStatus:
+        try:
+            return self.cancel(uuid).status
+        except StateError:
+            if (status := self.catalogue.get(uuid).status) is not TaskStatus.CANCELLED:
+                raise
+            return status  # another worker was quicker
+
+    # ---- what dead workers leave -----------------------------------------------------------------------------------
+
+    def _settle_abandoned(self) -> None:
+        """Tasks whose worker is gone and that nobody shall go on with: cancelled, paused, tried too often, finished."""
+        for row in [*self.catalogue.stale_leases(), *self.catalogue.cancelled_pauses()]:
+            if row.claimed:
+                try:
+                    self._settle(row)
+                except StateError as error:  # somebody else was quicker
+                    logger.info("%s: %s", row.uuid, error)
+                except StorageError as error:  # one damaged task keeps nobody from the others
+                    logger.warning("%s: %s", row.uuid, error)
+
+    def _settle(self, row: TaskRow) -> None:
+        if row.status is not TaskStatus.RUNNING and row.requested != "cancel":
+            self._bring_folder(row)
+        elif row.requested == "cancel":
+            self._conclude(row, TaskStatus.CANCELLED)
+        elif row.requested == "pause":
+            self._conclude(row, TaskStatus.PAUSED)
+        elif self.limits.claims().is_killer(row):
+            self._conclude(row, TaskStatus.DEAD, text("queue.killer", attempts=row.attempts))
+            logger.error("%s: given up after %d attempts: its worker died", row.uuid, row.attempts)
+
+    def _bring_folder(self, row: TaskRow) -> None:
+        """A worker died between the end of its task and the move of the folder."""
+        lease = self.catalogue.acquire(row.uuid)
+        self._let_go(row.uuid, lease, self.catalogue.get(row.uuid).status)
+
+    def _bury(self, uuid: str, lease: Lease, message: str) -> None:
+        self.catalogue.bury(uuid, epoch=lease.epoch, error_message=message)
+        logger.error("%s: %s", uuid, message)
+        self._let_go(uuid, lease, TaskStatus.DEAD)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        return make_redactor(self.settings, self.base_dir / "mask.key")

@@ -1,0 +1,219 @@
+"""What GitHub and GitLab have in common: tasks are found by a label, and their labels say where they stand.
+
+Owns the names of the labels and the order of every change, so that a crash between two of them leaves a task that is
+found again. Promises one comment for each marker. What a service does in its own way is left to the subclass: how
+the task is taken from others who want it too (``_take``), and the single requests.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+
+from orihon.errors import InvalidSettings, SourceError
+from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, TaskSource, marker, without_markers
+from orihon.task import TaskKey, shortened
+
+_log = logging.getLogger("orihon.sources")
+
+MAX_COMMENTS = 100
+PAGE = 100
+
+_REPOSITORY = re.compile(r"[\w.-]+(?:/[\w.-]+)+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The names of the labels: what waits for the agent, and what became of it."""
+
+    todo: str = "coding agent"
+    processing: str = "coding agent processing"
+    completed: str = "coding agent done"
+    failed: str = "coding agent failed"
+    cancelled: str = "coding agent cancelled"
+    paused: str = "coding agent paused"
+
+    def __post_init__(self) -> None:
+        names: tuple[str, ...] = astuple(self)
+        for name in names:
+            # Both services separate labels by commas.
+            if not name.strip() or "," in name or names.count(name) > 1:
+                raise InvalidSettings("source_label", label=shortened(name))
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Those of tasks that nobody works on."""
+        return frozenset((self.completed, self.failed, self.cancelled))
+
+    def of(self, outcome: Outcome) -> str:
+        return {
+            "completed": self.completed,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+            "paused": self.paused,
+        }[outcome]
+
+    def others(self, name: str) -> frozenset[str]:
+        """What must go when a task gets this label; ``todo`` is for people to set and for a claim to take."""
+        return (self.ended | {self.processing, self.paused}) - {name}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is asked of a task before it is changed."""
+
+    labels: frozenset[str]
+    is_open: bool
+
+
+class ForgeSource(TaskSource):
+    """A service with repositories, issues and labels."""
+
+    is_shared = True
+
+    _longest_comment: int
+    _types: frozenset[str]
+
+    def __init__(self, repositories: Sequence[str], labels: Labels, types: Sequence[str]) -> None:
+        if not repositories:
+            raise InvalidSettings("no_repositories", service=self.name)
+        for repository in repositories:
+            if not _REPOSITORY.fullmatch(repository) or ".." in repository.split("/"):
+                raise InvalidSettings("repository_name", repository=shortened(repository))
+        if not types or not self._types.issuperset(types):
+            known = ", ".join(sorted(self._types))
+            raise InvalidSettings("source_types", types=", ".join(types), service=self.name, known=known)
+        self._repositories = tuple(dict.fromkeys(repositories))
+        self._wanted = tuple(types)
+        self._labels = labels
+        self._login: str | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._repositories)})"
+
+    def poll(self) -> Iterator[FoundTask]:
+        yield from self._everywhere(self._labels.todo)
+
+    def claimed(self) -> Iterator[FoundTask]:
+        yield from self._everywhere(self._labels.processing)
+
+    def claim(self, found: FoundTask) -> bool:
+        key, labels = found.key, self._labels
+        standing = self._standing(key)
+        if not standing.is_open or labels.todo not in standing.labels or not self._take(key):
+            return False
+        try:
+            self._show(key, labels.processing)
+        except SourceError as error:  # the task is ours; only the label of an earlier run is still there
+            _log.warning("%s: %s", key.label, error)
+        return True
+
+    def comment(self, key: TaskKey, said: str, *, kind: str = "") -> None:
+        plain = without_markers(said).strip()
+        if not plain:
+            return
+        mark = marker(key, kind, plain)
+        if len(plain) + len(mark) + 2 > self._longest_comment:
+            plain = plain[: self._longest_comment - len(mark) - 3] + "…"
+        self._post_once(key, f"{plain}\n\n{mark}", mark)
+
+    def finish(self, key: TaskKey, outcome: Outcome, said: str) -> None:
+        self.comment(key, said, kind=f"finish-{outcome}")
+        self._show(key, self._labels.of(outcome))
+
+    def resumed(self, key: TaskKey) -> None:
+        self._show(key, self._labels.processing)
+
+    def _everywhere(self, label: str) -> Iterator[FoundTask]:
+        """A repository that cannot be read does not stop the others; the first error comes after them."""
+        problem: SourceError | None = None
+        for repository in self._repositories:
+            try:
+                yield from self._listed(repository, label)
+            except SourceError as error:
+                _log.warning("%s %s: %s", self.name, repository, error)
+                problem = problem or error
+        if problem is not None:
+            raise problem
+
+    def _show(self, key: TaskKey, label: str) -> None:
+        """The label that tells where the task stands, in place of all others of ours."""
+        present = self._standing(key).labels
+        add = [] if label in present else [label]
+        remove = sorted(present & self._labels.others(label))
+        if add or remove:
+            self._change_labels(key, add, remove)
+
+    def _is_mine(self, author: str) -> bool:
+        """Somebody else who copies a marker must not silence us. Who we are is not always told: then all count."""
+        if self._login is None:
+            self._login = self._who_am_i()
+        return self._login in ("", author)
+
+    def _key(self, repository: str, kind: str, number: int, user: str) -> TaskKey:
+        owner, _, repo = repository.rpartition("/")
+        return TaskKey(self.name, owner, repo, kind, str(number), user=user)
+
+    @abstractmethod
+    def _listed(self, repository: str, label: str) -> Iterator[FoundTask]:
+        """The open tasks of a repository with this label, oldest first."""
+
+    @abstractmethod
+    def _standing(self, key: TaskKey) -> Standing:
+        """How the task stands now."""
+
+    @abstractmethod
+    def _take(self, key: TaskKey) -> bool:
+        """Remove the label ``todo`` so that, of all who try at the same time, one is told ``True``."""
+
+    @abstractmethod
+    def _change_labels(self, key: TaskKey, add: Sequence[str], remove: Sequence[str]) -> None:
+        """Add first: a task must not be without a label in between."""
+
+    @abstractmethod
+    def _post_once(self, key: TaskKey, body: str, mark: str) -> None:
+        """Write the comment unless one of ours has the mark."""
+
+    @abstractmethod
+    def _who_am_i(self) -> str:
+        """The login behind the token; empty when the service does not tell."""
+
+
+def latest(comments: Sequence[SourceComment]) -> tuple[SourceComment, ...]:
+    """The last ones, in the order in which they were written."""
+    return tuple(sorted(comments, key=lambda comment: comment.created_at))[-MAX_COMMENTS:]
+
+
+def token_from(given: str, variable: str, service: str) -> str:
+    """The token from the settings, else from the environment."""
+    token = given or os.environ.get(variable, "")
+    if not token.strip():
+        raise InvalidSettings("source_token", service=service, variable=variable)
+    if not token.isascii() or any(char.isspace() for char in token.strip()):
+        raise InvalidSettings("source_token_text", service=service, variable=variable)
+    return token.strip()
+
+
+def task_number(key: TaskKey, service: str) -> int:
+    """The number in a key that names an issue or a request of this service."""
+    if key.task_source != service or not (key.task_id.isascii() and key.task_id.isdigit()) or not key.repo:
+        raise SourceError("foreign_key", key=key.label, service=service)
+    return int(key.task_id)
+
+
+def service_address(address: str, service: str) -> str:
+    """The address as given, if it is one."""
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and not parts.username
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidSettings("source_address", service=service, address=shortened(address))
+    return address.rstrip("/")

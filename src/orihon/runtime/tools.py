@@ -1,0 +1,230 @@
+"""``ToolBox``: every tool an agent may call, under one roof and by one name each.
+
+A tool is called by its public name ``server_tool``. Whatever a tool does, ``call`` answers: a failure of the tool, of
+its server or of the arguments is a result that says so, never an exception, because the model has to be told. Output
+over ``max_output_bytes`` is cut in the middle and kept whole in the task's folder. Calls may be made from several
+threads at once. Refuses, at its start, servers that cannot be started unless they are marked ``required: false``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from orihon.errors import InvalidSettings, OrihonError, StorageError, ToolFailed
+from orihon.runtime.builtin_tools import builtin_servers
+from orihon.runtime.mcp_config import McpServerConfig, read_mcp_servers
+from orihon.runtime.tool import Answer, Call, Tool, ToolResult, ToolServer, public_name, split_name
+from orihon.runtime.tool_arguments import sanitize_arguments
+from orihon.runtime.tool_output import KeptOutputs, cut_in_the_middle
+from orihon.store import MessageStore
+from orihon.texts import text
+
+logger = logging.getLogger("orihon.runtime.tools")
+
+_NEAREST = 5
+_LEAST_OUTPUT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What can be set about tools."""
+
+    timeout: float = 120.0  # seconds that one call may take
+    max_output_bytes: int = 256 << 10
+    workspace: Path | None = None  # without one there are no file tools
+    shell: bool = False  # commands in the workspace
+    start_timeout: float = 30.0  # seconds until an MCP server must have named its tools
+    max_restarts: int = 5  # of one MCP server without a call that went well between them
+
+
+class ToolBox:
+    """A set of tools. Close it, or use it in a ``with`` block: MCP servers run until then."""
+
+    def __init__(
+        self,
+        servers: Iterable[ToolServer],
+        options: ToolOptions | None = None,
+        *,
+        message_store: MessageStore | None = None,
+    ) -> None:
+        self.options = options or ToolOptions()
+        if self.options.max_output_bytes < _LEAST_OUTPUT:
+            least = _LEAST_OUTPUT
+            raise InvalidSettings("tool_output", value=self.options.max_output_bytes, least=least)
+        self._servers: dict[str, ToolServer] = {}
+        for server in servers:
+            if server.name in self._servers:
+                raise InvalidSettings("mcp_server_twice", name=server.name)
+            self._servers[server.name] = server
+        self._outputs = KeptOutputs(message_store) if message_store is not None else None
+        self._closed = threading.Event()
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, Any] | None = None,
+        options: ToolOptions | None = None,
+        *,
+        base_dir: Path | str | None = None,
+        message_store: MessageStore | None = None,
+    ) -> Self:
+        """The MCP servers of ``mcp_servers:`` in a configuration, and the built-in tools.
+
+        ``base_dir`` keeps what was approved of the servers' tools, and file tools stay out of it; ``message_store`` is
+        the past that the context tools look at.
+        """
+        chosen = options or ToolOptions()
+        base = None if base_dir is None else Path(base_dir)
+        servers = builtin_servers(
+            chosen.workspace, chosen.max_output_bytes, message_store, shell=chosen.shell, base_dir=base
+        )
+        configured = read_mcp_servers(config or {})
+        return cls([*servers, *_mcp_servers(configured, chosen, base)], chosen, message_store=message_store)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every server; calls under way are answered with an error."""
+        self._closed.set()
+        for server in self._servers.values():
+            server.close()
+
+    # ---- what there is -----------------------------------------------------------------------------------------
+
+    def tools(self) -> dict[str, Tool]:
+        """Every tool that may be called now, by its public name."""
+        found = [tool for server in self._servers.values() for tool in server.tools()]
+        return {public_name(tool.server, tool.name, self._servers): tool for tool in found}
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools in the shape of OpenAI's ``tools``."""
+        return [
+            {
+                "type": "function",
+                "function": {"name": name, "description": tool.description, "parameters": dict(tool.parameters)},
+            }
+            for name, tool in self.tools().items()
+        ]
+
+    def is_repeatable(self, name: str) -> bool:
+        """May a call be made again when nobody knows whether it was carried out? No for a tool that is not there."""
+        tool = self._find(name)
+        return tool is not None and tool.repeatable
+
+    def is_ordered(self, name: str) -> bool:
+        """Has a call to wait for those before it in the same answer, because it changes what others see?"""
+        tool = self._find(name)
+        return tool is not None and tool.ordered
+
+    def changed(self) -> dict[str, list[str]]:
+        """Tools that are refused because their definition is not the one that was approved, by server."""
+        found = {name: sorted(server.refused_tools()) for name, server in self._servers.items()}
+        return {name: refused for name, refused in found.items() if refused}
+
+    def approve(self, server: str) -> list[str]:
+        """Take the tools of a server as they are defined now; returns those that were refused."""
+        if server not in self._servers:
+            raise ToolFailed("no_server", server=server, known=", ".join(self._servers))
+        return self._servers[server].approve()
+
+    # ---- calling -----------------------------------------------------------------------------------------------
+
+    def call(self, name: str, arguments: Mapping[str, Any] | str | None, *, call_id: str = "") -> ToolResult:
+        """Run a tool. ``call_id`` goes with the call as its idempotency key."""
+        started = time.monotonic()
+        try:
+            answer = self._answer(name, arguments, call_id)
+            content, truncated = self._fitted(name, answer)
+        except OrihonError as error:
+            answer = Answer(str(error), is_error=True)
+            content, truncated = self._cut(answer.text, ""), False
+            logger.info("tool %s failed: %s", name, error.cause)
+        duration = round((time.monotonic() - started) * 1000)
+        return ToolResult(content, answer.is_error, duration, name, truncated)
+
+    def _answer(self, name: str, arguments: Mapping[str, Any] | str | None, call_id: str) -> Answer:
+        if self._closed.is_set():
+            raise ToolFailed("closed", tool=name)
+        given = sanitize_arguments(arguments)
+        server, tool = self._resolved(name)
+        try:
+            return self._servers[server].call(Call(tool, given, call_id, self.options.timeout))
+        except OrihonError:
+            raise
+        except Exception as error:
+            logger.exception("tool %s broke", name)
+            raise ToolFailed("broken", tool=name, detail=f"{type(error).__name__}: {error}") from error
+
+    def _find(self, name: str) -> Tool | None:
+        split = split_name(name, self._servers)
+        if split is not None:  # as a rule; then only that one server has to be asked
+            for tool in self._servers[split[0]].tools():
+                if public_name(tool.server, tool.name, self._servers) == name or tool.name == split[1]:
+                    return tool
+        return self.tools().get(name)
+
+    def _resolved(self, name: str) -> tuple[str, str]:
+        """Server and tool of a public name, also of a refused one: its server says why."""
+        tool = self._find(name)
+        if tool is not None:
+            return tool.server, tool.name
+        for server, refused in self.changed().items():
+            for own_name in refused:
+                if name in (f"{server}_{own_name}", public_name(server, own_name, self._servers)):
+                    return server, own_name
+        known = list(self.tools())
+        nearest = difflib.get_close_matches(name, known, n=_NEAREST, cutoff=0.5) or known[:_NEAREST]
+        raise ToolFailed("unknown", tool=name, nearest=", ".join(nearest) or "-")
+
+    # ---- output ------------------------------------------------------------------------------------------------
+
+    def _fitted(self, name: str, answer: Answer) -> tuple[str, bool]:
+        content = answer.text
+        if len(content) * 4 <= self.options.max_output_bytes or self._fits(content):
+            return content, answer.is_cut
+        kept = ""
+        if self._outputs is not None:
+            content = self._outputs.masked(content)  # before the cut: half a secret would not be known as one
+            try:
+                kept = self._outputs.keep(public_name_of(name), content)
+            except StorageError as error:  # the tool has done its work: its answer counts
+                logger.warning("the output of %s could not be kept: %s", name, error)
+        return self._cut(content, kept), True
+
+    def _fits(self, content: str) -> bool:
+        return len(content.encode(errors="replace")) <= self.options.max_output_bytes
+
+    def _cut(self, content: str, kept: str) -> str:
+        if self._fits(content):
+            return content
+        key = "tools.cut_and_kept" if kept else "tools.cut"
+        return cut_in_the_middle(content, self.options.max_output_bytes, lambda n: text(key, lines=n, output=kept))
+
+
+def public_name_of(name: str) -> str:
+    """A name that may become a part of a file's name."""
+    return public_name("", name, ()).removeprefix("_")
+
+
+def _mcp_servers(configured: list[McpServerConfig], options: ToolOptions, base_dir: Path | None) -> list[ToolServer]:
+    if not configured:
+        return []
+    from orihon.runtime.mcp_servers import mcp_servers
+
+    return list(
+        mcp_servers(configured, base_dir, start_timeout=options.start_timeout, max_restarts=options.max_restarts)
+    )

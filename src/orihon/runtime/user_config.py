@@ -1,0 +1,181 @@
+"""Settings of the user whose task it is, asked of an HTTP service: ``fetch_user_config``.
+
+``USE_USER_CONFIG_API=true`` turns it on; ``USER_CONFIG_API_URL`` is the address, ``USER_CONFIG_API_KEY`` the bearer
+token. ``GET {address}/config/{task source}/{user}`` answers with sections of settings, or with these under ``data``.
+
+Promises that a task never fails or waits long because of the service: when it cannot be reached, drips or answers
+nonsense, the last good answer for that user is used, and without one the worker's own settings. Answers are kept for a
+while, failures for a shorter one. A user may change what concerns the model and the compression, and nothing else: no
+folders, no masking, no addresses that notices are sent to. The operator's key never goes to an address that a user
+gave, and ``${NAME}`` in an answer is a plain text: the environment is not read out.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import quote
+
+from orihon import jsonio
+from orihon.errors import InvalidSettings
+from orihon.settings import Settings, load_settings
+from orihon.settings.model import names, section_names
+from orihon.task import Task
+
+logger = logging.getLogger("orihon.user_config")
+
+_DEFAULT_URL = "http://user-config-api:8080"
+_ALLOWED = ("llm.", "compression.", "inheritance.", "memory.", "language")
+_SHARED = ("llm.requests_per_minute", "llm.cache", "llm.cache_ttl")  # with all other users
+_KEPT_SECONDS = 300.0
+_FAILURE_KEPT_SECONDS = 30.0
+_TIMEOUT = 10.0
+_MAX_BYTES = 1024 * 1024
+_MOST_USERS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UserConfigAPI:
+    """Where the settings of users are."""
+
+    url: str
+    key: str = field(default="", repr=False)
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str] = os.environ) -> UserConfigAPI | None:
+        """``None`` when it is not to be used."""
+        if environ.get("USE_USER_CONFIG_API", "").strip().lower() not in ("true", "1", "yes", "on"):
+            return None
+        return cls(environ.get("USER_CONFIG_API_URL") or _DEFAULT_URL, environ.get("USER_CONFIG_API_KEY", ""))
+
+    def address(self, source: str, user: str) -> str:
+        """Names come from outside: they cannot lead anywhere else."""
+        return f"{self.url.rstrip('/')}/config/{quote(source, safe='')}/{quote(user, safe='')}"
+
+
+@dataclass(slots=True)
+class _Kept:
+    answer: dict[str, object] | None
+    until: float
+
+
+_kept: dict[tuple[UserConfigAPI, str, str], _Kept] = {}
+_lock = Lock()
+
+
+def fetch_user_config(task: Task, config: Mapping[str, Any] | Settings | None) -> Settings:
+    """The settings for a task: ``config`` with what its user wants different."""
+    settings = load_settings(config)
+    api = UserConfigAPI.from_environment()
+    if api is None or not task.user:
+        return settings
+    wanted = _answer(api, task.key.task_source, task.user)
+    try:
+        return settings.replace(**_guarded(wanted, settings)) if wanted else settings
+    except InvalidSettings as error:
+        logger.warning("the settings of user %s cannot be used: %s", task.user, error)
+        return settings
+
+
+def _answer(api: UserConfigAPI, source: str, user: str) -> dict[str, object] | None:
+    name = (api, source, user)
+    with _lock:
+        kept = _kept.get(name)
+        if kept is not None and time.monotonic() < kept.until:
+            return kept.answer
+        try:
+            kept = _Kept(_settings_in(_get_in_time(api, source, user)), time.monotonic() + _KEPT_SECONDS)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the service, the task goes on
+            logger.warning("the settings of user %s could not be fetched: %s", user, error)
+            kept = _Kept(None if kept is None else kept.answer, time.monotonic() + _FAILURE_KEPT_SECONDS)
+        _kept.pop(name, None)
+        while len(_kept) >= _MOST_USERS:
+            _kept.pop(next(iter(_kept)))
+        _kept[name] = kept
+        return kept.answer
+
+
+def _get_in_time(api: UserConfigAPI, source: str, user: str) -> object:
+    """The HTTP library limits the wait for each piece of an answer; a service that drips could hold us for ever."""
+    answers: list[object] = []
+    errors: list[Exception] = []
+
+    def get() -> None:
+        try:
+            answers.append(_get(api, source, user))
+        except Exception as error:  # noqa: BLE001 - the caller gets it
+            errors.append(error)
+
+    thread = Thread(target=get, name="orihon-user-config", daemon=True)
+    thread.start()
+    thread.join(_TIMEOUT)
+    for error in errors:
+        raise error
+    if not answers:
+        raise TimeoutError(f"no complete answer after {_TIMEOUT:g} s")
+    return answers[0]
+
+
+def _get(api: UserConfigAPI, source: str, user: str) -> object:
+    """The JSON that the service answers; ``None`` when it does not know the user. Redirects are not followed."""
+    import httpx
+
+    headers = {"Authorization": f"Bearer {api.key}"} if api.key else {}
+    with (
+        httpx.Client(timeout=_TIMEOUT, follow_redirects=False) as client,
+        client.stream("GET", api.address(source, user), headers=headers) as response,
+    ):
+        if response.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if response.status_code != httpx.codes.OK:
+            raise ValueError(f"status {response.status_code}")
+        body = bytearray()
+        until = time.monotonic() + _TIMEOUT
+        for block in response.iter_bytes():
+            body += block
+            if len(body) > _MAX_BYTES:
+                raise ValueError(f"more than {_MAX_BYTES} bytes")
+            if time.monotonic() > until:  # nobody waits for the rest
+                raise TimeoutError
+    return jsonio.decode(bytes(body))
+
+
+def _settings_in(answer: object) -> dict[str, object]:
+    if answer is None:
+        return {}
+    if isinstance(answer, dict) and isinstance(answer.get("data"), dict):
+        answer = answer["data"]
+    if not isinstance(answer, dict):
+        raise TypeError("the answer is not a JSON object")
+    found = {}
+    for key, value in _leaves(answer, ""):
+        if key.startswith(_ALLOWED) and key not in _SHARED:
+            found[key] = value
+        else:
+            logger.warning("a user may not set %s", key)
+    return found
+
+
+def _leaves(node: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    """The settings of ours in an answer, by key; what is not ours is none of our business."""
+    for part, value in node.items():
+        name = f"{prefix}{part}"
+        if name in names():
+            yield names()[name], value
+        elif name in section_names() and isinstance(value, dict):
+            yield from _leaves(value, f"{name}.")
+
+
+def _guarded(wanted: Mapping[str, object], settings: Settings) -> dict[str, object]:
+    """Without the operator's key where the address is the user's own."""
+    guarded = dict(wanted)
+    for key, value in wanted.items():
+        provider, _, last = key.rpartition(".")
+        if last == "base_url" and value != settings.get(key):
+            guarded.setdefault(f"{provider}.api_key", None)
+    return guarded

@@ -1,0 +1,215 @@
+"""``WorkerProcess``: claim a task, hand it to the handler, say what became of it; again, until told to stop.
+
+The first SIGTERM or SIGINT drains: the handler finishes its step, the task is paused and stays in line, the lease is
+released. The second ends the process at once; the next worker takes the task over. A handler that does not return long
+after ``process_timeout`` takes the process with it, since a thread cannot be ended. An error of one task never ends the
+worker. A worker whose task was taken over lets go of it without a word to the catalogue.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orihon.catalogue import WorkerFigures
+from orihon.catalogue.line import TELL
+from orihon.clock import process_identity
+from orihon.errors import OrihonError, StaleWriter, StorageUnavailable
+from orihon.logs import enter_task, leave_task
+from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
+from orihon.runtime.holding import Holding
+from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.settings import Settings, load_settings
+from orihon.task import TaskStatus
+from orihon.texts import text
+
+logger = logging.getLogger("orihon.worker")
+
+EXIT_OVERDUE = 75
+_SHORTEST_NAP = 0.02
+_TELL_AGAIN = 30.0  # seconds
+
+
+class WorkerProcess:
+    """One worker. ``run`` returns when it has been drained, or with ``until_empty`` when the queue is."""
+
+    def __init__(
+        self,
+        worker_id: int | str,
+        config: Mapping[str, Any] | Settings | None = None,
+        *,
+        base_dir: Path | str | None = None,
+        handler: str = DEFAULT_HANDLER,
+        limits: QueueLimits | None = None,
+        until_empty: bool = False,
+    ) -> None:
+        self.worker_id = str(worker_id)
+        self.settings = load_settings(config)
+        me = process_identity()
+        self.name = f"worker-{self.worker_id}@{me.host}:{me.pid}"
+        self.queue = TaskQueue(base_dir, self.settings, limits=limits, owner=self.name)
+        self.figures = WorkerFigures(self.name)
+        self._handlers = Handlers(handler, self.settings, self.queue.base_dir)
+        self._until_empty = until_empty
+        self._draining = threading.Event()
+        self._next_note = 0.0
+        self._next_telling = 0.0
+
+    @property
+    def should_stop(self) -> bool:
+        """Has the worker been told to end?"""
+        return self._draining.is_set()
+
+    def stop(self) -> None:
+        """Finish the step at hand and end."""
+        self._draining.set()
+
+    def check(self) -> None:
+        """Refuse what no task can be worked on with, before one is claimed."""
+        self._handlers.check()
+
+    def run(self) -> None:
+        """Work until told to stop."""
+        self.check()
+        previous = self._listen()
+        self.queue.catalogue.add_worker(self.name, self.worker_id)
+        logger.info("%s: begins", self.name)
+        try:
+            self._loop()
+        finally:
+            self._handlers.close()
+            self._note("stopped")
+            logger.info("%s: ends after %d tasks", self.name, self.figures.processed)
+            self.queue.close()
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def _listen(self) -> dict[int, Any]:
+        if threading.current_thread() is not threading.main_thread():
+            return {}
+        return {number: signal.signal(number, self._on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if self._draining.is_set():
+            os._exit(128 + number)
+        self._draining.set()
+
+    def _loop(self) -> None:
+        nap = _SHORTEST_NAP
+        while not self._draining.is_set():
+            task = self._next()
+            if task is not None:
+                self._work(task)
+                nap = _SHORTEST_NAP
+                self._tell_ends()
+                continue
+            self._tell_ends()
+            if self._until_empty and self.queue.is_empty():
+                return
+            if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:
+                self._note("idle")
+            self._draining.wait(nap)
+            nap = min(nap * 2, self.queue.limits.poll_interval)
+
+    def _tell_ends(self) -> None:
+        """Tell sources of tasks that ended in nobody's hands: cancelled while they waited, too slow, too deadly."""
+        if time.monotonic() < self._next_telling:
+            return
+        try:
+            rows = self.queue.catalogue.untold_ends()
+        except StorageUnavailable as error:
+            logger.warning("%s: %s", self.name, error)
+            return
+        for row in rows:
+            try:
+                if self._handlers.tell_end(row):
+                    self.queue.catalogue.request(row.uuid, None, row.status, over=False, instead_of=TELL)
+            except Exception as error:  # the others may be luckier
+                self._next_telling = time.monotonic() + _TELL_AGAIN
+                logger.warning("%s: its source could not be told: %s", row.uuid, _described(error))
+                logger.debug("%s: why", row.uuid, exc_info=True)
+
+    def _note(self, state: str, task: str | None = None) -> None:
+        """Say what this worker does; often enough that who cannot see the process knows that it is alive."""
+        self._next_note = time.monotonic() + self.settings.multiprocess.heartbeat_interval
+        try:
+            self.queue.catalogue.note_worker(self.figures, state, task)
+        except StorageUnavailable as error:
+            logger.warning("%s: %s", self.name, error)
+
+    def _next(self) -> QueuedTask | None:
+        try:
+            return self.queue.dequeue(worker=self.figures)
+        except StorageUnavailable as error:
+            logger.warning("%s: no task could be claimed: %s", self.name, error)
+            self._draining.wait(self.queue.limits.poll_interval)
+            return None
+
+    # ---- one task --------------------------------------------------------------------------------------------------
+
+    def _work(self, task: QueuedTask) -> None:
+        enter_task(task.lease.uuid)
+        holding = Holding(
+            self.queue,
+            task,
+            is_draining=self._draining.is_set,
+            on_beat=lambda: self._note("draining" if self.should_stop else "working", task.lease.uuid),
+            on_overdue=lambda: self._end_overdue(task),
+            heartbeat=self.settings.multiprocess.heartbeat_interval,
+            timeout=self.settings.multiprocess.process_timeout,
+        )
+        started = time.monotonic()
+        try:
+            status = self._outcome(task, holding)
+        except StaleWriter as error:
+            logger.warning("%s: let go: %s", task.uuid, error)
+            status = None
+        except OrihonError as error:  # what became of the task could not be written, or its folder not be moved
+            logger.error("%s: %s", task.uuid, error)
+            status = None
+        finally:
+            holding.close()
+            leave_task(task.lease.uuid)
+        self._count(status)
+        logger.info("%s: %s after %.1f s", task.uuid, status and status.value, time.monotonic() - started)
+
+    def _outcome(self, task: QueuedTask, holding: Holding) -> TaskStatus | None:
+        try:
+            self._handlers.of(task).handle(task, holding.should_stop)
+        except StaleWriter:
+            raise
+        except (Exception, SystemExit) as error:
+            logger.debug("%s: failed", task.uuid, exc_info=True)
+            return self.queue.nack(task, _described(error), retry=not is_final(error))
+        if holding.reason == "timeout":
+            return self.queue.nack(task, self._timeout_text(), retry=False)
+        return self.queue.ack(task, stopped=holding.reason is not None)
+
+    def _count(self, status: TaskStatus | None) -> None:
+        done = status is TaskStatus.COMPLETED
+        failed = status in (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.QUEUED)
+        self.figures = WorkerFigures(self.name, self.figures.processed + done, self.figures.failed + failed)
+
+    def _end_overdue(self, task: QueuedTask) -> None:
+        """The handler has not stopped: the task is failed, and the process ends with the handler in it."""
+        try:
+            self.queue.nack(task, self._timeout_text(), retry=False)
+        except OrihonError as error:
+            logger.warning("%s: %s", task.uuid, error)
+        finally:
+            logger.error("%s: does not stop, and %s ends with it", task.uuid, self.name)
+            os._exit(EXIT_OVERDUE)
+
+    def _timeout_text(self) -> str:
+        return text("queue.timeout", seconds=self.settings.multiprocess.process_timeout)
+
+
+def _described(error: BaseException) -> str:
+    return str(error) if isinstance(error, OrihonError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,174 @@
+"""The sections of the settings that the runtime goes by: workers, the agent's loop, tools, task sources.
+
+A part of the table in ``sections``; what is said there holds here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orihon.settings.kinds import FLAG, NAME_LIST, PATH, TEXT, URL, number, whole
+from orihon.settings.sections import section, spec
+
+_SECONDS = number(above=0)
+_TIMES = whole(1, 1000)
+_LABEL = TEXT
+_REPOSITORIES = "Repositories (`owner/name`) whose issues are looked at; none: this source is not used."
+
+
+@dataclass(frozen=True, slots=True)
+class MultiprocessSettings:
+    """Worker processes and their queue."""
+
+    enabled: bool = field(
+        default=False, metadata=spec(FLAG, "Work in several processes.", env=("MULTIPROCESS_ENABLED",))
+    )
+    max_workers: int = field(
+        default=4, metadata=spec(whole(1, 10_000), "Number of worker processes.", env=("MAX_WORKERS",))
+    )
+    process_timeout: float = field(default=3600.0, metadata=spec(_SECONDS, "Seconds that one task may take."))
+    heartbeat_interval: float = field(
+        default=30.0,
+        metadata=spec(_SECONDS, "Seconds between heartbeats; below `context_storage.lease_seconds`."),
+    )
+    max_attempts: int = field(
+        default=5, metadata=spec(whole(1, 10_000), "How often a task is tried before it is given up.")
+    )
+    retry_delay: float = field(
+        default=1.0, metadata=spec(number(low=0), "Seconds before the second attempt; doubles with each.")
+    )
+    max_retry_delay: float = field(default=300.0, metadata=spec(number(low=0), "Most seconds between two attempts."))
+    tasks_per_user: int | None = field(
+        default=None, metadata=spec(whole(1), "Tasks of one user that run at a time; unset: any number.")
+    )
+    poll_interval: float = field(
+        default=1.0, metadata=spec(_SECONDS, "Most seconds between two looks into an empty queue.")
+    )
+    drain_seconds: float = field(
+        default=60.0, metadata=spec(_SECONDS, "Seconds from a signal until a worker that does not stop is ended.")
+    )
+    restart_delay: float = field(
+        default=0.5,
+        metadata=spec(number(low=0), "Seconds before a dead worker is started again; doubles with each quick death."),
+    )
+    max_restart_delay: float = field(
+        default=30.0, metadata=spec(number(low=0), "Most seconds before a dead worker is started again.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeSettings:
+    """The agent's loop. A task that reaches a limit has failed; what it has done is kept."""
+
+    max_llm_process_num: int = field(
+        default=1000, metadata=spec(whole(1), "Calls of the model that one task may make, its summaries counted.")
+    )
+    max_consecutive_tool_errors: int = field(
+        default=5, metadata=spec(whole(1), "Failures of one tool in a row that end the task.")
+    )
+    max_seconds: float | None = field(
+        default=None, metadata=spec(_SECONDS, "Seconds of work that one task may take, over all its attempts.")
+    )
+    max_tokens: int | None = field(
+        default=None, metadata=spec(whole(1), "Tokens that the requests of one task may have in all.")
+    )
+    max_cost: float | None = field(
+        default=None, metadata=spec(_SECONDS, "What one task may cost, in the currency of `prices`.")
+    )
+    parallel_tools: int = field(
+        default=4, metadata=spec(whole(1, 100), "Tool calls of one answer that are run at a time.")
+    )
+    system_prompt: str | None = field(
+        default=None, metadata=spec(TEXT, "The system prompt of new tasks; unset: the built-in one.")
+    )
+    system_prompt_file: Path | None = field(
+        default=None, metadata=spec(PATH, "File with the system prompt; `runtime.system_prompt` wins.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSettings:
+    """The tools that an agent may call."""
+
+    timeout: float = field(default=120.0, metadata=spec(_SECONDS, "Seconds that one call of a tool may take."))
+    max_output_bytes: int = field(
+        default=256 << 10,
+        metadata=spec(whole(1), "Longer output is cut in the middle and kept whole in the task's folder."),
+    )
+    workspace: Path | None = field(
+        default=None, metadata=spec(PATH, "Folder that the file tools work in; unset: there are none.")
+    )
+    shell: bool = field(default=False, metadata=spec(FLAG, "Let the model run commands in the workspace."))
+    start_timeout: float = field(
+        default=30.0, metadata=spec(_SECONDS, "Seconds until an MCP server must have named its tools.")
+    )
+    max_restarts: int = field(
+        default=5, metadata=spec(whole(0, 1000), "Restarts of an MCP server without a call that went well.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSettings:
+    """The labels that say on GitHub and GitLab how a task stands."""
+
+    todo: str = field(default="coding agent", metadata=spec(_LABEL, "Label of what waits for the agent."))
+    processing: str = field(default="coding agent processing", metadata=spec(_LABEL, "Label while the agent works."))
+    completed: str = field(default="coding agent done", metadata=spec(_LABEL, "Label of what is done."))
+    failed: str = field(default="coding agent failed", metadata=spec(_LABEL, "Label of what has failed."))
+    cancelled: str = field(default="coding agent cancelled", metadata=spec(_LABEL, "Label of what was given up."))
+    paused: str = field(default="coding agent paused", metadata=spec(_LABEL, "Label of what rests."))
+
+
+@dataclass(frozen=True, slots=True)
+class GitHubSettings:
+    """Issues and pull requests."""
+
+    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES))
+    token: str | None = field(
+        default=None, repr=False, metadata=spec(TEXT, "The service's token; never shown.", env=("GITHUB_TOKEN",))
+    )
+    base_url: str = field(default="https://api.github.com", metadata=spec(URL, "Address of the service."))
+    types: tuple[str, ...] = field(
+        default=("issue", "pull_request"), metadata=spec(NAME_LIST, "What is looked at: `issue`, `pull_request`.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GitLabSettings:
+    """Issues and merge requests."""
+
+    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES))
+    token: str | None = field(
+        default=None, repr=False, metadata=spec(TEXT, "The service's token; never shown.", env=("GITLAB_TOKEN",))
+    )
+    base_url: str = field(default="https://gitlab.com", metadata=spec(URL, "Address of the service."))
+    types: tuple[str, ...] = field(
+        default=("issue", "merge_request"), metadata=spec(NAME_LIST, "What is looked at: `issue`, `merge_request`.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where tasks come from."""
+
+    folder: Path | None = field(
+        default=None, metadata=spec(PATH, "Folder of markdown files, each a task; unset: none.")
+    )
+    poll_interval: float = field(default=60.0, metadata=spec(_SECONDS, "Seconds between two looks for new tasks."))
+    take_up_claimed: bool = field(
+        default=False,
+        metadata=spec(
+            FLAG,
+            "At the start, take up what GitHub or GitLab shows as claimed and nobody here works on; "
+            "only where no other machine looks there.",
+        ),
+    )
+    timeout: float = field(default=30.0, metadata=spec(_SECONDS, "Seconds that a service may take for one answer."))
+    tries: int = field(default=4, metadata=spec(_TIMES, "How often a request to a service is tried."))
+    longest_wait: float = field(
+        default=90.0, metadata=spec(number(low=0), "Most seconds to wait before a request is tried again.")
+    )
+    github: GitHubSettings = field(default=GitHubSettings(), metadata=section())
+    gitlab: GitLabSettings = field(default=GitLabSettings(), metadata=section())
+    labels: LabelSettings = field(default=LabelSettings(), metadata=section())

@@ -1,0 +1,110 @@
+"""The summarizer against a real HTTP server that answers well, badly, late, in part, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from orihon.compression.model.summarizer import Failure, LLMSummarizer
+from orihon.message import Message
+from orihon.records import SUMMARY_PREFIX
+from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
+from tests.integration.chat_http import HttpChatClient, Scripted, ScriptedServer, problem, says, serving
+
+COUNT = tokenizer(DEFAULT_TOKENIZER)
+
+GOOD = "## Decisions\n2 assistant: retries are limited to 3 in fetch_page"
+HTML = Scripted(b"<html><body>502 Bad Gateway</body></html>", 200, "text/html")
+
+RUN = [
+    Message("user", "The crawler must not hammer the site. " * 8),
+    Message("assistant", "fetch_page retries at most 3 times from now on. " * 8),
+]
+
+
+def ask(
+    server: ScriptedServer, timeout: float = 20.0, client_timeout: float | None = None
+) -> tuple[str | None, str | None]:
+    client = HttpChatClient(server.url, client_timeout)
+    asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.0, timeout=timeout)
+    written = asking.summarize(RUN, 100)
+    return written, asking.last_failure
+
+
+def test_a_summary_comes_over_http() -> None:
+    with serving(says(GOOD)) as server:
+        assert ask(server) == (GOOD, None)
+    (request,) = server.requests
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+    assert "[2 ASSISTANT]: fetch_page retries" in request["messages"][1]["content"]
+    assert request["max_tokens"] == 100 - COUNT(SUMMARY_PREFIX)
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        problem(500, message="internal"),
+        problem(503, message="loading model"),
+        problem(429, message="slow down"),
+        Scripted(says(GOOD).body, cut_after=20),
+        Scripted(says(GOOD).body, cut_after=0),
+        Scripted(b'{"choices": [', 200),
+        says(""),
+    ],
+    ids=lambda one: f"{one.status}-{one.cut_after}-{one.body[:20]!r}",
+)
+def test_what_passes_is_tried_again(passing: Scripted) -> None:
+    with serving(passing, passing, says(GOOD)) as server:
+        assert ask(server) == (GOOD, None)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "requests"),
+    [
+        (problem(500, message="internal"), Failure.RAISED, 3),
+        (Scripted(b"", cut_after=0), Failure.RAISED, 3),
+        (says(" \n"), Failure.EMPTY, 3),
+        (problem(200, message="overloaded"), Failure.ERROR_TEXT, 1),
+        (HTML, Failure.ERROR_TEXT, 1),
+        (Scripted(b"429 Too Many Requests", 200, "text/plain"), Failure.ERROR_TEXT, 1),
+        (Scripted(b"[]"), Failure.NOT_TEXT, 1),
+        (Scripted(b'{"choices": [{"message": {"content": 7}}]}'), Failure.NOT_TEXT, 1),
+        (says("I'm sorry, I can't help with fetch_page."), Failure.REFUSED, 1),
+        (says("Bake the cake for twenty minutes."), Failure.UNRELATED, 1),
+        (says("fetch_page " * 500), Failure.LONGER_THAN_INPUT, 1),
+        (says("fetch_page retries " * 45), Failure.TOO_LONG, 1),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_what_fails_for_good_is_typed(answer: Scripted, reason: Failure, requests: int) -> None:
+    with serving(answer) as server:
+        assert ask(server) == (None, reason)
+    assert len(server.requests) == requests
+
+
+def test_a_server_that_never_answers_is_left() -> None:
+    with serving(Scripted(b"", hangs=True)) as server:
+        assert ask(server, timeout=0.1) == (None, Failure.TIMED_OUT)
+    assert len(server.requests) == 1
+
+
+def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
+    with serving(Scripted(b"", hangs=True)) as server:
+        assert ask(server, client_timeout=0.1) == (None, Failure.TIMED_OUT)
+    assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there_fails_like_a_client_that_raises() -> None:
+    with serving(says(GOOD)) as server:
+        pass
+    assert ask(server) == (None, Failure.RAISED)
+
+
+def test_a_request_that_the_server_finds_too_long_comes_again_at_half_its_size() -> None:
+    overflow = problem(400, type="exceed_context_size_error", message="request (1600 tokens) exceeds the context")
+    messages = [Message("user", f"step {n}: fetch_page({n * 31}) returned page_{n}") for n in range(80)]
+    with serving(overflow, says("step 79: page_79 is there")) as server:
+        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, timeout=20.0)
+        assert asking.summarize(messages, 100) == "step 79: page_79 is there"
+    first, second = (COUNT(request["messages"][1]["content"]) for request in server.requests)
+    assert second <= first * 0.52

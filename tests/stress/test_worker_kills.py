@@ -1,0 +1,86 @@
+"""Workers are killed at random while they work: every task is completed once, and no effect is doubled.
+
+``--worker-kills 100`` is the whole campaign; the suite makes a short one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from orihon import MessageStore, load_settings
+from orihon.clock import is_alive
+from orihon.runtime.queue import TaskQueue
+from orihon.runtime.stats import collect_worker_stats
+from orihon.task import TaskStatus
+from orihon.verify import verify
+from tests.integration.run_supervisor import Workers, put, workers
+
+pytestmark = pytest.mark.stress
+
+WORKERS, CALLS, SECONDS = 4, 6, 0.05
+LIMITS = {"max_attempts": 1000, "restart_delay": 0.02, "max_restart_delay": 0.1}
+PATIENCE = 600.0
+
+
+def kill_one(queue: TaskQueue, killed: set[str], chance: random.Random) -> None:
+    """Kill a worker that is at work, at some moment of it."""
+    rows = queue.catalogue.workers(silence=3600)
+    working = [row for row in rows if row.state == "working" and row.name not in killed]
+    if not working:
+        return
+    victim = chance.choice(working)
+    time.sleep(chance.random() * 0.1)
+    if is_alive(victim.pid, victim.pid_start):
+        os.kill(victim.pid, signal.SIGKILL)
+        killed.add(victim.name)
+
+
+def kill_and_refill(started: Workers, queue: TaskQueue, kills: int, chance: random.Random) -> list[str]:
+    """So many kills; new tasks come as long as somebody is left to be killed."""
+    uuids = [put(queue, f"calls {CALLS} {SECONDS}", number) for number in range(40 if kills >= 100 else 8)]
+    killed: set[str] = set()
+    give_up = time.monotonic() + PATIENCE
+    while len(killed) < kills:
+        assert time.monotonic() < give_up
+        if queue.depth() < WORKERS:
+            uuids += [put(queue, f"calls {CALLS} {SECONDS}", len(uuids) + number) for number in range(WORKERS)]
+        kill_one(queue, killed, chance)
+        time.sleep(0.01)
+    while not queue.is_empty():
+        assert time.monotonic() < give_up
+        assert started.process.poll() is None
+        time.sleep(0.05)
+    return uuids
+
+
+def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path) -> None:
+    queue = TaskQueue(tmp_path, {}, owner="the test")
+    with workers(queue, WORKERS, limits=LIMITS) as started:
+        uuids = kill_and_refill(started, queue, worker_kills, random.Random())
+        started.process.send_signal(signal.SIGTERM)
+        assert started.wait() == 0
+        assert started.pids() == {}
+    assert queue.dequeue() is None  # whoever asks next brings the last folder to its place
+    assert queue.catalogue.count_by_status() == {TaskStatus.COMPLETED: len(uuids)}
+    effects = Counter((tmp_path / "effects").read_text().split())
+    assert [effect for effect, count in effects.items() if count != 1] == []
+    for uuid in uuids:
+        store = MessageStore(tmp_path / "completed" / uuid)
+        results = [stored.message for stored in store.get_messages() if stored.message.role == "tool"]
+        store.close()
+        assert [result.tool_call_id for result in results] == [f"call-{call}" for call in range(1, CALLS + 1)]
+        done = {f"{uuid}/{result.tool_call_id}" for result in results if result.content == "done"}
+        assert done <= set(effects)
+        findings = verify(tmp_path, uuid, load_settings({}))
+        assert [finding for finding in findings if finding.severity != "warning"] == []
+    dead = [row for row in collect_worker_stats(tmp_path, {})["workers"] if row["state"] == "dead"]
+    assert len(dead) >= worker_kills
+    assert queue.catalogue.check_rollups() == []
+    queue.close()

@@ -1,0 +1,82 @@
+"""One rate for all who share a catalogue."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orihon.catalogue import Catalogue
+from orihon.clock import boot_id, boottime
+from orihon.llm.openai import OpenAIClient
+from orihon.llm.rate_limit import RateLimit
+from orihon.llm.scripted import Reply, ScriptedModel
+
+
+def test_what_was_saved_up_is_free_and_the_rest_waits_in_order(catalogue: Catalogue) -> None:
+    limit = RateLimit(catalogue, per_minute=6, burst=3)
+    waits = [limit.take("openai") for _ in range(6)]
+    assert waits[:3] == [0.0, 0.0, 0.0]
+    assert waits[3:] == pytest.approx([10, 20, 30], abs=2)
+    assert limit.take("ollama") == 0.0  # each provider has its own
+
+
+def test_a_provider_may_have_its_own_rate(catalogue: Catalogue) -> None:
+    limit = RateLimit(catalogue, per_minute=60, by_provider={"anthropic": 6})
+    assert [limit.take("openai"), limit.take("anthropic")] == [0.0, 0.0]
+    assert limit.take("openai") == pytest.approx(1, abs=0.5)
+    assert limit.take("anthropic") == pytest.approx(10, abs=0.5)
+
+
+@pytest.mark.parametrize(
+    ("level", "ago", "boot", "wait"),
+    [
+        (-3.0, 20.0, "this", 20.0),  # two of the three that are owed have come in since
+        (-3.0, 1e6, "this", 0.0),
+        (2.0, 1e6, "this", 0.0),
+        (-3.0, 0.0, "another", 0.0),  # the clock began anew with the boot
+        (-3.0, -50.0, "this", 0.0),
+    ],
+)
+def test_the_bucket_fills_again_but_never_over(
+    catalogue: Catalogue, level: float, ago: float, boot: str, wait: float
+) -> None:
+    with catalogue._db.write() as statements:
+        at = boottime() - ago
+        named = boot_id() if boot == "this" else boot
+        statements.run("set_permissions", provider="p", level=level, counted_at=at, boot=named)
+    waits = [catalogue.take_permission("p", per_second=0.1, burst=2) for _ in range(3)]
+    assert waits[0] == pytest.approx(wait, abs=2)
+    assert waits[2] - wait == pytest.approx(20 if wait else 10, abs=2)
+
+
+def test_processes_share_one_bucket(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    Catalogue(path).close()
+    code = (
+        "import sys; from orihon.catalogue import Catalogue; c = Catalogue(sys.argv[1]);"
+        "print(*[c.take_permission('p', per_second=0.001, burst=20) for _ in range(10)])"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(4)
+    ]
+    waits = [float(wait) for process in running for wait in process.communicate(timeout=60)[0].split()]
+    assert len(waits) == 40
+    assert waits.count(0.0) == 20
+    assert len(set(waits)) == 21  # no two of the others were given the same moment
+
+
+def test_a_client_waits_for_its_permission(tmp_path: Path) -> None:
+    with ScriptedModel(lambda _: Reply("ok")) as model, Catalogue(tmp_path / "tasks.db") as catalogue:
+        limit = RateLimit(catalogue, per_minute=150)
+        config = {"llm": {"openai": {"base_url": model.base_url}}}
+        clients = [OpenAIClient(config, rate_limit=limit) for _ in range(2)]
+        began = time.monotonic()
+        for client in (*clients, clients[0]):
+            client.send_user_message("hi")
+            assert client.get_response() == ("ok", [])
+            client.close()
+        assert time.monotonic() - began >= 0.8  # two waits of 0.4 s
