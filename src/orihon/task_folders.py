@@ -7,6 +7,8 @@ crash between the two and is moved at the next look. A folder in two places is n
 
 from __future__ import annotations
 
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from orihon.errors import DamagedStore
@@ -25,7 +27,18 @@ class TaskFolders:
     def places(self, uuid: str) -> list[Path]:
         """Every folder of this task; more than one is damage."""
         check_id(uuid)
-        return [path for place in PLACES if (path := self.base_dir / place / uuid).is_dir()]
+        # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
+        return self._look(uuid) or self._look(uuid)
+
+    def _look(self, uuid: str) -> list[Path]:
+        found = {}
+        for place in PLACES:
+            path = self.base_dir / place / uuid
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = path.stat()
+                if stat.S_ISDIR(status.st_mode):
+                    found[status.st_dev, status.st_ino] = path  # a folder keeps its number when it is moved
+        return list(found.values())
 
     def find(self, uuid: str) -> Path | None:
         """The task's folder, wherever it is."""
@@ -43,7 +56,10 @@ class TaskFolders:
         target = self.base_dir / place / uuid
         make_private_folder(target.parent)
         with wrapping(target):
-            here.rename(target)
+            try:
+                here.rename(target)
+            except FileNotFoundError:  # another process moved it in the meantime
+                return self.find(uuid)
             sync_folder(target.parent)
             sync_folder(here.parent)
         return target
