@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+from tests.services import RABBITMQ, REDIS, Database, needed, own_schema
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,3 +46,21 @@ def kills(request: pytest.FixtureRequest) -> int:
 def worker_kills(request: pytest.FixtureRequest) -> int:
     """How many workers a stress test kills."""
     return int(request.config.getoption("--worker-kills"))
+
+
+@pytest.fixture
+def postgres() -> Iterator[Database]:
+    """A schema of its own in a running PostgreSQL."""
+    yield from own_schema()
+
+
+@pytest.fixture
+def rabbitmq() -> str:
+    """The address of a running RabbitMQ; name queues with something random, and delete them."""
+    return needed(RABBITMQ)
+
+
+@pytest.fixture
+def redis() -> str:
+    """The address of a running Redis; name keys with something random, and delete them."""
+    return needed(REDIS)

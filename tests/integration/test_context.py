@@ -361,7 +361,7 @@ def test_what_a_crash_may_lose_depends_on_the_durability(
 
 
 def test_a_back_end_that_is_not_there_leaves_no_task(tmp_path: Path) -> None:
-    with refused(InvalidSettings, "backend_missing"):
+    with refused(InvalidSettings, "no_database_url"):
         TaskContextManager(tmp_path, KEY, {"context_storage": {"backend": "postgres"}}, uuid="one")
     with TaskContextManager(tmp_path, KEY, uuid="two") as ctx:
         assert [row.uuid for row in ctx.catalogue.list_tasks()] == ["two"]

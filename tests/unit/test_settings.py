@@ -199,14 +199,16 @@ _TEXTS = {
     "roles": '["user"]',
     "name_list": '["acme/shop"]',
     "servers": '{"files": {"command": "files-server"}}',
+    "identifier": "some_name",
 }
+_TEXTS_OF = {"context_storage.backend": "sqlite", "database.url": "postgresql://db", "archive.url": "s3://bucket"}
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_every_key_has_a_variable(key: str) -> None:
     kind = schema()[key].kind
     variable = "ORIHON_" + key.upper().replace(".", "__")
-    settings = load(environ={variable: _TEXTS.get(kind.name) or kind.allowed.split(", ")[-1]})
+    settings = load(environ={variable: _TEXTS_OF.get(key) or _TEXTS.get(kind.name) or kind.allowed.split(", ")[-1]})
     assert settings.origin(key) == f"environment {variable}"
 
 
@@ -281,7 +283,8 @@ def test_an_error_quotes_what_is_written_not_what_it_stands_for() -> None:
 # --- Properties ---
 
 _VALID = {
-    "context_storage.backend": st.sampled_from(["files", "sqlite", "postgres"]),
+    "context_storage.backend": st.sampled_from(["files", "sqlite"]),
+    "database.url": st.none() | st.just("postgresql://db/orihon"),
     "context_storage.base_dir": st.text("abc/", min_size=1).map(lambda text: "x" + text),
     "compression.threshold": st.floats(0, 1, exclude_min=True),
     "compression.token_threshold": st.none() | st.integers(1),
@@ -298,6 +301,25 @@ def test_plain_data_come_back_as_the_same_settings(values: dict[str, Any]) -> No
     settings = Settings().replace(**values)
     plain = json.loads(json.dumps(settings.as_dict(mask_secrets=False)).replace("${", "$${"))
     assert load(plain) == settings
+
+
+# --- Other machines ---
+
+
+def test_whoever_names_a_database_wants_the_messages_in_it() -> None:
+    settings = load({"database": {"url": "postgresql://db/orihon"}})
+    assert settings.context_storage.backend == "postgres"
+    assert settings.origin("context_storage.backend") == "config"
+    assert "db/orihon" not in str(settings.as_dict()) + repr(settings)
+
+
+def test_a_back_end_that_is_named_stays_beside_a_database() -> None:
+    settings = load({"database": {"url": "postgresql://db/orihon"}, "context_storage": {"backend": "files"}})
+    assert settings.context_storage.backend == "files"
+
+
+def test_a_back_end_without_its_database_is_refused() -> None:
+    assert refused({"context_storage": {"backend": "postgres"}}).reason == "no_database_url"
 
 
 # --- Import ---

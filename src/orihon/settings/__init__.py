@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from orihon.settings.load import find_config, load_settings
 from orihon.settings.model import Setting, Settings, schema
+from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings
 from orihon.settings.runtime_sections import (
     MultiprocessSettings,
     RuntimeSettings,
@@ -15,7 +16,6 @@ from orihon.settings.runtime_sections import (
     ToolSettings,
 )
 from orihon.settings.sections import (
-    ArchiveSettings,
     CompressionSettings,
     ContextStorageSettings,
     InheritanceSettings,
@@ -31,6 +31,7 @@ __all__ = [
     "ArchiveSettings",
     "CompressionSettings",
     "ContextStorageSettings",
+    "DatabaseSettings",
     "InheritanceSettings",
     "LLMSettings",
     "LoggingSettings",
@@ -38,6 +39,7 @@ __all__ = [
     "MemorySettings",
     "MultiprocessSettings",
     "ProviderSettings",
+    "QueueSettings",
     "RetentionSettings",
     "RuntimeSettings",
     "Setting",

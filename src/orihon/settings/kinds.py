@@ -19,6 +19,7 @@ from typing import Any
 _TRUE = frozenset({"true", "1", "yes", "on"})
 _FALSE = frozenset({"false", "0", "no", "off"})
 _ADDRESS = re.compile(r"https?://[^\s/?#:]\S*", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _PATTERN_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 
 
@@ -131,6 +132,31 @@ def choice(*names: str, aliases: Mapping[str, str] | None = None) -> Kind:
         return known[word]
 
     return Kind("choice", read, ", ".join(names))
+
+
+def address(*schemes: str) -> Kind:
+    """An address of a service: ``scheme://…``."""
+
+    def read(raw: object) -> str:
+        place = _text(raw).strip()
+        scheme, separator, _ = place.partition("://")
+        if not separator or scheme.casefold() not in schemes or not place.isprintable() or " " in place:
+            raise ValueError(raw)
+        return place
+
+    return Kind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes))
+
+
+def identifier() -> Kind:
+    """A name that can stand unquoted in a database or a queue."""
+
+    def read(raw: object) -> str:
+        name = _text(raw).strip()
+        if not _IDENTIFIER.fullmatch(name):
+            raise ValueError(raw)
+        return name
+
+    return Kind("identifier", read, "a-z, 0-9, _")
 
 
 def language(*codes: str) -> Kind:

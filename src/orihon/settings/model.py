@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
 from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings
 from orihon.settings.rungs import PRICES, Rung
 from orihon.settings.runtime_sections import MultiprocessSettings, RuntimeSettings, SourceSettings, ToolSettings
 from orihon.settings.sections import (
-    ArchiveSettings,
     CompressionSettings,
     ContextStorageSettings,
     InheritanceSettings,
@@ -52,6 +52,8 @@ class Settings:
     """All settings of one process. Made by ``load_settings``; ``Settings()`` holds the defaults."""
 
     context_storage: ContextStorageSettings = field(default=ContextStorageSettings(), metadata=section("context"))
+    database: DatabaseSettings = field(default=DatabaseSettings(), metadata=section())
+    queue: QueueSettings = field(default=QueueSettings(), metadata=section())
     llm: LLMSettings = field(default=LLMSettings(), metadata=section())
     compression: CompressionSettings = field(default=CompressionSettings(), metadata=section("context.compression"))
     memory: MemorySettings = field(default=MemorySettings(), metadata=section())
@@ -137,6 +139,7 @@ class Settings:
 
     def take(self, given: Mapping[str, Given]) -> Settings:
         """A copy with values that ``read`` has passed; refused when two of them contradict each other."""
+        given = _with_backend(self, given)
         values = {key: one.value for key, one in given.items()}
         origins = FrozenMap({**self.origins, **{key: one.origin for key, one in given.items()}})
         changed: Settings = dataclasses.replace(_changed(self, values, ""), origins=origins)
@@ -271,6 +274,14 @@ def _changed(node: Any, values: Mapping[str, object], prefix: str) -> Any:
     return dataclasses.replace(node, **changes)
 
 
+def _with_backend(settings: Settings, given: Mapping[str, Given]) -> Mapping[str, Given]:
+    """Whoever names a database and no back end wants the messages in it, too."""
+    url, backend = given.get("database.url"), "context_storage.backend"
+    if url is None or url.value is None or backend in given or settings.is_explicit(backend):
+        return given
+    return {**given, backend: Given("postgres", url.origin)}
+
+
 def _check_order(settings: Settings) -> None:
     """Refuse values that would make the work run in circles, each sensible for itself."""
     target, pruning = "memory.target_usage", "memory.pruning_threshold"
@@ -279,6 +290,8 @@ def _check_order(settings: Settings) -> None:
     beat, lease = "multiprocess.heartbeat_interval", "context_storage.lease_seconds"
     if settings.multiprocess.enabled and settings.get(beat) >= settings.get(lease):
         raise _wrong_order(settings, beat, "<", lease)
+    if settings.context_storage.backend == "postgres" and settings.database.url is None:
+        raise InvalidSettings("no_database_url", origin=settings.origin("context_storage.backend"))
     provider = f"llm.{settings.llm.provider}"
     if settings.reserve_output >= settings.context_length:
         raise _wrong_order(settings, f"{provider}.reserve_output", "<", f"{provider}.context_length")

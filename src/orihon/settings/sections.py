@@ -336,17 +336,6 @@ class InheritanceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveSettings:
-    """Packing of finished tasks."""
-
-    enabled: bool = field(default=True, metadata=spec(FLAG, "Pack finished tasks."))
-    threshold_days: int = field(default=7, metadata=spec(_DAYS, "Days from the end of a task until it is packed."))
-    format: str = field(
-        default="zstd", metadata=spec(choice("zstd", "gzip", "bzip2", "xz"), "Format of the packed task.")
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class RetentionSettings:
     """Removal of finished tasks."""
 

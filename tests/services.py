@@ -1,0 +1,87 @@
+"""The services that some tests talk to: where they are, and what happens on a machine without them.
+
+A test asks for a service by a fixture (``postgres``, ``rabbitmq``, ``redis``) and gets a schema, queue or prefix of its
+own, which is gone afterwards. Without the service the test is skipped and says how to start it; in continuous
+integration (``CI=true``) it fails.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from urllib.parse import urlsplit
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One service: its address unless the environment names another, and how to start it."""
+
+    name: str
+    url: str
+    start: str
+
+    @property
+    def address(self) -> str:
+        return os.environ.get(f"ORIHON_TEST_{self.name.upper()}_URL") or self.url
+
+
+POSTGRES = Service("postgres", "postgresql://127.0.0.1:5432/test", "pg_ctlcluster 15 main start")
+RABBITMQ = Service("rabbitmq", "amqp://guest:guest@127.0.0.1:5672//", "rabbitmq-server -detached")
+REDIS = Service("redis", "redis://127.0.0.1:6379/0", "redis-server --daemonize yes --bind 127.0.0.1")
+
+# Read when the tests are collected: each of them runs without ORIHON_* in its environment.
+_ADDRESSES = {service.name: service.address for service in (POSTGRES, RABBITMQ, REDIS)}
+
+
+@cache
+def _answers(url: str) -> bool:
+    place = urlsplit(url)
+    try:
+        socket.create_connection((place.hostname or "127.0.0.1", place.port or 0), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def needed(service: Service) -> str:
+    """The address of a service that answers; the test is skipped, or in continuous integration fails, without it."""
+    url = _ADDRESSES[service.name]
+    if not _answers(url):
+        reason = f"no {service.name} at {urlsplit(url).hostname}:{urlsplit(url).port}; start it with: {service.start}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return url
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """A schema in a running PostgreSQL that nobody else uses."""
+
+    url: str
+    schema: str
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The section ``database`` of the settings."""
+        return {"url": self.url, "schema": self.schema}
+
+
+def new_schema() -> str:
+    return f"orihon_test_{secrets.token_hex(6)}"
+
+
+def own_schema() -> Iterator[Database]:
+    """A new schema, dropped afterwards."""
+    import psycopg
+
+    database = Database(needed(POSTGRES), new_schema())
+    yield database
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE")
