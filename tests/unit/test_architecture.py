@@ -19,7 +19,7 @@ ROOMS = [
     *("texts", "errors", "jsonio", "clock", "folders", "settings"),
     *("extra", "strings", "parts", "dialects", "wire", "message", "records"),
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
-    *("database", "connections", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
+    *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
     *("compression", "inheritance", "heartbeat", "logs", "context", "llm", "runtime"),
     *("view_changes", "view_reading"),
     *("findings", "checks", "verify", "doctor", "demo", "cli"),

@@ -33,6 +33,14 @@ def test_a_missing_file_is_empty(file: JsonlFile) -> None:
     assert file.torn_tail() == b""
 
 
+def test_a_file_whose_folder_has_moved_away_is_not_empty(path: Path) -> None:
+    """Once, whoever watched a task at its end took the log for empty."""
+    file = JsonlFile(path.parent / "moved" / path.name, "seq")
+    for look in (lambda: list(file.read(1)), file.last, file.torn_tail):
+        with refused(StorageUnavailable, "gone"):
+            look()
+
+
 @pytest.mark.parametrize("left", [b"\n", b"\n\n\n", b"\n{half"])
 def test_what_stands_after_the_last_whole_line(file: JsonlFile, path: Path, left: bytes) -> None:
     path.write_bytes(line(1) + b"\n" + line(2) + b"\n" + left)

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from orihon.folders import replace_file, wrapping
+
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
 
@@ -107,6 +109,19 @@ class RecordStore(ABC):
     @abstractmethod
     def load(self, name: str) -> bytes | None:
         """The derived document, if there is one."""
+
+    def keep_file(self, name: str, content: bytes) -> None:
+        """Keep a small file that belongs to the task (``metadata.json``, ``final_summary.txt``), durably."""
+        replace_file(self.folder / name, [content])
+
+    def kept_file(self, name: str) -> bytes | None:
+        """The file, if there is one."""
+        path = self.folder / name
+        with wrapping(path):
+            try:
+                return path.read_bytes()
+            except FileNotFoundError:
+                return None
 
     @abstractmethod
     def put_blob(self, digest: str, data: bytes) -> None:

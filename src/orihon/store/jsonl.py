@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.folders import wrapping
 
 _CHUNK = 1 << 16
@@ -32,9 +32,8 @@ class JsonlFile:
         if last is not None and last < first:
             return
         with wrapping(self.path):
-            try:
-                file = self.path.open("rb")
-            except FileNotFoundError:
+            file = self._opened()
+            if file is None:
                 return
             with file:
                 end = self._whole_size(file)
@@ -52,9 +51,8 @@ class JsonlFile:
     def last(self) -> int:
         """The number of the last whole line; 0 for an empty or missing file."""
         with wrapping(self.path):
-            try:
-                file = self.path.open("rb")
-            except FileNotFoundError:
+            file = self._opened()
+            if file is None:
                 return 0
             with file:
                 end = self._whole_size(file)
@@ -65,13 +63,22 @@ class JsonlFile:
     def torn_tail(self) -> bytes:
         """What stands after the last whole line."""
         with wrapping(self.path):
-            try:
-                file = self.path.open("rb")
-            except FileNotFoundError:
+            file = self._opened()
+            if file is None:
                 return b""
             with file:
                 file.seek(self._whole_size(file))
                 return file.read()
+
+    def _opened(self) -> BinaryIO | None:
+        """The file; ``None`` when nothing has been written yet."""
+        try:
+            return self.path.open("rb")
+        except FileNotFoundError:
+            if self.path.parent.is_dir():
+                return None
+        # The task has moved, with all that it holds: to take that for an empty stream would be wrong.
+        raise StorageUnavailable("gone", path=self.path.parent)
 
     def _find(self, file: BinaryIO, number: int, end: int) -> int:
         """Where the line with this number starts (``end`` when it is beyond the last one)."""

@@ -191,7 +191,10 @@ class TaskStore:
         last = self.records.last("compressions") if compression is None else compression
         if last == 0:
             return (), ()
-        record = Compression.from_record(next(self.read("compressions", last, last)))
+        found = next(self.read("compressions", last, last), None)
+        if found is None:
+            raise DamagedStore("no_record", stream="compressions", number=last, where=self.name)
+        record = Compression.from_record(found)
         folds, last_seq = self.folds(record.visible), self.records.last("messages")
         reach = max((fold.end_seq for fold in folds), default=0)
         if reach > last_seq:

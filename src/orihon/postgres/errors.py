@@ -1,0 +1,72 @@
+"""The server's errors become ours, once, with their cause; which of them a further attempt may mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+
+from orihon.errors import DamagedStore, StorageError, StorageUnavailable
+
+#: By SQLSTATE, or by its class: the first two characters.
+_REASONS = {
+    "53100": "server_full",
+    "53200": "server_full",
+    "25006": "server_read_only",
+    "3D000": "no_database",
+    "42501": "server_denied",
+    "28": "server_denied",
+    "55P03": "server_locked",
+    "57014": "server_locked",
+    "40": "server_locked",
+    "53300": "server_unreachable",
+    "57P": "server_unreachable",
+    "08": "server_unreachable",
+}
+_DAMAGED = ("XX001", "XX002")
+
+
+def storage_error(error: psycopg.Error, where: str, timeout: float) -> StorageError:
+    """The error of our tree for one of the driver's; ``where`` names the server without its password."""
+    detail = said_by(error)
+    if error.sqlstate in _DAMAGED:
+        return DamagedStore("server", where=where, detail=detail)
+    return StorageUnavailable(_reason(error), where=where, detail=detail, seconds=timeout)
+
+
+@contextmanager
+def server_errors(where: str, timeout: float) -> Iterator[None]:
+    """Turns the driver's errors into ours."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise storage_error(error, where, timeout) from error
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Was it the connection that failed, or a server that is going down or coming up? Another may be luckier."""
+    return _reason(error) == "server_unreachable"
+
+
+def said_by(error: psycopg.Error) -> str:
+    """What the server or the driver said, on one line."""
+    return " ".join((error.diag.message_primary or str(error)).split())
+
+
+def _reason(error: psycopg.Error) -> str:
+    state = error.sqlstate or ""
+    for length in (5, 3, 2):
+        if (reason := _REASONS.get(state[:length])) is not None:
+            return reason
+    if state or not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return "server_error"
+    return "server_denied" if _is_refusal(error) else "server_unreachable"
+
+
+def _is_refusal(error: psycopg.Error) -> bool:
+    """An answer to the attempt to log in carries no SQLSTATE; it cannot be told from the network's but by its words."""
+    text = str(error)
+    return "FATAL" in text and any(
+        word in text for word in ("authentication", "password", "pg_hba", "role ", "does not")
+    )
