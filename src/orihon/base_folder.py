@@ -22,7 +22,7 @@ from orihon.errors import DamagedStore, InvalidId, StorageUnavailable, TaskNotFo
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.settings import Settings
 from orihon.task import check_id
-from orihon.task_folders import PLACES, TaskFolders
+from orihon.task_folders import PLACES, folders_of
 
 _PAGE = 1000
 
@@ -42,7 +42,7 @@ class BaseFolder:
         if not self.path.is_dir():
             raise StorageUnavailable("no_base_dir", path=self.path)
         self.settings = settings
-        self.folders = TaskFolders(self.path)
+        self.folders = folders_of(self.path, settings)
         self.catalogue: Catalogue | None = None
 
     def __enter__(self) -> Self:

@@ -23,7 +23,7 @@ from orihon.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import folders_of
 from orihon.task_opening import TaskOpening
 from orihon.tokens import Budget, Correction, Gauge, reported_input_tokens, tokenizer_for
 
@@ -58,7 +58,7 @@ class TaskContextManager:
         where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
         self.base_dir = Path(where).absolute()  # a program may change its directory
         self.llm_client = llm_client
-        self._folders = TaskFolders(self.base_dir)
+        self._folders = folders_of(self.base_dir, self.settings)
         self.catalogue = open_catalogue(self.base_dir, self.settings)
         self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
         self._pid = os.getpid()  # a fork is another process: the task stays with this one

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,13 +21,11 @@ from orihon import jsonio
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.errors import DamagedStore, StorageError
-from orihon.folders import wrapping
-from orihon.guard import Redactor
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_records
+from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import FINISHED, TaskKey, TaskStatus
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import folders_of
 from orihon.texts import text
 from orihon.tokens import estimate
 
@@ -91,7 +89,7 @@ class ContextInheritanceManager:
         self.settings = load_settings(config)
         self.max_summary_tokens = self.settings.inheritance.max_summary_tokens
         self._catalogue = catalogue or open_catalogue(self.base_dir, self.settings)
-        self._folders = TaskFolders(self.base_dir)
+        self._folders = folders_of(self.base_dir, self.settings)
 
     # ---- finding -------------------------------------------------------------------------------------------
 
@@ -209,14 +207,8 @@ class ContextInheritanceManager:
         return [_one_line(problem) for problem in problems]
 
     def _load_file(self, uuid: str, name: str) -> bytes | None:
-        folder = self._folders.find(uuid)
-        if folder is None:
-            return None
-        with wrapping(folder / name):
-            try:
-                return (folder / name).read_bytes()
-            except FileNotFoundError:
-                return None
+        with self._reading(uuid) as store:
+            return None if store is None else store.records.kept_file(name)
 
     @contextmanager
     def _reading(self, uuid: str) -> Iterator[TaskStore | None]:
@@ -224,13 +216,8 @@ class ContextInheritanceManager:
         if folder is None:
             yield None
             return
-        # The files back end makes nothing until it is written to, so a folder without a store stays without.
-        settings = self.settings.replace(**{"context_storage.backend": "files"})
-        store = TaskStore(open_records(folder, settings, create=False), Redactor(b"", enabled=False), name=uuid)
-        try:
+        with closing(open_for_reading(folder, self.settings, name=uuid)) as store:
             yield store
-        finally:
-            store.close()
 
     # ---- wording -------------------------------------------------------------------------------------------
 

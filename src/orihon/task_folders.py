@@ -3,19 +3,39 @@
 The catalogue decides: it is updated first, then the folder follows. A folder found elsewhere was left behind by a
 crash between the two and is moved at the next look. A folder in two places is never touched here; that is for
 ``orihon doctor``.
+
+A task whose records are in a database has no place on this machine's disk, only a scratch folder for the files that a
+request is made of; that is gone when nobody works on the task.
 """
 
 from __future__ import annotations
 
+import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orihon.errors import DamagedStore
 from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.settings import Settings
 from orihon.task import TaskStatus, check_id, folder
 
+if TYPE_CHECKING:
+    from orihon.postgres.pool import Postgres
+
 PLACES = ("running", "paused", "completed")
+#: Folders of tasks whose records are in a database.
+SCRATCH = "scratch"
+
+
+def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
+    """The folders of a base folder's tasks, wherever the settings say that their records are."""
+    if settings.database.url is None:
+        return TaskFolders(base_dir)
+    from orihon.postgres.pool import shared_postgres
+
+    return SharedTaskFolders(base_dir, shared_postgres(settings), settings.context_storage.backend)
 
 
 class TaskFolders:
@@ -51,7 +71,7 @@ class TaskFolders:
         """Put the folder where its status says; ``None`` when there is no folder."""
         place = folder(status)
         here = self.find(uuid)
-        if here is None or place is None or here.parent.name == place:
+        if here is None or place is None or self.is_settled(here, status):
             return here
         target = self.base_dir / place / uuid
         make_private_folder(target.parent)
@@ -64,10 +84,17 @@ class TaskFolders:
             sync_folder(here.parent)
         return target
 
+    def is_settled(self, here: Path, status: TaskStatus) -> bool:
+        """Is this where a task of this status lies?"""
+        return here.parent.name in (folder(status), SCRATCH)
+
+    def new_place(self, uuid: str) -> Path:
+        """Where the folder of a new task will be."""
+        return self.base_dir / "running" / check_id(uuid)
+
     def create(self, uuid: str) -> Path:
         """A new folder for a running task."""
-        check_id(uuid)
-        path = self.base_dir / "running" / uuid
+        path = self.new_place(uuid)
         make_private_folder(path)
         return path
 
@@ -80,3 +107,37 @@ class TaskFolders:
             for path in sorted((self.base_dir / place).iterdir())
             if path.is_dir() and not path.name.startswith(".")
         ]
+
+
+class SharedTaskFolders(TaskFolders):
+    """The same where tasks may be in a database: those have a scratch folder, and nothing of them ever moves."""
+
+    def __init__(self, base_dir: Path, database: Postgres, backend: str) -> None:
+        super().__init__(base_dir)
+        self._database = database
+        self._backend = backend
+
+    def places(self, uuid: str) -> list[Path]:
+        found = super().places(uuid)
+        return found if found or not self._is_in_database(uuid) else [self.base_dir / SCRATCH / uuid]
+
+    def settle(self, uuid: str, status: TaskStatus) -> Path | None:
+        here = self.find(uuid)
+        if here is None or here.parent.name != SCRATCH:
+            return super().settle(uuid, status)
+        if status is not TaskStatus.RUNNING:
+            with wrapping(here), suppress(FileNotFoundError):
+                shutil.rmtree(here)
+        return here
+
+    def new_place(self, uuid: str) -> Path:
+        return self.base_dir / SCRATCH / check_id(uuid) if self._backend == "postgres" else super().new_place(uuid)
+
+    def all(self) -> list[tuple[str, Path]]:
+        kept = self._database.patiently(lambda connection: connection.execute("SELECT uuid FROM task_logs").fetchall())
+        return [*super().all(), *((str(uuid), self.base_dir / SCRATCH / str(uuid)) for (uuid,) in kept)]
+
+    def _is_in_database(self, uuid: str) -> bool:
+        statement = "SELECT 1 FROM task_logs WHERE uuid = %s"
+        row = self._database.patiently(lambda connection: connection.execute(statement, (uuid,)).fetchone())
+        return row is not None

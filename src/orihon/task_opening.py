@@ -42,7 +42,7 @@ class TaskOpening:
         if is_resumed or key is None:
             return self._catalogue.get(uuid)  # raises: there is no such task
         # Makes nothing, but refuses a back end or a guard that cannot be had.
-        self._store(self._new_place(uuid), uuid).close()
+        self._store(self._folders.new_place(uuid), uuid).close()
         return self._catalogue.register(
             key,
             uuid,
@@ -77,8 +77,8 @@ class TaskOpening:
             if row.model is None:  # queued by somebody who did not know what would work on it
                 row = self._catalogue.update(row.uuid, epoch=lease.epoch, **self._means())
             self._settle(row, store)
-            if not (store.records.folder / METADATA).exists():
-                write_metadata(store.records.folder, row, self._settings)
+            if store.records.kept_file(METADATA) is None:
+                write_metadata(store.records, row, self._settings)
             on_failure.pop_all()
         return row, store, lease
 
@@ -103,9 +103,6 @@ class TaskOpening:
             store.claim()
         return store, lease
 
-    def _new_place(self, uuid: str) -> Path:
-        return self._folders.base_dir / "running" / uuid
-
     def _store(self, folder: Path, uuid: str, epoch: int | None = None) -> TaskStore:
         key_file = self._folders.base_dir / "mask.key"
         return open_task_store(folder, self._settings, key_file=key_file, epoch=epoch, name=uuid)
@@ -124,7 +121,7 @@ class TaskOpening:
             return
         may_lose = self._settings.context_storage.durability == "os" and row.status is TaskStatus.RUNNING
         if folder is None or not may_lose:
-            where = folder or self._new_place(row.uuid)
+            where = folder or self._folders.new_place(row.uuid)
             raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
         # Its owner has crashed, and the settings leave it to the operating system what survives that.
         logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
@@ -136,7 +133,7 @@ class TaskOpening:
 
     def _settle(self, row: TaskRow, store: TaskStore) -> None:
         """Move the folder to where running tasks lie; the store, already claimed, follows it."""
-        if store.records.folder == self._new_place(row.uuid):
+        if self._folders.is_settled(store.records.folder, row.status):
             return
         store.close()
         store.records.moved_to(self._folders.settle(row.uuid, TaskStatus.RUNNING) or store.records.folder)

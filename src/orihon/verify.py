@@ -15,7 +15,7 @@ from orihon.catalogue import TaskRow
 from orihon.catalogue.leases import is_held
 from orihon.catalogue.opening import open_catalogue
 from orihon.checks.database import damage_in
-from orihon.checks.folder import check_folder
+from orihon.checks.folder import check_folder, check_metadata
 from orihon.checks.folds import boundaries, check_compressions, read_folds
 from orihon.checks.log import check_log
 from orihon.checks.placement import check_placement, check_row
@@ -28,7 +28,7 @@ from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import check_id
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import folders_of
 
 __all__ = ["Finding", "verify", "verify_task"]
 
@@ -41,6 +41,7 @@ def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = 
     findings = Findings()
     if folder is not None:
         check_folder(folder, in_use=in_use, report=findings.report)
+        check_metadata(store.records, findings.report)
     _reporting_damage(lambda: _check_records(store, folder, findings.report), findings.report)
     return findings.about(store.name)
 
@@ -75,7 +76,7 @@ def _reporting_damage(check: Callable[[], None], report: Report) -> None:
 def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]:
     """What is wrong with a task: its records, its folder, and its row in the catalogue."""
     base = Path(base_dir)
-    places = TaskFolders(base).places(check_id(uuid))
+    places = folders_of(base, settings).places(check_id(uuid))
     try:
         row = _row(base, uuid, settings)
     except DamagedStore as error:

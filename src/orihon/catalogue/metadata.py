@@ -12,14 +12,15 @@ from orihon import jsonio
 from orihon.catalogue import TaskRow
 from orihon.clock import process_identity
 from orihon.errors import InvalidInput
-from orihon.folders import replace_file, wrapping
+from orihon.folders import wrapping
 from orihon.settings import Settings
+from orihon.store.base import RecordStore
 from orihon.task import TaskKey
 
 NAME = "metadata.json"
 
 
-def write_metadata(folder: Path, row: TaskRow, settings: Settings) -> None:
+def write_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> None:
     """The file for a task, from its row in the catalogue."""
     me = process_identity()
     metadata = {
@@ -39,7 +40,7 @@ def write_metadata(folder: Path, row: TaskRow, settings: Settings) -> None:
             "backend": row.backend,
         },
     }
-    replace_file(folder / NAME, [jsonio.encode_pretty(metadata)])
+    records.keep_file(NAME, jsonio.encode_pretty(metadata))
 
 
 def read_object(path: Path) -> dict[str, Any] | None:
@@ -52,9 +53,16 @@ def read_object(path: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def read_metadata(folder: Path) -> dict[str, Any]:
-    """What the file says; empty when it is missing or damaged."""
-    return read_object(folder / NAME) or {}
+def read_metadata(records: RecordStore) -> dict[str, Any] | None:
+    """What the file says, empty when it is damaged; ``None`` when it is missing."""
+    raw = records.kept_file(NAME)
+    if raw is None:
+        return None
+    try:
+        found = jsonio.decode(raw)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def key_in(metadata: dict[str, Any]) -> TaskKey | None:

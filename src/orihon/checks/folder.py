@@ -14,7 +14,7 @@ from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.findings import Finding, Report
 from orihon.folders import storage_error, wrapping
-from orihon.store.base import NUMBER_FIELD, STREAMS
+from orihon.store.base import NUMBER_FIELD, STREAMS, RecordStore
 from orihon.store.jsonl import JsonlFile
 
 WRITER = "writer.json"
@@ -37,7 +37,6 @@ def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     """Look at everything in the folder but the records. ``in_use``: what is under way is not left over."""
     _refuse_pipes(folder)
     check_permissions("folder", everything_in(folder), folder.parent, report)
-    _check_metadata(folder, report)
     if in_use:
         return
     if read_object(folder / WRITER) is None and (folder / WRITER).exists():
@@ -102,12 +101,12 @@ def check_permissions(check: str, paths: Iterable[Path], root: Path, report: Rep
         report(Finding(check, "permissions", str(first.path.relative_to(root)), fields=fields))
 
 
-def _check_metadata(folder: Path, report: Report) -> None:
-    if not (folder / METADATA).exists():
+def check_metadata(records: RecordStore, report: Report) -> None:
+    """``metadata.json``: is it there, and about this task?"""
+    metadata = read_metadata(records)
+    if metadata is None:
         report(Finding("folder", "no_metadata", METADATA, severity="warning"))
-        return
-    metadata = read_metadata(folder)
-    if key_in(metadata) is None or metadata.get("uuid") != folder.name:
+    elif key_in(metadata) is None or metadata.get("uuid") != records.folder.name:
         report(Finding("folder", "metadata", METADATA))
 
 

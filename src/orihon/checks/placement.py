@@ -14,6 +14,7 @@ from orihon.findings import Finding, Report
 from orihon.store.base import Stream
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, folder
+from orihon.task_folders import SCRATCH
 
 #: A note in the row's metadata: the loss of the folder has been reported and cannot be mended.
 FOLDER_LOST = "folder_lost"
@@ -30,7 +31,7 @@ def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report)
         _check_absence(row, report)
     else:
         wanted = folder(row.status)
-        if wanted is not None and places[0].parent.name != wanted:
+        if wanted is not None and places[0].parent.name not in (wanted, SCRATCH):
             fields = {"status": row.status.value, "place": places[0].parent.name, "wanted": wanted}
             report(Finding("catalogue", "misplaced", f"{places[0].parent.name}/", severity="warning", fields=fields))
         if FOLDER_LOST in row.metadata:
@@ -49,7 +50,7 @@ def _check_absence(row: TaskRow, report: Report) -> None:
 
 def check_row(row: TaskRow, place: Path, store: TaskStore, report: Report) -> None:
     """What the row says about the task, against the folder."""
-    key = key_in(read_metadata(place))
+    key = key_in(read_metadata(store.records) or {})
     if key is not None and key != row.key:
         labels = {"row": row.key.label, "folder": key.label}
         report(Finding("folder", "other_key", METADATA, fields=labels))

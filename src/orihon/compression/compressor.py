@@ -27,7 +27,6 @@ from orihon.compression.request_file import write_request_file
 from orihon.compression.result import CompressionResult
 from orihon.compression.strategies.named import Strategies
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.folders import replace_file
 from orihon.ladder import Fullness, fullness_of, ladder_of
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, STRATEGIES, Rung
@@ -359,8 +358,7 @@ class ContextCompressor:
         model = self._summarizer_with(text("prompts.final_summary"))
         summary = store.redactor.mask(final_summary(self._pages(), model, self.context_length))
         with store.changing():  # a writer that was replaced has nothing to say any more
-            path = store.records.folder / "final_summary.txt"
-            replace_file(path, [summary.encode("utf-8", "replace")])
+            store.records.keep_file("final_summary.txt", summary.encode("utf-8", "replace"))
         return len(summary)
 
     def create_summary_request_file(

@@ -35,9 +35,9 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
 
     How often a model was called, and whether a finished task had failed, the folder does not know.
     """
-    metadata = read_metadata(place)
-    key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
     with closing(owners_store(place, uuid, settings)) as store:
+        metadata = read_metadata(store.records) or {}
+        key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
         epoch, _ = store.records.claim()
         figures = _figures(store)
     status = _STATUS_OF[place.parent.name]

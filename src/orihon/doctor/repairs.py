@@ -209,7 +209,8 @@ def rewrite_metadata(operation: Operation) -> None:
     place = operation.place
     if (place / METADATA).exists():
         move_aside(place / METADATA, place)
-    write_metadata(place, operation.row, operation.base.settings)
+    with closing(operation.owning()) as store:
+        write_metadata(store.records, operation.row, operation.base.settings)
 
 
 def derive_again(operation: Operation) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import uuid as uuids
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import SUBTASK
 from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
-from orihon.folders import wrapping
 from orihon.runtime.agent import release_model
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.tool import Answer, Call
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store import PlanningHistoryStore
+from orihon.store.opening import open_for_reading
 from orihon.task import FINISHED, TaskStatus
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import folders_of
 from orihon.texts import text
 
 DEEPEST = 3  # children of children of children start none
@@ -108,7 +108,7 @@ class ChildServer(BuiltinServer):
 
     def _result(self, row: TaskRow) -> Answer:
         if row.status is TaskStatus.COMPLETED:
-            return Answer(_summary(self._parent.base_dir, row.uuid) or text("agent.child_silent"))
+            return Answer(_summary(self._parent, row.uuid) or text("agent.child_silent"))
         return Answer(
             text("agent.child_failed", status=row.status.value, error=row.error_message or "-"), is_error=True
         )
@@ -118,10 +118,9 @@ def _unused(arguments: Arguments, deadline: Deadline) -> Answer:
     raise NotImplementedError  # a child needs the id of its call, which this does not get
 
 
-def _summary(base_dir: Path, uuid: str) -> str:
-    folder = TaskFolders(base_dir).find(uuid)
-    path = None if folder is None else folder / _SUMMARY
-    if path is None or not path.is_file():
+def _summary(parent: TaskContextManager, uuid: str) -> str:
+    folder = folders_of(parent.base_dir, parent.settings).find(uuid)
+    if folder is None:
         return ""
-    with wrapping(path):
-        return path.read_text(encoding="utf-8")
+    with closing(open_for_reading(folder, parent.settings, name=uuid)) as store:
+        return (store.records.kept_file(_SUMMARY) or b"").decode("utf-8", "replace")

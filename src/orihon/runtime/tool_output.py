@@ -1,20 +1,19 @@
 """Output of tools that is longer than a model should be given at once.
 
-``cut_in_the_middle`` keeps head and tail at line ends; ``KeptOutputs`` keeps the whole text, masked, as a private file
-in the task's folder under ``outputs/``, from where ``context_read`` gives any lines of it back. ``excerpt`` takes some
+``cut_in_the_middle`` keeps head and tail at line ends; ``KeptOutputs`` keeps the whole text, masked, with the
+task as ``outputs/…``, from where ``context_read`` gives any lines of it back. ``excerpt`` takes some
 lines of a text without having the rest in memory. All three promise never to give more than the limit they are told.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from orihon.errors import ToolFailed
-from orihon.folders import make_private_folder, replace_file, storage_error
 from orihon.store import MessageStore
 from orihon.texts import text
 
@@ -52,10 +51,6 @@ class KeptOutputs:
     def __init__(self, messages: MessageStore) -> None:
         self._messages = messages
 
-    @property
-    def folder(self) -> Path:
-        return self._messages.context_dir / FOLDER
-
     def masked(self, content: str) -> str:
         """The text as it may touch the disk."""
         redactor = self._messages.task_store.redactor
@@ -64,27 +59,24 @@ class KeptOutputs:
     def keep(self, tool: str, content: str) -> str:
         """Keep a masked text; returns the name to read it back by."""
         name = f"{tool}-{secrets.token_hex(4)}.txt"
-        make_private_folder(self.folder)
-        replace_file(self.folder / name, [content.encode(errors="replace")])
+        self._messages.task_store.records.keep_file(f"{FOLDER}/{name}", content.encode(errors="replace"))
         return name
 
     def lines(self, name: str) -> Iterator[str]:
         """The lines of a kept text. Only names that ``keep`` gives are looked for."""
         bare = name.removeprefix(f"{FOLDER}/")
-        path = self.folder / bare
-        if _NAME.fullmatch(bare) is None or not path.is_file() or path.is_symlink():
+        is_name = _NAME.fullmatch(bare) is not None
+        kept = self._messages.task_store.records.kept_file(f"{FOLDER}/{bare}") if is_name else None
+        if kept is None:
             raise ToolFailed("no_output", name=name)
-        return lines_of(path)
+        return _lines_of(kept.decode(errors="replace"))
 
 
-def lines_of(path: Path) -> Iterator[str]:
-    """The lines of a file, one at a time; a very long one comes in pieces."""
-    try:
-        with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            while line := file.readline(_LONGEST_LINE):
-                yield line.removesuffix("\n")
-    except OSError as error:
-        raise storage_error(error, path) from error
+def _lines_of(content: str) -> Iterator[str]:
+    """The lines of a text, one at a time; a very long one comes in pieces."""
+    file = io.StringIO(content, newline="\n")
+    while line := file.readline(_LONGEST_LINE):
+        yield line.removesuffix("\n")
 
 
 @dataclass(frozen=True, slots=True)

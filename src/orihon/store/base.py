@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from orihon.folders import replace_file, wrapping
+from orihon.folders import make_private_folder, replace_file, wrapping
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
@@ -111,17 +111,16 @@ class RecordStore(ABC):
         """The derived document, if there is one."""
 
     def keep_file(self, name: str, content: bytes) -> None:
-        """Keep a small file that belongs to the task (``metadata.json``, ``final_summary.txt``), durably."""
-        replace_file(self.folder / name, [content])
+        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
+        path = self.folder / name
+        make_private_folder(path.parent)
+        replace_file(path, [content])
 
     def kept_file(self, name: str) -> bytes | None:
         """The file, if there is one."""
         path = self.folder / name
         with wrapping(path):
-            try:
-                return path.read_bytes()
-            except FileNotFoundError:
-                return None
+            return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
     @abstractmethod
     def put_blob(self, digest: str, data: bytes) -> None:
