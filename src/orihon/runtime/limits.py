@@ -5,7 +5,7 @@ Each is the setting ``multiprocess.<name>``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 from orihon.catalogue import ClaimLimits
@@ -29,7 +29,17 @@ class QueueLimits:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The figures that the settings name."""
-        return cls(**{figure.name: getattr(settings.multiprocess, figure.name) for figure in fields(cls)})
+        wanted = settings.multiprocess
+        return cls(
+            max_attempts=wanted.max_attempts,
+            retry_delay=wanted.retry_delay,
+            max_retry_delay=wanted.max_retry_delay,
+            tasks_per_user=wanted.tasks_per_user,
+            poll_interval=wanted.poll_interval,
+            drain_seconds=wanted.drain_seconds,
+            restart_delay=wanted.restart_delay,
+            max_restart_delay=wanted.max_restart_delay,
+        )
 
     def claims(self) -> ClaimLimits:
         """Which tasks a claim passes over."""
