@@ -35,6 +35,9 @@ POSTGRES = Service("postgres", "postgresql://127.0.0.1:5432/test", "pg_ctlcluste
 RABBITMQ = Service("rabbitmq", "amqp://guest:guest@127.0.0.1:5672//", "rabbitmq-server -detached")
 REDIS = Service("redis", "redis://127.0.0.1:6379/0", "redis-server --daemonize yes --bind 127.0.0.1")
 
+#: In the environment of tests that share one schema, and of their processes: its address and its name.
+TASKS_DATABASE = "TASKS_DATABASE"
+
 # Read when the tests are collected: each of them runs without ORIHON_* in its environment.
 _ADDRESSES = {service.name: service.address for service in (POSTGRES, RABBITMQ, REDIS)}
 

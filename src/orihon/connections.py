@@ -1,4 +1,4 @@
-"""Connections to SQLite that survive threads and forks.
+"""Connections (to SQLite, to a broker) that survive threads and forks.
 
 A thread gets a connection of its own, so readers never wait for a writer. Before the process forks, every
 connection is closed, and opened again on both sides when it is next used. Opening a new one in the child is
@@ -14,24 +14,32 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakSet
 
-import apsw
+
+class Closable(Protocol):
+    """What can be held here."""
+
+    def close(self) -> None: ...
 
 
-class ThreadConnections:
+_Connection = TypeVar("_Connection", bound=Closable)
+
+
+class ThreadConnections(Generic[_Connection]):
     """The connections of one process to one database, one for each thread."""
 
-    def __init__(self, open_connection: Callable[[], apsw.Connection]) -> None:
+    def __init__(self, open_connection: Callable[[], _Connection]) -> None:
         self._open_connection = open_connection
         self._local = threading.local()
-        self._slots: WeakSet[_Slot] = WeakSet()
+        self._slots: WeakSet[_Slot[_Connection]] = WeakSet()
         _close_at_forks()
         with _registry:
             _pools.add(self)
 
     @contextmanager
-    def use(self) -> Iterator[apsw.Connection]:
+    def use(self) -> Iterator[_Connection]:
         """This thread's connection. Finish with it inside: a fork in another thread waits for that."""
         connection = self.take()
         try:
@@ -39,7 +47,7 @@ class ThreadConnections:
         finally:
             self.give_back()
 
-    def take(self) -> apsw.Connection:
+    def take(self) -> _Connection:
         """The same without a block; ``give_back`` must follow in this thread."""
         slot = self._slot()
         slot.lock.acquire()
@@ -63,8 +71,8 @@ class ThreadConnections:
             with slot.lock:
                 slot.close()
 
-    def _slot(self) -> _Slot:
-        slot: _Slot | None = getattr(self._local, "slot", None)
+    def _slot(self) -> _Slot[_Connection]:
+        slot: _Slot[_Connection] | None = getattr(self._local, "slot", None)
         if slot is None:
             slot = self._local.slot = _Slot()
             with _registry:
@@ -72,14 +80,14 @@ class ThreadConnections:
         return slot
 
 
-class _Slot:
+class _Slot(Generic[_Connection]):
     """The place of one thread's connection. It goes with the thread, and the connection with it."""
 
     __slots__ = ("__weakref__", "connection", "lock")
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.connection: apsw.Connection | None = None
+        self.connection: _Connection | None = None
 
     def close(self) -> None:
         if self.connection is not None:
@@ -88,8 +96,8 @@ class _Slot:
 
 
 _registry = threading.Lock()
-_pools: WeakSet[ThreadConnections] = WeakSet()
-_held_for_fork: list[_Slot] = []
+_pools: WeakSet[ThreadConnections[Any]] = WeakSet()
+_held_for_fork: list[_Slot[Any]] = []
 
 
 @cache

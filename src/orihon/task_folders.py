@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from orihon.errors import DamagedStore
 from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.postgres import postgres_of
 from orihon.settings import Settings
 from orihon.task import TaskStatus, check_id, folder
 
@@ -33,9 +34,7 @@ def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
     """The folders of a base folder's tasks, wherever the settings say that their records are."""
     if settings.database.url is None:
         return TaskFolders(base_dir)
-    from orihon.postgres.pool import shared_postgres
-
-    return SharedTaskFolders(base_dir, shared_postgres(settings), settings.context_storage.backend)
+    return SharedTaskFolders(base_dir, postgres_of(settings), settings.context_storage.backend)
 
 
 class TaskFolders:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, LiteralString
 
 import apsw
 
 from orihon.settings import load_settings
 from orihon.store import MessageStore
 from orihon.store.opening import open_task_store
+from tests.services import TASKS_DATABASE
 
 
 class Backend(ABC):
@@ -20,16 +25,20 @@ class Backend(ABC):
     name: ClassVar[str]
     #: May several processes write at the same time?
     many_writers: ClassVar[bool]
-    #: What a task looks like on disk when its log is unreadable.
-    main_file: ClassVar[str]
+    #: What a writer is told that waits too long for another one.
+    busy: ClassVar[str]
+
+    def config(self) -> dict[str, Any]:
+        """Settings that choose this back end."""
+        return {"context_storage": {"backend": self.name}}
 
     def open(
         self, folder: Path, *, epoch: int | None = None, masking: dict[str, Any] | None = None, **storage: Any
     ) -> MessageStore:
         """The task in ``folder``, by a store of its own: nothing is shared with other stores of the process."""
-        settings = load_settings(
-            {"context_storage": {"backend": self.name, **storage}, "masking": masking or {}}, environ={}
-        )
+        config = self.config()
+        config["context_storage"].update(storage)
+        settings = load_settings({**config, "masking": masking or {}}, environ={})
         task_store = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=epoch)
         return MessageStore(folder, settings, task_store=task_store)
 
@@ -51,10 +60,31 @@ class Backend(ABC):
 
     def unchanged(self, folder: Path) -> dict[str, str]:
         """What must be the same after a refused change: the log and everything else that is not derived."""
-        with_log = {"log": hashlib.sha256(self.raw_log(folder)).hexdigest()}
+        log = hashlib.sha256(self.raw_log(folder)).hexdigest()
+        return {"log": log, "blobs": " ".join(sorted(self.blobs(folder)))}
+
+    def blobs(self, folder: Path) -> dict[str, bytes]:
+        """The large contents by their names, read without the store."""
         blobs = folder / "blobs"
-        kept = sorted(path.name for path in blobs.iterdir()) if blobs.exists() else []
-        return {**with_log, "blobs": " ".join(kept)}
+        return {path.name: path.read_bytes() for path in blobs.iterdir()} if blobs.exists() else {}
+
+    def put_blob(self, folder: Path, name: str, content: bytes) -> None:
+        """Put something else in the place of a large content."""
+        (folder / "blobs" / name).write_bytes(content)
+
+    def lose_blob(self, folder: Path, name: str) -> None:
+        """Lose a large content."""
+        (folder / "blobs" / name).unlink()
+
+    def places_with(self, secret: str, folder: Path) -> list[str]:
+        """Where a secret stands, plain or encoded: in what is kept of a task, or in a file beside it."""
+        files = [path for path in folder.parent.rglob("*") if path.is_file()]
+        return [path.name for path in files if holds(path.read_bytes(), secret)]
+
+
+def holds(data: bytes, secret: str) -> bool:
+    needle = secret.encode()
+    return needle in data or base64.b64encode(needle) in data
 
 
 class FilesBackend(Backend):
@@ -62,7 +92,7 @@ class FilesBackend(Backend):
 
     name = "files"
     many_writers = False
-    main_file = "messages.jsonl"
+    busy = "held"
 
     def raw_log(self, folder: Path) -> bytes:
         path = folder / "messages.jsonl"
@@ -87,7 +117,7 @@ class SqliteBackend(Backend):
 
     name = "sqlite"
     many_writers = True
-    main_file = "context.db"
+    busy = "locked"
 
     def raw_log(self, folder: Path) -> bytes:
         path = folder / "context.db"
@@ -126,4 +156,91 @@ class SqliteBackend(Backend):
             connection.close()
 
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (FilesBackend(), SqliteBackend())}
+_CONTENTS: dict[str, LiteralString] = {
+    "messages": "SELECT convert_to(record, 'UTF8') FROM message_records WHERE task = %s",
+    "summaries": "SELECT convert_to(record, 'UTF8') FROM summary_records WHERE task = %s",
+    "tools": "SELECT convert_to(record, 'UTF8') FROM tool_records WHERE task = %s",
+    "planning": "SELECT convert_to(record, 'UTF8') FROM plan_records WHERE task = %s",
+    "compressions": "SELECT convert_to(record, 'UTF8') FROM compression_records WHERE task = %s",
+    "documents": "SELECT body FROM documents WHERE task = %s",
+    "blobs": "SELECT content FROM blobs WHERE task = %s",
+}
+
+
+class PostgresBackend(Backend):
+    """``postgres``: one schema for all tests of a session; tasks are told apart by the names of their folders."""
+
+    name = "postgres"
+    many_writers = True
+    busy = "server_locked"
+
+    def config(self) -> dict[str, Any]:
+        url, schema = os.environ[TASKS_DATABASE].split()
+        return {**super().config(), "database": {"url": url, "schema": schema}}
+
+    def raw_log(self, folder: Path) -> bytes:
+        rows = self._rows("SELECT id, record FROM message_records WHERE task = %s ORDER BY id", folder)
+        return b"".join(b"%d %b\n" % (number, record.encode()) for number, record in rows)
+
+    def damage(self, folder: Path, number: int, record: bytes) -> None:
+        # What is no text the server itself would not let in.
+        text = record.decode("utf-8", "replace").replace("\0", "?")
+        self._change(
+            "UPDATE message_records SET record = %s WHERE task = %s AND id = %s", folder, number, first=(text,)
+        )
+
+    def forget(self, folder: Path, after: int) -> None:
+        self._change("DELETE FROM message_records WHERE task = %s AND id > %s", folder, after)
+        self._change("UPDATE task_logs SET messages = %s WHERE number = %s", folder, first=(after,))
+
+    def garble(self, folder: Path, document: str) -> None:
+        statement: LiteralString = "UPDATE documents SET body = %s WHERE task = %s AND name = %s"
+        self._change(statement, folder, document, first=(b"\xff{not json",))
+
+    def blobs(self, folder: Path) -> dict[str, bytes]:
+        return dict(self._rows("SELECT digest, content FROM blobs WHERE task = %s", folder))
+
+    def put_blob(self, folder: Path, name: str, content: bytes) -> None:
+        statement: LiteralString = (
+            "INSERT INTO blobs (content, task, digest) VALUES (%s, %s, %s)"
+            " ON CONFLICT (task, digest) DO UPDATE SET content = excluded.content"
+        )
+        self._change(statement, folder, name, first=(content,))
+
+    def lose_blob(self, folder: Path, name: str) -> None:
+        self._change("DELETE FROM blobs WHERE task = %s AND digest = %s", folder, name)
+
+    def delete(self, folder: Path) -> None:
+        """Remove the task as an administrator might."""
+        self._change("DELETE FROM message_records WHERE task = %s", folder)
+        self._change("DELETE FROM task_logs WHERE number = %s", folder)
+
+    def places_with(self, secret: str, folder: Path) -> list[str]:
+        found = [
+            name
+            for name, statement in _CONTENTS.items()
+            if any(holds(bytes(content), secret) for (content,) in self._rows(statement, folder))
+        ]
+        return [*super().places_with(secret, folder), *found]
+
+    @contextmanager
+    def _connection(self) -> Iterator[Any]:
+        import psycopg
+
+        url, schema = os.environ[TASKS_DATABASE].split()
+        with psycopg.connect(url, options=f"-c search_path={schema}", autocommit=True) as connection:
+            yield connection
+
+    def _rows(self, statement: LiteralString, folder: Path) -> list[tuple[Any, ...]]:
+        with self._connection() as connection:
+            number = connection.execute("SELECT number FROM task_logs WHERE uuid = %s", (folder.name,)).fetchone()
+            return list(connection.execute(statement, number).fetchall()) if number else []
+
+    def _change(self, statement: LiteralString, folder: Path, *last: object, first: tuple[object, ...] = ()) -> None:
+        with self._connection() as connection:
+            (number,) = connection.execute("SELECT number FROM task_logs WHERE uuid = %s", (folder.name,)).fetchone()
+            assert connection.execute(statement, (*first, number, *last)).rowcount
+
+
+ON_DISK: dict[str, Backend] = {backend.name: backend for backend in (FilesBackend(), SqliteBackend())}
+BACKENDS: dict[str, Backend] = {**ON_DISK, "postgres": PostgresBackend()}

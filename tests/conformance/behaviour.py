@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ class Behaviour:
 
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:
-        return tmp_path / "task"
+        return tmp_path / f"task-{secrets.token_hex(8)}"  # a name that no other test has: some back ends know only that
 
     @pytest.fixture
     def store(self, folder: Path) -> Iterator[MessageStore]:

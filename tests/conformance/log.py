@@ -108,9 +108,7 @@ class LogBehaviour(Behaviour):
         ]
         for _ in range(2):
             store.add_message("user", content)
-        blob = store.context_dir / "blobs" / hashlib.sha256(PICTURE).hexdigest()
-        assert [path.name for path in blob.parent.iterdir()] == [blob.name]
-        assert blob.read_bytes() == PICTURE
+        assert self.backend.blobs(store.context_dir) == {hashlib.sha256(PICTURE).hexdigest(): PICTURE}
         assert DATA_URL[100:200].encode() not in self.backend.raw_log(store.context_dir)
         again = self.reopened(store)
         assert [chat(stored.message)["content"] for stored in again.get_messages()] == [content, content]

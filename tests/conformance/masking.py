@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
 
 from orihon.message import Message
@@ -12,14 +11,6 @@ from tests.conformance.behaviour import Behaviour, call
 from tests.conformance.invariants import check_task
 
 SECRET = "ghp_0123456789abcdefABCDEF0123456789abcd"
-
-
-def places_with(secret: str, folder: Path) -> list[str]:
-    """The files below the folder that hold the secret, plain or as a database would split it."""
-    needle = secret.encode()
-    encoded = base64.b64encode(needle)
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    return [path.name for path in files if needle in (data := path.read_bytes()) or encoded in data]
 
 
 class MaskingBehaviour(Behaviour):
@@ -47,7 +38,7 @@ class MaskingBehaviour(Behaviour):
         store.get_current_context_file()
         check_task(store)
         store.close()
-        assert places_with(SECRET, folder.parent) == []
+        assert self.backend.places_with(SECRET, folder) == []
         view = store.get_messages_for_llm()
         assert "[GITHUB_TOKEN]#" in view[0]["content"]
         assert "秘密です" in view[0]["content"]
@@ -57,4 +48,4 @@ class MaskingBehaviour(Behaviour):
         store.add_message("user", f"the token is {SECRET}")
         assert SECRET in store.get_messages_for_llm()[0]["content"]
         store.close()
-        assert places_with(SECRET, folder)
+        assert self.backend.places_with(SECRET, folder)

@@ -161,7 +161,7 @@ class WriterBehaviour(Behaviour):
             other.send("hold_the_task")
             assert other.answer_line() == "held"
             store = self.backend.open(folder, epoch=2, db_timeout=0.1, max_retries=0)
-            with refused(StorageUnavailable, "locked" if self.backend.many_writers else "held"):
+            with refused(StorageUnavailable, self.backend.busy):
                 store.add_message("user", "two")
             other.send("told")
             other.answer()

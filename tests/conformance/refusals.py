@@ -136,15 +136,14 @@ class DamageBehaviour(Behaviour):
     def test_a_blob_that_is_gone_or_changed(self, folder: Path) -> None:
         store = self.backend.open(folder, blob_bytes=100)
         store.add_message("user", "long " * 100)
-        (blob,) = (folder / "blobs").iterdir()
-        content = blob.read_bytes()
-        blob.write_bytes(content[:-1] + b"?")
+        ((blob, content),) = self.backend.blobs(folder).items()
+        self.backend.put_blob(folder, blob, content[:-1] + b"?")
         with refused(DamagedStore, "blob_changed"):
             store.get_message(1)
-        blob.unlink()
+        self.backend.lose_blob(folder, blob)
         with refused(DamagedStore, "blob_missing"):
             store.get_messages_for_llm()
-        blob.write_bytes(content)
+        self.backend.put_blob(folder, blob, content)
         check_task(store)
         store.close()
 

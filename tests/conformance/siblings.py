@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,7 @@ class SiblingBehaviour(Behaviour):
     def test_a_large_result_goes_to_a_blob(self, tools: ToolStore, store: MessageStore) -> None:
         result = {"stdout": ["出力 " * 400_000], "code": 0}
         tools.add_tool_call("make", {}, result)
-        assert list((store.context_dir / "blobs").iterdir())
+        assert self.backend.blobs(store.context_dir)
         assert tools.get_tool_calls()[0]["result"] == result
 
     def test_what_is_not_json_is_refused(self, tools: ToolStore, plans: PlanningHistoryStore) -> None:
@@ -122,8 +123,7 @@ class SiblingBehaviour(Behaviour):
         again.close()
 
     def test_stores_opened_by_their_folder_share_one_writer(self, folder: Path) -> None:
-        config = {"context_storage": {"backend": self.backend.name}}
-        messages, tools = MessageStore(folder, config), ToolStore(folder)
+        messages, tools = MessageStore(folder, self.backend.config()), ToolStore(folder)
         messages.add_message("user", "hello")
         tools.add_tool_call("ls", {}, "x")
         PlanningHistoryStore(folder).add_plan("initial", "a plan")
@@ -185,7 +185,7 @@ class FigureBehaviour(Behaviour):
 
     @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
     def test_only_the_owner_may_look(self, tmp_path: Path, umask: int) -> None:
-        folder = tmp_path / "base" / "running" / "task"
+        folder = tmp_path / "base" / "running" / f"task-{secrets.token_hex(8)}"
         with OtherProcess(self.backend, folder, umask=umask, blob_bytes=100) as other:
             other.ask("append", texts=["short", "long " * 100])
             other.ask("fold", start=1, end=1, text="s")
@@ -194,4 +194,4 @@ class FigureBehaviour(Behaviour):
                 expected = 0o700 if path.is_dir() else 0o600
                 assert (path.name, oct(path.stat().st_mode & 0o777)) == (path.name, oct(expected))
             assert oct((tmp_path / "base").stat().st_mode & 0o777) == "0o700"
-            assert list((folder / "blobs").iterdir())
+            assert self.backend.blobs(folder)

@@ -9,6 +9,7 @@ line too many or without its last ones.
 from __future__ import annotations
 
 import gc
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,7 +29,7 @@ from orihon.settings.rungs import STRATEGIES
 from orihon.store import MessageStore
 from orihon.view import PlannedFold, foldable_runs
 from orihon.wire import clean
-from tests.conformance.backends import Backend, FilesBackend, SqliteBackend
+from tests.conformance.backends import Backend, FilesBackend, PostgresBackend, SqliteBackend
 from tests.conformance.invariants import check_task
 from tests.strategies import texts
 
@@ -73,7 +74,7 @@ class TaskMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.base = Path(tempfile.mkdtemp(prefix="orihon-machine-"))
-        self.folder = self.base / "task"
+        self.folder = self.base / f"task-{secrets.token_hex(8)}"
         self.store = self.opened()
         self.log: list[bytes] = []
         self.calls = 0
@@ -345,6 +346,10 @@ class SqliteMachine(TaskMachine):
     backend = SqliteBackend()
 
 
+class PostgresMachine(TaskMachine):
+    backend = PostgresBackend()
+
+
 _BOUNDED = settings(
     max_examples=25,
     stateful_step_count=30,
@@ -355,3 +360,5 @@ TestFilesMachine = FilesMachine.TestCase
 TestFilesMachine.settings = _BOUNDED
 TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = _BOUNDED
+TestPostgresMachine = pytest.mark.usefixtures("tasks_database")(PostgresMachine.TestCase)
+TestPostgresMachine.settings = settings(_BOUNDED, max_examples=15)  # each step is many round trips

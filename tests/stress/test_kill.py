@@ -1,7 +1,8 @@
 """``kill -9`` at any moment loses nothing that was acknowledged.
 
 A writer appends and folds and says what the store has acknowledged; it is killed at a random moment, the task is
-opened again and compared, and the next writer goes on. ``--kills N`` makes the campaign longer.
+opened again and compared, and the next writer goes on. ``--kills N`` makes the campaign longer; a database, where
+a killed process can do less harm, gets a part of them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ pytestmark = pytest.mark.stress
 
 #: A new task after so many kills: checking everything takes time that grows with the log.
 KILLS_PER_TASK = 10
+SHARE = {"postgres": 0.3}
+#: More than writers without a lease come by between two kills: who takes over has a higher epoch than all of them.
+EPOCHS = 1000
 
 
 @dataclass
@@ -95,18 +99,19 @@ def mistakes(store: MessageStore, folder: Path) -> list[Finding]:
     return [finding for finding in verify_task(store.task_store, folder) if finding.severity != "warning"]
 
 
-@pytest.mark.parametrize("kind", BACKENDS)
 def test_no_acknowledged_message_is_lost(kind: str, kills: int, tmp_path: Path) -> None:
+    kills = round(kills * SHARE.get(kind, 1))
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
     total = 0
     with writers() as started:
         for task in range(0, kills, KILLS_PER_TASK):
             acknowledged = Acknowledged()
-            folder = tmp_path / f"task-{task}"
+            folder = tmp_path / f"task-{chance.getrandbits(64):x}"
             for kill in range(task, min(task + KILLS_PER_TASK, kills)):
                 started.kill_one(kind, folder, chance, acknowledged)
-                store = BACKENDS[kind].open(folder)
+                store = BACKENDS[kind].open(folder, epoch=EPOCHS * (kill + 1))
+                store.task_store.claim()  # what the dead one has sent arrives before this, or is refused
                 assert acknowledged.lost(store) == [], f"after kill {kill}, seed {seed}"
                 assert len(store.compressions()) >= acknowledged.changes
                 store.answer_open_calls("interrupted")

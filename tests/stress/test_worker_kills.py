@@ -1,6 +1,7 @@
 """Workers are killed at random while they work: every task is completed once, and no effect is doubled.
 
-``--worker-kills 100`` is the whole campaign; the suite makes a short one.
+Without a broker, and with half as many kills with each of them. ``--worker-kills 100`` is the whole campaign; the suite
+makes a short one.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orihon import MessageStore, load_settings
 from orihon.clock import is_alive
+from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.task import TaskStatus
 from orihon.verify import verify
+from tests.brokers import BROKERS, own_queue
 from tests.integration.run_supervisor import Workers, put, workers
 
 pytestmark = pytest.mark.stress
@@ -60,10 +65,23 @@ def kill_and_refill(started: Workers, queue: TaskQueue, kills: int, chance: rand
     return uuids
 
 
-def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path) -> None:
-    queue = TaskQueue(tmp_path, {}, owner="the test")
-    with workers(queue, WORKERS, limits=LIMITS) as started:
-        uuids = kill_and_refill(started, queue, worker_kills, random.Random())
+@pytest.fixture(params=["alone", *BROKERS])
+def config(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+    """Settings without a broker, and with one."""
+    if request.param == "alone":
+        yield {}
+        return
+    for own in own_queue(request.getfixturevalue(request.param)):
+        # Seldom enough that most tasks are taken because of a message.
+        yield {**own.config, "multiprocess": {"poll_interval": 0.5}}
+
+
+def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path, config: dict[str, Any]) -> None:
+    queue = open_queue(tmp_path, config, owner="the test")
+    limits = {**LIMITS, **config.get("multiprocess", {})}
+    kills = (worker_kills + 1) // 2 if config else worker_kills
+    with workers(queue, WORKERS, config=config, limits=limits) as started:
+        uuids = kill_and_refill(started, queue, kills, random.Random())
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
         assert started.pids() == {}
@@ -81,6 +99,6 @@ def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path
         findings = verify(tmp_path, uuid, load_settings({}))
         assert [finding for finding in findings if finding.severity != "warning"] == []
     dead = [row for row in collect_worker_stats(tmp_path, {})["workers"] if row["state"] == "dead"]
-    assert len(dead) >= worker_kills
+    assert len(dead) >= kills
     assert queue.catalogue.check_rollups() == []
     queue.close()

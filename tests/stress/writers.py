@@ -102,7 +102,8 @@ def fold(store: MessageStore, chance: random.Random) -> None:
 
 def main() -> None:
     """Fork a writer for every line, and say when it is dead."""
-    importlib.import_module("orihon.store.sqlite")  # once, and not in every writer
+    for name in ("sqlite", "postgres"):
+        importlib.import_module(f"orihon.store.{name}")  # once, and not in every writer
     for line in sys.stdin:
         kind, folder, seed = line.split()
         writer = os.fork()

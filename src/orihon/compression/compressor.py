@@ -357,8 +357,9 @@ class ContextCompressor:
         store = self.message_store.task_store
         model = self._summarizer_with(text("prompts.final_summary"))
         summary = store.redactor.mask(final_summary(self._pages(), model, self.context_length))
-        with store.changing():  # a writer that was replaced has nothing to say any more
-            store.records.keep_file("final_summary.txt", summary.encode("utf-8", "replace"))
+        written = summary.encode("utf-8", "replace")
+        # Inside a change: a writer that was replaced has nothing to say any more.
+        store.change(lambda tail: store.records.keep_file("final_summary.txt", written))
         return len(summary)
 
     def create_summary_request_file(

@@ -1,5 +1,33 @@
 """PostgreSQL as Orihon uses it: connections that are pooled and survive forks, errors of our own tree, one schema.
 
 Shared by the catalogue and by the ``postgres`` back end. Nothing here knows what is stored; ``psycopg`` is imported
-only by who comes in here.
+only by who comes further in.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from orihon.errors import InvalidSettings
+from orihon.settings import Settings
+
+if TYPE_CHECKING:
+    from orihon.postgres.pool import Postgres
+
+
+def postgres_of(settings: Settings) -> Postgres:
+    """The pool that all parts of this process share for one database, with its tables there."""
+    try:
+        from orihon.postgres.pool import shared_postgres
+    except ImportError as error:
+        raise InvalidSettings("database_extra", extra="postgres") from error
+    return shared_postgres(settings)
+
+
+def has_tables(settings: Settings) -> bool:
+    """Are there tables of ours in the database? Makes none."""
+    try:
+        from orihon.postgres.pool import pool_of
+    except ImportError as error:
+        raise InvalidSettings("database_extra", extra="postgres") from error
+    return pool_of(settings).has_tables()

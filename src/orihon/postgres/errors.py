@@ -61,12 +61,14 @@ def _reason(error: psycopg.Error) -> str:
             return reason
     if state or not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return "server_error"
-    return "server_denied" if _is_refusal(error) else "server_unreachable"
+    return _reason_of_refusal(str(error)) or "server_unreachable"
 
 
-def _is_refusal(error: psycopg.Error) -> bool:
+def _reason_of_refusal(text: str) -> str | None:
     """An answer to the attempt to log in carries no SQLSTATE; it cannot be told from the network's but by its words."""
-    text = str(error)
-    return "FATAL" in text and any(
-        word in text for word in ("authentication", "password", "pg_hba", "role ", "does not")
-    )
+    if "FATAL" not in text:
+        return None
+    if 'database "' in text and "does not exist" in text:
+        return "no_database"
+    is_refusal = any(word in text for word in ("authentication", "password", "pg_hba", "role ", "does not"))
+    return "server_denied" if is_refusal else None

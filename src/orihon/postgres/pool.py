@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, LiteralString, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -23,7 +23,7 @@ from psycopg.pq import TransactionStatus
 
 from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.postgres.errors import is_lost, server_errors, storage_error
-from orihon.postgres.schema import bring_up_to_date
+from orihon.postgres.schema import bring_up_to_date, version_of
 from orihon.settings import Settings
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -47,6 +47,7 @@ class Postgres:
         self._pool_size = pool_size
         self._pid = os.getpid()
         self._is_current = False  # has the schema been looked at?
+        self._users = 0
         self._lock = threading.Lock()
         _after_forks()
         _POOLS.add(self)
@@ -57,6 +58,23 @@ class Postgres:
             return
         self.patiently(lambda connection: bring_up_to_date(connection, self.schema, self.where))
         self._is_current = True
+
+    def has_tables(self) -> bool:
+        """Has somebody opened this schema before?"""
+        return self._is_current or self.patiently(lambda connection: version_of(connection, self.schema)) > 0
+
+    def join(self) -> None:
+        """One more part of the process uses the pool, until it calls ``leave``."""
+        with self._lock:
+            self._users += 1
+
+    def leave(self) -> None:
+        """The last part that leaves closes the connections; they are not worth keeping for nobody."""
+        with self._lock:
+            self._users -= 1
+            is_last = self._users <= 0
+        if is_last:
+            self.close()
 
     def close(self) -> None:
         """Close the connections that nobody uses; the next use opens again."""
@@ -80,11 +98,9 @@ class Postgres:
     @contextmanager
     def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
         """Everything inside happens, or nothing. What is not ``durable`` may be lost with the server's machine."""
-        connection = self._begun()
+        connection = self._begun("BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off")
         try:
             with server_errors(self.where, self.timeout):
-                if not durable:
-                    connection.execute("SET LOCAL synchronous_commit = off")
                 yield connection
                 connection.execute("COMMIT")
         finally:
@@ -102,16 +118,17 @@ class Postgres:
                     raise storage_error(error, self.where, self.timeout) from error
             finally:
                 self.give_back(connection)
+            self.close()  # those that lie here were most likely lost with it
             time.sleep(nap)
             nap = min(nap * 2, _LONGEST_NAP)
 
-    def _begun(self) -> Connection:
+    def _begun(self, begin: LiteralString) -> Connection:
         """A connection with a transaction open on it: until then nothing has been asked that could not be repeated."""
         give_up = time.monotonic() + self.timeout
         while True:
             connection = self.take()
             try:
-                connection.execute("BEGIN")
+                connection.execute(begin)
                 return connection
             except psycopg.Error as error:
                 self.give_back(connection)
@@ -130,7 +147,7 @@ class Postgres:
                 with self._lock:
                     connection = self._free.pop() if self._free else None
                 if connection is None:
-                    return self._connect()
+                    return self._connect(self.timeout)
                 if not connection.closed and not connection.broken:
                     return connection
         except BaseException:
@@ -152,12 +169,12 @@ class Postgres:
             with suppress(ValueError):  # a fork in between has made the room anew
                 self._room.release()
 
-    def dedicated(self) -> Connection:
-        """A connection of its own, not of the pool: for who waits on it."""
-        return self._connect()
+    def dedicated(self, *, patient: bool = True) -> Connection:
+        """A connection of its own, not of the pool: for who waits on it. Not ``patient``: now or not at all."""
+        return self._connect(self.timeout if patient else 0.0)
 
-    def _connect(self) -> Connection:
-        give_up, nap = time.monotonic() + self.timeout, _FIRST_NAP
+    def _connect(self, patience: float) -> Connection:
+        give_up, nap = time.monotonic() + patience, _FIRST_NAP
         while True:
             try:
                 return psycopg.connect(self._conninfo, autocommit=True)
@@ -204,6 +221,13 @@ _PARENTS: list[Connection] = []
 
 def shared_postgres(settings: Settings) -> Postgres:
     """The pool that all parts of this process share for one database, with its tables there."""
+    pool = pool_of(settings)
+    pool.open()
+    return pool
+
+
+def pool_of(settings: Settings) -> Postgres:
+    """The same, whether the tables are there or not."""
     database, timeout = settings.database, settings.context_storage.db_timeout
     if database.url is None:
         raise InvalidSettings("no_database_url", origin=settings.origin("context_storage.backend"))
@@ -213,7 +237,6 @@ def shared_postgres(settings: Settings) -> Postgres:
         if pool is None:
             pool = Postgres(database.url, database.schema, pool_size=database.pool_size, timeout=timeout)
             _SHARED[key] = pool
-    pool.open()
     return pool
 
 

@@ -19,12 +19,12 @@ VERSION = 1 + len(_STEPS)
 
 def bring_up_to_date(connection: psycopg.Connection[Any], schema: str, where: str) -> None:
     """Version ``VERSION``, whatever was there. One process at a time; all of a step or nothing of it."""
-    if _version(connection, schema) == VERSION:
+    if version_of(connection, schema) == VERSION:
         return
     _refuse_encoding(connection, where)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('orihon.' || %s))", (schema,))
-        found = _version(connection, schema)
+        found = version_of(connection, schema)
         if found > VERSION:
             raise NewerSchema("database", path=f"{where} {schema}", found=found, known=VERSION)
         if found == 0:
@@ -39,10 +39,11 @@ def bring_up_to_date(connection: psycopg.Connection[Any], schema: str, where: st
             connection.execute("UPDATE orihon_version SET version = %s", (VERSION,))
 
 
-def _version(connection: psycopg.Connection[Any], schema: str) -> int:
+def version_of(connection: psycopg.Connection[Any], schema: str) -> int:
     """The version of the tables in the schema; 0 when there are none."""
-    found = connection.execute("SELECT to_regclass(%s)", (f"{schema}.orihon_version",)).fetchone()
-    if found is None or found[0] is None:
+    # Not to_regclass: it may answer from what the session remembers, and not see what another has made meanwhile.
+    known = "SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = %s AND tablename = 'orihon_version'"
+    if connection.execute(known, (schema,)).fetchone() is None:
         return 0
     row = connection.execute("SELECT version FROM orihon_version").fetchone()
     return 0 if row is None else int(row[0])

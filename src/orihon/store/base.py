@@ -3,8 +3,10 @@
 A task has five streams of records, each append-only and numbered 1, 2, 3 …; a back end sees a record as opaque bytes
 (one JSON object whose first field is its number). It promises:
 
-- ``append`` is whole or nothing, and durable when it returns if ``durability`` is ``full``;
-- inside ``writing`` nobody else writes, and a writer whose epoch has been passed is refused;
+- what is appended inside one ``writing`` is written whole or not at all, and when the section ends well it is durable
+  if ``durability`` is ``full``;
+- between the beginning of a section and its end nobody else has written, or the section ends in ``LostRace``: then
+  nothing of it was written, and it is run again; a writer whose epoch has been passed is refused;
 - readers never block the writer and never see half a record;
 - a torn last record (the machine died in mid-write) is cut off by ``claim``, kept aside and reported; any other
   damage raises ``DamagedStore``, on every way of reading.
@@ -14,17 +16,25 @@ Masking, encryption, numbering, tool pairs, the view: all of that is above this 
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from orihon.errors import StorageError, StorageUnavailable
 from orihon.folders import make_private_folder, replace_file, wrapping
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
+
+#: Records that follow each other: stream, first and last number.
+Run = tuple[Stream, int, int]
+#: The end of a run that has none yet.
+OPEN_END = (1 << 62) - 1
 
 #: A record in pieces that follow each other: a large one need not be copied to be put together.
 Pieces = Sequence[bytes | memoryview]
@@ -38,6 +48,25 @@ NUMBER_FIELD: dict[Stream, str] = {
     "compressions": "id",
 }
 
+#: The documents that stores derive for themselves; see ``RecordStore.save``.
+DERIVED = frozenset({"index", "counts"})
+#: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
+OWN_NAMES = frozenset(
+    {
+        *(f"{stream}.jsonl" for stream in STREAMS),
+        *(f"{name}.json" for name in DERIVED),
+        *("current.jsonl", "writer.json", "writer.lock", "request.json", "mask.key"),
+        *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
+    }
+)
+#: What ``folders.replace_file`` calls a file that it has not finished.
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+
+
+def is_unfinished(name: str) -> bool:
+    """Is this the name of a file that is being written, or that never was finished?"""
+    return _TEMPORARY.fullmatch(name) is not None
+
 
 @dataclass(frozen=True, slots=True)
 class TornTail:
@@ -46,6 +75,17 @@ class TornTail:
     stream: Stream
     size: int
     kept_in: Path
+
+
+class LostRace(Exception):
+    """Another writer was quicker: nothing of this section was written. Inside this room only; see ``TaskStore.change``.
+
+    ``because`` says what else went wrong; it is set for a ``sure`` section, which loses only with its connection.
+    """
+
+    def __init__(self, because: StorageError | None = None) -> None:
+        super().__init__("lost a race")
+        self.because = because
 
 
 class RecordStore(ABC):
@@ -67,10 +107,11 @@ class RecordStore(ABC):
         """
 
     @abstractmethod
-    def writing(self) -> AbstractContextManager[bool]:
+    def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         """The section in which this writer, and nobody else, may append.
 
-        Gives whether somebody else may have written since this writer's last section.
+        Gives whether somebody else may have written since this writer's last section. Where locks are dear it may
+        find out only at its end, with ``LostRace``; a ``sure`` section keeps others away from its beginning on.
         """
 
     @abstractmethod
@@ -84,9 +125,26 @@ class RecordStore(ABC):
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         """Records by number, in the order of the spans (first, last); without spans, all of them."""
 
+    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+        """The records of a view in order. The last run is of messages and ends where the log does.
+
+        ``None`` when ``as_of`` is not the last compression any more, or the log ends before the last run begins.
+        """
+        compressions, end = self.lasts("compressions", "messages")  # in this order: see ``lasts``
+        if compressions != as_of or end < runs[-1][1] - 1:
+            return None
+        *closed, (stream, first, _) = runs
+        return chain.from_iterable(
+            self.read(one, (start, last)) for one, start, last in (*closed, (stream, first, end))
+        )
+
     @abstractmethod
     def last(self, stream: Stream) -> int:
         """The number of the last record; 0 when there is none."""
+
+    def lasts(self, *streams: Stream) -> tuple[int, ...]:
+        """The same for several streams, looked at in this order: somebody may be writing meanwhile."""
+        return tuple(map(self.last, streams))
 
     @abstractmethod
     def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
@@ -113,6 +171,8 @@ class RecordStore(ABC):
     def keep_file(self, name: str, content: bytes) -> None:
         """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
         path = self.folder / name
+        if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
+            raise StorageUnavailable("gone", path=self.folder)
         make_private_folder(path.parent)
         replace_file(path, [content])
 
@@ -121,6 +181,20 @@ class RecordStore(ABC):
         path = self.folder / name
         with wrapping(path):
             return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def kept_files(self) -> list[str]:
+        """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""
+        with wrapping(self.folder):
+            found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        names = (path.relative_to(self.folder) for path in found)
+        return sorted(str(name) for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
+
+    def blob_digests(self) -> list[str]:
+        """The names of all large contents that are kept."""
+        blobs = self.folder / "blobs"
+        with wrapping(blobs):
+            names = [path.name for path in blobs.iterdir()] if blobs.is_dir() else []
+        return sorted(name for name in names if not is_unfinished(name))
 
     @abstractmethod
     def put_blob(self, digest: str, data: bytes) -> None:

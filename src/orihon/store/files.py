@@ -80,6 +80,8 @@ class FilesRecords(RecordStore):
         self._drop_handles()
         path = self.folder / "writer.json"
         with wrapping(path):
+            if (self.folder / "context.db").exists():
+                raise StaleWriter("moved", path=self.folder)
             self._lock_fd = open_private(path, os.O_RDWR | os.O_CREAT)
         with self._locked():
             granted = self._granted_epoch(self._holder(), epoch)
@@ -91,7 +93,7 @@ class FilesRecords(RecordStore):
             self._hold_life_lock()
             return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
 
-    def writing(self) -> AbstractContextManager[bool]:
+    def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         if not self._is_writer():
             raise StaleWriter("not_claimed", path=self.folder)
         return _Section(self)

@@ -1,4 +1,4 @@
-"""Every change of a view, recorded: compress, undo, redo, unfold, edit, pin.
+"""Every change of a view, recorded: compress, undo, redo, unfold, edit, pin, rewind.
 
 Asks ``view.py`` what a change gives, appends the new texts and then one compression record (the moment from which
 the change counts), and has the derived view made anew. Nothing is ever edited or removed.
@@ -14,9 +14,11 @@ from orihon.clock import utc_now
 from orihon.counting import estimate_message
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
 from orihon.extra import expect
-from orihon.records import SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
+from orihon.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
+from orihon.store.steps import check_step, compression_at
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
+from orihon.texts import text
 from orihon.tokens import estimate
 from orihon.view import Change, PlannedFold, View
 
@@ -45,7 +47,8 @@ class Folding:
             expect(plan.start_seq, int, "start_seq")
             expect(plan.end_seq, int, "end_seq")
             expect(plan.text, str, "text")
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             if not plans:
                 raise IllegalFold("nothing", entries=len(view.entries), keep=len(view.entries))
@@ -58,18 +61,24 @@ class Folding:
             draft = Compression(id=0, kind="compress", trigger=trigger, strategy=strategy, level=level, made_by=made_by)
             return self._record(draft, view, change, tail)
 
+        return self._store.change(recorded)
+
     def unfold(self, fold_id: int, *, made_by: str = "") -> Compression:
         """Open one fold: what it replaced stands in the view again."""
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             fold = self._visible(view, fold_id)
             change = algebra.unfold(fold, self._by_id(fold.replaces))
             algebra.check_still_legal(view, change)
             return self._record(Compression(id=0, kind="unfold", made_by=made_by), view, change, tail)
 
+        return self._store.change(recorded)
+
     def edit(self, fold_id: int, text: str, *, made_by: str = "") -> Compression:
         """Give a fold another text."""
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             fold = self._visible(view, fold_id)
             plan = self._masked(PlannedFold(fold.start_seq, fold.end_seq, text, fold.form, fold.reason))
@@ -78,6 +87,36 @@ class Folding:
             change = algebra.edit(fold, new)
             self._keep_texts(change)
             return self._record(Compression(id=0, kind="edit", made_by=made_by), view, change, tail)
+
+        return self._store.change(recorded)
+
+    def rewind(self, seq: int, notice: str = "", *, made_by: str = "") -> Compression:
+        """Go back to a step: the view is what it was when ``seq`` was the last message, and a notice after it.
+
+        What came later stays in the log, behind the notice; ``undo`` brings it back.
+        """
+        expect(seq, int, "seq")
+        expect(notice, str, "notice")
+
+        def recorded(tail: Tail) -> Compression:
+            view = self._store.view()
+            check_step(self._store, seq)
+            if seq == view.last_seq:
+                raise NothingToUndo("at_end", seq=seq)
+            then, _ = self._store.state(compression_at(self._store, seq))
+            algebra.check_still_legal(view, Change(then))
+            later = [fold for fold in view.folds if fold.start_seq > seq]
+            opened = self._store.view_with((*then, *later), view.pins)
+            said = notice or text("folds.rewind", seq=seq, first=seq + 1, last=view.last_seq)
+            plan = self._masked(PlannedFold(seq + 1, view.last_seq, said, reason=REWIND))
+            numbered = self._numbered(plan, self._store.count("summaries") + 1, made_by)
+            (fold,) = algebra.compress(opened, [(plan, numbered)]).added
+            self._keep_texts(Change((fold,)))
+            draft = Compression(id=0, kind="compress", strategy=REWIND, made_by=made_by)
+            change = algebra.rewind(view.folds, then, fold)
+            return self._record(draft, view, change, tail, after=algebra.folded(opened, [fold]))
+
+        return self._store.change(recorded)
 
     def undo(self, compression_id: int | None = None, *, made_by: str = "") -> Compression:
         """Take back the last change, or a given one."""
@@ -91,7 +130,8 @@ class Folding:
         """Protect a message, or one line of it. A fold that hides it is opened first."""
         expect(seq, int, "seq")
         line = self._store.redactor.mask(expect(line, str, "line"))  # as it stands in the log
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             if not 1 <= seq <= view.last_seq:
                 raise NoSuchMessage("seq", seq=seq, last=view.last_seq)
@@ -103,20 +143,26 @@ class Folding:
             pins = tuple(sorted({*view.pins, Pin(seq, line)}))
             return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, change, tail)
 
+        return self._store.change(recorded)
+
     def unpin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
         """Take the protection away."""
         line = self._store.redactor.mask(expect(line, str, "line"))
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             if Pin(seq, line) not in view.pins:
                 raise NothingToUndo("not_pinned", seq=seq)
             pins = tuple(pin for pin in view.pins if pin != Pin(seq, line))
             return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, Change(), tail)
 
+        return self._store.change(recorded)
+
     # ---- steps -------------------------------------------------------------------------------------------------
 
     def _step(self, kind: CompressionKind, compression_id: int | None, made_by: str) -> Compression:
-        with self._store.changing() as tail:
+
+        def recorded(tail: Tail) -> Compression:
             records = self.records()
             done, undone = algebra.history(records)
             candidates = done if kind == "undo" else undone
@@ -129,6 +175,8 @@ class Folding:
             numbers = candidates[::-1] if compression_id is None else [compression_id]
             number, change = self._first_step(kind, [records[number - 1] for number in numbers], view)
             return self._record(Compression(id=0, kind=kind, parent=number, made_by=made_by), view, change, tail)
+
+        return self._store.change(recorded)
 
     def _first_step(self, kind: CompressionKind, records: Sequence[Compression], view: View) -> tuple[int, Change]:
         """The first of these changes that there is something left to do about (a pin may have done it already)."""
@@ -155,11 +203,14 @@ class Folding:
                 return record.id, change
         raise problem
 
-    def _record(self, draft: Compression, before: View, change: Change, tail: Tail) -> Compression:
+    def _record(
+        self, draft: Compression, before: View, change: Change, tail: Tail, *, after: View | None = None
+    ) -> Compression:
         visible = algebra.apply(before.folds, change, before.last_seq)
         pins = draft.pins if draft.kind == "pin" else before.pins
         is_derivable = not change.removed or draft.kind == "compress"  # what is put back has to be read
-        after = algebra.folded(before, change.added) if is_derivable else self._store.view_with(visible, pins)
+        if after is None:
+            after = algebra.folded(before, change.added) if is_derivable else self._store.view_with(visible, pins)
         record = replace(
             draft,
             folds=tuple(fold.id for fold in change.added),

@@ -192,6 +192,10 @@ class MessageStore:
             kept_lines.unlink()
         return self.task_store.tail.view_entries
 
+    def rewind(self, seq: int, notice: str = "", *, made_by: str = "") -> Compression:
+        """Go back to the view of step ``seq``; what came later is folded into a notice, and ``undo`` opens it again."""
+        return self.folding.rewind(seq, notice, made_by=made_by)
+
     def compressions(self) -> list[Compression]:
         """Every change of the view so far."""
         return self.folding.records()

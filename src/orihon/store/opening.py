@@ -9,6 +9,7 @@ from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
 from orihon.extra import wrong_type
 from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
+from orihon.postgres import postgres_of
 from orihon.settings import Settings, load_settings
 from orihon.store.base import STREAMS, RecordStore
 from orihon.store.files import FilesRecords
@@ -34,25 +35,44 @@ def backend_of(folder: Path, default: str) -> str:
 
 
 def open_records(folder: Path, settings: Settings, *, create: bool = True) -> RecordStore:
-    """The records in a task's folder, which is made (``create``) or has to be there."""
+    """The records in a task's folder, which is made (``create``) or has to be there; or those in the database."""
+    storage = settings.context_storage
+    backend = _backend(folder, settings)
+    if backend == "postgres":
+        return _open_postgres(folder, settings)
     if not create and not folder.is_dir():
         raise StorageUnavailable("gone", path=folder)
-    storage = settings.context_storage
-    backend = backend_of(folder, storage.backend)
     if backend == "files":
         return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout, create=create)
-    if backend == "sqlite":
-        from orihon.store.sqlite import SqliteRecords
+    from orihon.store.sqlite import SqliteRecords
 
-        return SqliteRecords(
-            folder,
-            durability=storage.durability,
-            timeout=storage.db_timeout,
-            max_retries=storage.max_retries,
-            retry_delay=storage.retry_delay,
-            create=create,
-        )
-    raise InvalidSettings("backend_missing", backend=backend)
+    return SqliteRecords(
+        folder,
+        durability=storage.durability,
+        timeout=storage.db_timeout,
+        max_retries=storage.max_retries,
+        retry_delay=storage.retry_delay,
+        create=create,
+    )
+
+
+def _backend(folder: Path, settings: Settings) -> str:
+    """Where a task's records are: in its folder, in the database, or, for a new one, where the settings want them."""
+    wanted = settings.context_storage.backend
+    found = backend_of(folder, "")
+    if found or wanted == "postgres" or settings.database.url is None:
+        return found or wanted
+    pool = postgres_of(settings)
+    from orihon.store.postgres_section import is_kept_in
+
+    return "postgres" if is_kept_in(pool, folder.name) else wanted
+
+
+def _open_postgres(folder: Path, settings: Settings) -> RecordStore:
+    pool = postgres_of(settings)
+    from orihon.store.postgres import PostgresRecords
+
+    return PostgresRecords(folder, pool, durability=settings.context_storage.durability)
 
 
 def make_redactor(settings: Settings, key_file: Path) -> Redactor:
@@ -88,7 +108,8 @@ def open_task_store(
 
 def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> TaskStore:
     """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
-    backend = backend_of(folder, "files")
+    wanted = settings.context_storage.backend
+    backend = backend_of(folder, wanted if wanted == "postgres" else "files")
     return open_task_store(
         folder,
         settings.replace(**{"context_storage.backend": backend, "masking.enabled": False}),

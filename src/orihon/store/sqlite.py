@@ -17,7 +17,7 @@ import apsw
 
 from orihon.connections import ThreadConnections
 from orihon.database import database_errors, open_database, retrying, roll_back, storage_error, transaction
-from orihon.errors import DamagedStore, StaleWriter
+from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
 from orihon.store.base import Pieces, RecordStore, Stream, TornTail
 
@@ -108,7 +108,7 @@ class SqliteRecords(RecordStore):
         self._epoch = granted
         return granted, []
 
-    def writing(self) -> AbstractContextManager[bool]:
+    def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         if self._epoch is None:
             raise StaleWriter("not_claimed", path=self.folder)
         return _Section(self)
@@ -226,6 +226,10 @@ class SqliteRecords(RecordStore):
 
 
 def _connect(path: Path, timeout: float, durable: bool) -> apsw.Connection:
+    if not path.parent.is_dir():
+        raise StorageUnavailable("gone", path=path.parent)
+    if not path.exists() and path.with_name("writer.json").exists():
+        raise StaleWriter("moved", path=path.parent)  # a new, empty database would hide the files of the task
     schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
     return open_database(path, schema=schema, steps=[], timeout=timeout, durable=durable)
 

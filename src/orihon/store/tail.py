@@ -23,6 +23,18 @@ class Tail:
     open_calls: dict[str, str] = field(default_factory=dict)  # id -> tool, oldest first
     used_calls: CallIds = field(default_factory=CallIds)
 
+    def copy(self) -> Tail:
+        """The counters as they are now. The ids stay shared: one too many among them only costs a look."""
+        return Tail(
+            self.seq,
+            self.compressions,
+            self.log_tokens,
+            self.view_tokens,
+            self.view_entries,
+            dict(self.open_calls),
+            self.used_calls,
+        )
+
     def count(self, seq: int, calls: Mapping[str, str], tokens: int) -> None:
         """One more message in the log."""
         self.seq = seq

@@ -1,62 +1,42 @@
 """The heart: one task's log and its view, over any back end.
 
 Owns numbering, tool pairs, masking, token counters and the claim. Everything that is written to a task passes
-through here, and everything read comes out as values. Holds counters and open handles, never history: what the view
-is made of is read from the records when somebody asks.
+through here. Holds counters and open handles, never history.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from orihon import jsonio
 from orihon.clock import utc_now
-from orihon.errors import (
-    DamagedStore,
-    IllegalTransition,
-    InvalidInput,
-    NoSuchMessage,
-    StaleWriter,
-    StateError,
-    StorageError,
-)
+from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
 from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
-from orihon.store.base import NUMBER_FIELD, Pieces, RecordStore, Stream
+from orihon.store.base import NUMBER_FIELD, LostRace, Pieces, RecordStore, Stream
 from orihon.store.call_ids import CallIds
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
-from orihon.store.packing import StoredMessage, pack, pack_record, unpack, unpack_record
+from orihon.store.packing import pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
+from orihon.store.task_reading import TaskReader
 from orihon.store.tool_pairs import admit
-from orihon.view import View, layout, ordered
-from orihon.wire import clean
 
 logger = logging.getLogger("orihon.store")
 
-Record = dict[str, Any]
+_Result = TypeVar("_Result")
 
 #: How often a reader looks at the view's file before it takes a difference for what a crash has left.
 _LOOKS = 3
 
-#: Fields without which a record cannot be used.
-_REQUIRED: dict[Stream, tuple[str, ...]] = {
-    "messages": ("role", "content", "timestamp", "tokens", "epoch", "digest"),
-    "summaries": ("start_seq", "end_seq", "summary", "summary_tokens", "original_tokens"),
-    "tools": ("tool_name", "status"),
-    "planning": ("plan_type", "plan_content"),
-    "compressions": ("kind", "folds", "removed", "visible", "pins"),
-}
 
-
-class TaskStore:
+class TaskStore(TaskReader):
     """Log and view of one task."""
 
     def __init__(
@@ -69,9 +49,8 @@ class TaskStore:
         blob_bytes: int = 1 << 20,
         name: str = "",
     ) -> None:
-        self.records = records
+        super().__init__(records, name)
         self.redactor = redactor
-        self.name = name
         self.epoch = epoch
         self._lease_epoch = epoch
         self._max_bytes = max_message_bytes
@@ -89,17 +68,19 @@ class TaskStore:
         messages = message.as_chat()
         if self.redactor.enabled:
             messages = tuple(one.map_strings(self.redactor.mask) for one in messages)
-        with self.changing() as tail:
-            admitted = admit(messages, tail, self._was_used)
-            packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
-            self.records.append(
-                "messages", tail.seq + 1, [line for line, _, _ in packed], [view_line for _, view_line, _ in packed]
-            )
-            for one, (_, _, tokens) in zip(admitted, packed, strict=True):
-                calls = {call.id: call.name for call in one.tool_calls}
-                tail.count(tail.seq + 1, calls, tokens)
-                tail.show(calls, one.answers, tokens)
-            return tail.seq
+        return self.change(partial(self._append, messages))
+
+    def _append(self, messages: Sequence[Message], tail: Tail) -> int:
+        admitted = admit(messages, tail, self._was_used)
+        packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
+        self.records.append(
+            "messages", tail.seq + 1, [line for line, _, _ in packed], [view_line for _, view_line, _ in packed]
+        )
+        for one, (_, _, tokens) in zip(admitted, packed, strict=True):
+            calls = {call.id: call.name for call in one.tool_calls}
+            tail.count(tail.seq + 1, calls, tokens)
+            tail.show(calls, one.answers, tokens)
+        return tail.seq
 
     def _packed(self, message: Message, seq: int) -> tuple[Pieces, bytes, int]:
         return pack(
@@ -111,17 +92,6 @@ class TaskStore:
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
         )
-
-    def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
-        """Messages of the log by number; one at a time in memory."""
-        for record in self.read("messages", first, last):
-            yield self._unpacked(record)
-
-    def message(self, seq: int) -> StoredMessage:
-        """One message of the log."""
-        for stored in self.messages(seq, seq):
-            return stored
-        raise NoSuchMessage("seq", seq=seq, last=self.count("messages"))
 
     def _was_used(self, call_id: str) -> bool:
         needle = jsonio.encode(call_id)
@@ -136,11 +106,10 @@ class TaskStore:
     def add(self, stream: Stream, fields: Mapping[str, Any]) -> int:
         """Add a record (masked) to a stream other than the log; returns its number."""
         record = self.redactor.clean(dict(fields))
-        with self.changing():
-            return self.add_inside(stream, record)
+        return self.change(lambda tail: self.add_inside(stream, record))
 
     def add_inside(self, stream: Stream, record: Mapping[str, Any]) -> int:
-        """The same inside ``changing``, where several records belong together."""
+        """The same inside ``change``, where several records belong together."""
         number = self.records.last(stream) + 1
         key = NUMBER_FIELD[stream]
         rest = {name: value for name, value in record.items() if name != key}
@@ -153,84 +122,7 @@ class TaskStore:
         self.records.append(stream, number, [(line,)])
         return number
 
-    def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
-        """Records as dicts, by number."""
-        first = max(first, 1)
-        end = self.records.last(stream) if last is None else last
-        if first <= end:
-            for number, line in enumerate(self.records.read(stream, (first, end)), start=first):
-                record = self._decoded(stream, number, line)
-                yield record if stream == "messages" else unpack_record(record, self.records.get_blob)
-
-    def count(self, stream: Stream) -> int:
-        return self.records.last(stream)
-
-    def _decoded(self, stream: Stream, number: int, line: bytes) -> Record:
-        try:
-            record: Record = jsonio.decode(line)
-            if record[NUMBER_FIELD[stream]] == number and all(field in record for field in _REQUIRED[stream]):
-                calls_of(record)
-                return record
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise self._damaged(stream, line) from error
-        raise self._damaged(stream, line)
-
-    def _unpacked(self, record: Record) -> StoredMessage:
-        try:
-            return unpack(record, self.records.get_blob)
-        except (ValueError, TypeError, LookupError) as error:
-            raise self._damaged("messages", jsonio.encode(record)) from error
-
-    def _damaged(self, stream: Stream, line: bytes) -> DamagedStore:
-        return DamagedStore("record", stream=stream, where=self.name, start=line[:40])
-
-    # ---- the view ----------------------------------------------------------------------------------------------
-
-    def state(self, compression: int | None = None) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
-        """The visible folds and the pins, as a compression record (the last one unless told) left them."""
-        last = self.records.last("compressions") if compression is None else compression
-        if last == 0:
-            return (), ()
-        found = next(self.read("compressions", last, last), None)
-        if found is None:
-            raise DamagedStore("no_record", stream="compressions", number=last, where=self.name)
-        record = Compression.from_record(found)
-        folds, last_seq = self.folds(record.visible), self.records.last("messages")
-        reach = max((fold.end_seq for fold in folds), default=0)
-        if reach > last_seq:
-            raise DamagedStore("no_record", stream="messages", number=reach, where=self.name)
-        return ordered(folds, last_seq), record.pins
-
-    def folds(self, numbers: Sequence[int]) -> list[Fold]:
-        """Folds by their numbers."""
-        if not numbers:
-            return []
-        wanted = sorted(set(numbers))
-        lines = self.records.read("summaries", *((number, number) for number in wanted))
-        found = [
-            Fold.from_record(unpack_record(self._decoded("summaries", number, line), self.records.get_blob))
-            for number, line in zip(wanted, lines, strict=False)
-        ]
-        if len(found) < len(wanted):
-            raise DamagedStore("no_record", stream="summaries", number=wanted[len(found)], where=self.name)
-        return found
-
-    def view(self) -> View:
-        """The view as a value: what every entry is, not what it says."""
-        return self.view_with(*self.state())
-
-    def view_with(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> View:
-        """The view that these folds would make."""
-        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
-
-    def pages(self) -> tuple[View, list[Message]]:
-        """The view, and what each of its entries says."""
-        folds, pins = self.state()
-        entries, messages = [], []
-        for fold, record in self._walk(folds):
-            entries.append(entry_of(fold, record))
-            messages.append(self._shown(fold, record))
-        return View(tuple(entries), tuple(pins)), messages
+    # ---- the view's file ------------------------------------------------------------------------------------------
 
     def view_file(self) -> Path:
         """The file with the view, as the records say it is now; a writer's is put right on the way."""
@@ -242,48 +134,6 @@ class TaskStore:
             path = self.records.view_file(self.view_lines())
             assert path is not None  # a writer can always say
             return path
-
-    def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
-        """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
-        for fold, record in self.walk() if folds is None else self._walk(folds):
-            yield self.view_line(fold, record)
-
-    def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
-        """One line of the view: a message, a fold, or the preview of a message."""
-        if record is None:
-            assert fold is not None
-            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
-        return jsonio.encode(self._shown(fold, record).request())
-
-    def _shown(self, fold: Fold | None, record: Record | None) -> Message:
-        """What an entry says."""
-        if record is None:
-            assert fold is not None
-            return Message("system", SUMMARY_PREFIX + fold.text)
-        message = self._unpacked(record).message
-        return message if fold is None else replace(message, content=fold.text, parts=None)
-
-    def walk(self) -> Iterator[tuple[Fold | None, Record | None]]:
-        """The entries of the current view with the records they are made of."""
-        folds, _ = self.state()
-        return self._walk(folds)
-
-    def _walk(self, folds: Sequence[Fold], last_seq: int | None = None) -> Iterator[tuple[Fold | None, Record | None]]:
-        """The entries of the view in order, with the records they are made of, read in one go."""
-        items = list(layout(self.records.last("messages") if last_seq is None else last_seq, folds))
-        spans = [_span(item) for item in items if not _stands_alone(item)]
-        records = self.records.read("messages", *spans) if spans else iter(())
-        for item in items:
-            if isinstance(item, Fold) and _stands_alone(item):
-                yield item, None
-                continue
-            fold = item if isinstance(item, Fold) else None
-            first, last = _span(item)
-            for number in range(first, last + 1):
-                line = next(records, None)
-                if line is None:
-                    raise DamagedStore("no_record", stream="messages", number=number, where=self.name)
-                yield fold, self._decoded("messages", number, line)
 
     # ---- counters ----------------------------------------------------------------------------------------------
 
@@ -299,7 +149,7 @@ class TaskStore:
         """The counters, brought up to what the records say."""
         tail = self._tail
         # In this order: somebody may be writing, and a compression is about messages that were there before it.
-        compressions, seq = self.records.last("compressions"), self.records.last("messages")
+        compressions, seq = self.records.lasts("compressions", "messages")
         if tail is None or compressions != tail.compressions or seq < tail.seq:
             tail = self._tail = self._load_tail(seq, compressions)
         elif seq > tail.seq:
@@ -313,7 +163,7 @@ class TaskStore:
         tail.compressions = compressions
         for record in self.read("messages", tail.seq + 1, seq):
             tail.count(record["seq"], calls_of(record), record["tokens"])
-        folds, _ = self.state(compressions)
+        folds, _ = self._state(compressions, seq)
         for fold, view_record in self._walk(folds, seq):
             entry = entry_of(fold, view_record)
             tail.show({} if view_record is None else calls_of(view_record), entry.answers, entry.tokens)
@@ -327,7 +177,7 @@ class TaskStore:
         return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=CallIds.from_text(index["calls"]))
 
     def save_index(self) -> None:
-        """Keep the counters that would otherwise have to be read from the whole log; inside ``changing``."""
+        """Keep the counters that would otherwise have to be read from the whole log; inside ``change``."""
         tail = self.tail
         if tail.seq != self._saved_index:
             calls = tail.used_calls.as_text()
@@ -336,18 +186,50 @@ class TaskStore:
 
     # ---- the writer --------------------------------------------------------------------------------------------
 
+    def change(self, body: Callable[[Tail], _Result]) -> _Result:
+        """Run ``body`` where this process, and nobody else, changes the task; again when another was quicker.
+
+        What it does besides writing to the task must bear being done twice.
+        """
+        sure = False
+        while True:
+            try:
+                with self._section(sure=sure) as tail:
+                    return body(tail)
+            except LostRace:
+                sure = True  # who has lost once keeps the others away, or it might lose for ever
+
     @contextmanager
     def changing(self) -> Iterator[Tail]:
-        """The section in which this process, and nobody else, changes the task."""
+        """The same for who cannot repeat what it does: others are kept away all the time, which costs more."""
+        try:
+            with self._section(sure=True) as tail:
+                yield tail
+        except LostRace as lost:
+            if lost.because is None:
+                raise
+            raise lost.because from lost
+
+    @contextmanager
+    def _section(self, *, sure: bool) -> Iterator[Tail]:
         with self._lock:
             if self._ended is not None:
                 raise IllegalTransition("closed", uuid=self.name, status=self._ended)
             if self._writer_pid != os.getpid():
                 self._become_writer()
+            before: Tail | None = None
             try:
-                with self.records.writing() as others_wrote:
+                with self.records.writing(sure=sure) as others_wrote:
                     tail = self._tail
-                    yield self._read_tail() if tail is None or others_wrote else tail
+                    if tail is None or others_wrote:
+                        tail = self._read_tail()
+                    if self.records.many_writers:
+                        before = tail.copy()
+                    yield tail
+            except LostRace:
+                self._tail = before
+                self._saved_index = 0
+                raise
             except StaleWriter:
                 self._writer_pid = 0
                 self._tail = None
@@ -358,6 +240,7 @@ class TaskStore:
                 # What we hold may not be what the disk holds: claim and read again before the next change.
                 self._writer_pid = 0
                 self._tail = None
+                self._saved_index = 0
                 raise
 
     def claim(self) -> None:
@@ -376,14 +259,15 @@ class TaskStore:
                 tail.kept_in,
             )
         self._tail = None
-        with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self.most_entries()):
-            pass
+        if self.records.keeps_view_lines:
+            with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self.most_entries()):
+                pass
         self._writer_pid = os.getpid()
 
     def most_entries(self) -> int:
         """Entries that a kept view may have: a crash can have come between the last compression and its view."""
-        last_seq, last = self.records.last("messages"), self.records.last("compressions")
-        states = [self.state(number)[0] for number in range(max(last - 1, 0), last + 1)]
+        last, last_seq = self.records.lasts("compressions", "messages")
+        states = [self._state(number, last_seq)[0] for number in range(max(last - 1, 0), last + 1)]
         return max(last_seq - sum(fold.message_count - 1 for fold in folds) for folds in states)
 
     def close(self) -> None:
@@ -391,8 +275,8 @@ class TaskStore:
         with self._lock:
             try:
                 if self._writer_pid == os.getpid():
-                    with suppress(StaleWriter), self.changing():
-                        self.save_index()
+                    with suppress(StaleWriter):
+                        self.change(lambda tail: self.save_index())
             except StorageError as error:  # the index is derived: it is made anew when it is missed
                 logger.warning("%s: the index was not saved: %s", self.name, error)
             self.records.close()
@@ -405,11 +289,3 @@ class TaskStore:
         with self._lock:
             self._ended = status
             self.records.moved_to(folder)
-
-
-def _stands_alone(item: tuple[int, int] | Fold) -> bool:
-    return isinstance(item, Fold) and item.form == "summary"
-
-
-def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
-    return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item

@@ -22,6 +22,9 @@ CREATE TABLE tool_records (task bigint NOT NULL, id bigint NOT NULL, record text
 CREATE TABLE plan_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
 CREATE TABLE compression_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
 
+-- Tasks that have been moved out of here, and the epoch that they had: nobody who wrote here before may begin them anew.
+CREATE TABLE left_logs (uuid text PRIMARY KEY, epoch bigint NOT NULL);
+
 -- Large contents by their SHA-256.
 CREATE TABLE blobs (task bigint NOT NULL, digest text NOT NULL, content bytea NOT NULL, PRIMARY KEY (task, digest));
 

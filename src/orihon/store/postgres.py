@@ -1,0 +1,395 @@
+"""The ``postgres`` back end: the records of all tasks in one database, for writers on many machines.
+
+A section collects what it appends and sends it at its end in one statement, which compares the epoch and the version of
+the task's row and is its own commit: one round trip for each append. When another writer was quicker, no row is touched
+and the section ends in ``LostRace``. A connection that is lost before the answer has come leaves open whether the
+statement counts: then the task's row and our record tell, and what was not written is sent again. So nothing that was
+acknowledged is lost, and nothing is there twice.
+
+The folder is scratch: the file of the view is written there when somebody asks for it. It may be missing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+import psycopg
+from psycopg.abc import Params
+
+from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
+from orihon.folders import make_private_folder, replace_file
+from orihon.postgres.errors import is_lost, storage_error
+from orihon.postgres.pool import Connection, Postgres
+from orihon.store.base import DERIVED, OPEN_END, LostRace, Pieces, RecordStore, Run, Stream, TornTail
+from orihon.store.postgres_section import SQL, LogRow, Section, Writing, found_row, rows_of
+
+#: Records that one round trip brings at most: more than a view should have, less than a memory.
+_PAGE = 1000
+#: Where the server's default is a stricter isolation, it tells a race by these.
+_CONFLICTS = ("40001", "40P01")
+
+_Result = TypeVar("_Result")
+
+
+class PostgresRecords(RecordStore):
+    """The records of one task in a database; the task is named as its folder is."""
+
+    many_writers: ClassVar[bool] = True
+    keeps_view_lines: ClassVar[bool] = False
+
+    def __init__(self, folder: Path, pool: Postgres, *, durability: str = "full") -> None:
+        self._pool = pool
+        self._durable = durability == "full"
+        self.moved_to(folder)
+        self._epoch: int | None = None
+        self._row: LogRow | None = None  # as it was when we last saw it
+        self._settled = -1  # the version up to which our caller knows everything
+        self._section: Section | None = None
+        self._is_user = False
+
+    def moved_to(self, folder: Path) -> None:
+        self.folder = folder = folder.absolute()  # a program may change its directory
+        if folder.exists() and not folder.is_dir():
+            raise StorageUnavailable("io", path=folder, detail=os.strerror(errno.ENOTDIR))
+        self._task = folder.name
+        self._where = f"{self._pool.where} {self._pool.schema} {self._task}"
+
+    # ---- the writer's place ------------------------------------------------------------------------------------
+
+    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+        if not self._is_user:
+            self._pool.join()
+            self._is_user = True
+        row = self._find()
+        if row is None or row.epoch < (epoch or 1):
+            row = self._make(epoch or 1)
+        if epoch is not None and row.epoch > epoch:
+            raise self._stale(row)
+        self._row, self._epoch, self._settled = row, row.epoch, -1
+        return row.epoch, []
+
+    def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
+        return Writing(self, sure)
+
+    def begin(self, sure: bool) -> bool:
+        """Open the section; see ``writing``."""
+        if self._epoch is None or self._row is None:
+            raise StaleWriter("not_claimed", path=self.folder)
+        section = self._locked() if sure else Section(self._row)
+        if section.row.epoch != self._epoch:
+            self._release(section)
+            raise self._stale(section.row)
+        self._section = section
+        others_wrote = section.row.version != self._settled
+        self._settled = section.row.version
+        return others_wrote
+
+    def end(self, error: BaseException | None) -> None:
+        """Close the section: all of it is written, or nothing."""
+        section, self._section = self._section, None
+        assert section is not None
+        try:
+            if error is None:
+                self._commit(section)
+            elif section.connection is None and isinstance(error, Exception):
+                self._doubt(section, error)
+        finally:
+            self._release(section)
+
+    def close(self) -> None:
+        self._epoch = self._row = None
+        if self._is_user:
+            self._is_user = False
+            self._pool.leave()
+
+    def _locked(self) -> Section:
+        """A section that has the task for itself; until then nothing was asked that could not be repeated."""
+        give_up = time.monotonic() + self._pool.timeout
+        while True:
+            connection = self._pool.take()
+            try:
+                connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                row = self._known(found_row(connection.execute(SQL["lock"], (self._task,))))
+                return Section(row, connection)
+            except psycopg.Error as error:
+                self._pool.give_back(connection)
+                if not is_lost(error) or time.monotonic() >= give_up:
+                    raise self._error(error) from error
+            except BaseException:
+                self._pool.give_back(connection)
+                raise
+
+    def _release(self, section: Section) -> None:
+        connection, section.connection = section.connection, None
+        if connection is not None:
+            self._pool.give_back(connection)
+
+    # ---- the end of a section ----------------------------------------------------------------------------------
+
+    def _commit(self, section: Section) -> None:
+        if section.is_empty:
+            if section.connection is None:
+                self._refuse_stale(self._look())
+            return
+        try:
+            is_written = self._send(section)
+        except psycopg.Error as error:
+            if error.sqlstate in _CONFLICTS:
+                raise LostRace(self._error(error)) from error
+            if not is_lost(error):
+                raise self._error(error) from error
+            self._settle(section, error)
+            return
+        if not is_written:
+            self._refuse_stale(self._look())
+            raise LostRace
+        self._advance(section.next_row())
+
+    def _send(self, section: Section) -> bool:
+        """The statement of a section; ``False`` when it found the task somewhere else than the section began."""
+        statement, values = section.statement(durable=self._durable)
+        connection = section.connection or self._pool.take()
+        try:
+            is_written = connection.execute(statement, values).rowcount > 0
+            if section.connection is not None:
+                connection.execute("COMMIT")
+            return is_written
+        finally:
+            if section.connection is None:
+                self._pool.give_back(connection)
+
+    def _settle(self, section: Section, error: psycopg.Error) -> None:
+        """The connection was lost on the way: find out what the server has done, and send what it has not."""
+        give_up = time.monotonic() + self._pool.timeout
+        self._release(section)
+        while True:
+            row = self._look()
+            if row.version != section.row.version and self._is_written(section):
+                self._advance(section.next_row())
+                return
+            self._refuse_stale(row)
+            if row.version != section.row.version:
+                raise LostRace(self._error(error)) from error
+            if time.monotonic() >= give_up:
+                raise self._error(error) from error
+            try:
+                # A late twin of this statement does no harm: the version lets only one of them through.
+                if self._send(section):
+                    self._advance(section.next_row())
+                    return
+            except psycopg.Error as again:
+                if not is_lost(again):
+                    raise self._error(again) from again
+
+    def _is_written(self, section: Section) -> bool:
+        """Is our first record there, byte for byte? Each message carries something random, so it can only be ours."""
+        if not section.appended:
+            return False
+        stream, number, record = section.appended[0]
+        _, rows = self._page([(stream, number, number)])
+        return [found for _, _, found in rows] == [record]
+
+    def _doubt(self, section: Section, error: Exception) -> None:
+        """A refusal counts only if the task is where we thought; otherwise we judged by what had passed."""
+        if isinstance(error, LostRace | StorageUnavailable):
+            return
+        row = self._look()
+        self._refuse_stale(row)
+        if row.version != section.row.version:
+            raise LostRace from error
+
+    def _advance(self, row: LogRow) -> None:
+        self._settled = row.version
+        self._known(row)
+
+    def _refuse_stale(self, row: LogRow) -> None:
+        if row.epoch != self._epoch:
+            raise self._stale(row)
+
+    def _stale(self, row: LogRow) -> StaleWriter:
+        return StaleWriter("taken_over", path=self.folder, epoch=row.epoch, pid="?")
+
+    # ---- the task's row ----------------------------------------------------------------------------------------
+
+    def _find(self) -> LogRow | None:
+        """The task's row as it is now."""
+        row = self._pool.patiently(lambda connection: found_row(connection.execute(SQL["find"], (self._task,))))
+        return None if row is None else self._known(row)
+
+    def _look(self) -> LogRow:
+        return self._known(self._find())
+
+    def _known(self, row: LogRow | None) -> LogRow:
+        if row is None:
+            raise StaleWriter("moved", path=self._where)
+        # Other threads look, too: what they saw earlier must not replace what is known.
+        known = self._row
+        if known is None or known.number != row.number or known.version <= row.version:
+            self._row = row
+        return row
+
+    def _make(self, epoch: int) -> LogRow:
+        values = {"uuid": self._task, "epoch": epoch}
+        return self._known(self._pool.patiently(lambda connection: found_row(connection.execute(SQL["claim"], values))))
+
+    def _number(self) -> int:
+        """The number that stands for the task in every table; made when it is missing."""
+        row = self._row or self._find() or self._make(0)
+        return row.number
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
+        assert self._section is not None
+        self._section.append(stream, first, records)
+
+    def last(self, stream: Stream) -> int:
+        return self.lasts(stream)[0]
+
+    def lasts(self, *streams: Stream) -> tuple[int, ...]:
+        section = self._own_section()
+        if section is not None:
+            return tuple(map(section.last, streams))
+        row = self._find()
+        return tuple(0 if row is None else row.last(stream) for stream in streams)
+
+    def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
+        wanted = spans or ((1, OPEN_END),)
+        section = self._own_section()
+        if section is None or section.last(stream) == section.row.last(stream):
+            yield from self._pages([(stream, first, last) for first, last in wanted])
+            return
+        for first, last in wanted:
+            yield from self._pages([(stream, first, last)])
+            yield from section.waiting(stream, first, last)
+
+    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+        section = self._own_section()
+        if section is not None and section.appended:
+            return None
+        head, page = self._page(runs)
+        compressions, messages = head
+        if compressions != as_of or messages < runs[-1][1] - 1:
+            return None
+        return self._checked(runs, page)
+
+    def _pages(self, runs: Sequence[Run]) -> Iterator[bytes]:
+        _, page = self._page(runs)
+        return self._checked(runs, page)
+
+    def _checked(self, runs: Sequence[Run], page: list[tuple[int, int, str]]) -> Iterator[bytes]:
+        """The records of a page and of those that follow it. No connection is kept while the caller thinks."""
+        while True:
+            place, expected = 0, 0
+            for found, number, record in page:
+                if found != place:
+                    place, expected = found, runs[found - 1][1]
+                if number != expected:
+                    stream, _, _ = runs[place - 1]
+                    raise DamagedStore("line", path=self._where, number=expected, offset=stream)
+                yield record.encode()
+                expected += 1
+            if len(page) < _PAGE:
+                return
+            stream, _, last = runs[place - 1]
+            runs = [(stream, expected, last), *runs[place:]]
+            _, page = self._page(runs)
+
+    def _page(self, runs: Sequence[Run]) -> tuple[tuple[int, int], list[tuple[int, int, str]]]:
+        """How many compressions and messages there are, and the first records of the runs: place, number, record."""
+        values = {
+            "uuid": self._task,
+            "streams": [stream for stream, _, _ in runs],
+            "firsts": [first for _, first, _ in runs],
+            "lasts": [last for _, _, last in runs],
+            "page": _PAGE,
+        }
+        head, *rows = self._asked("read", values) or [(0, 0, "0")]
+        return (head[1], int(head[2])), rows
+
+    # ---- what is no record -------------------------------------------------------------------------------------
+
+    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
+        return nullcontext()  # nothing is kept, so nothing can be out of step
+
+    def view_file(self, lines: Iterable[bytes]) -> Path:
+        path = self.folder / "current.jsonl"
+        make_private_folder(self.folder)
+        replace_file(path, (line + b"\n" for line in lines), durable=False)
+        return path
+
+    def save(self, name: str, document: bytes) -> None:
+        self.keep_file(name, document)
+
+    def load(self, name: str) -> bytes | None:
+        return self.kept_file(name)
+
+    def keep_file(self, name: str, content: bytes) -> None:
+        section = self._own_section()
+        if section is not None:
+            section.documents[name] = content
+            return
+        values = {"task": self._number(), "name": name, "body": content}
+        self._pool.patiently(lambda connection: connection.execute(SQL["keep"], values))
+
+    def kept_file(self, name: str) -> bytes | None:
+        section = self._own_section()
+        if section is not None and name in section.documents:
+            return section.documents[name]
+        found = self._asked("kept", (self._task, name))
+        return bytes(found[0][0]) if found else None
+
+    def kept_files(self) -> list[str]:
+        return [name for (name,) in self._asked("kept_names", (self._task,)) if name not in DERIVED]
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        values = {"task": self._number(), "digest": digest, "content": data}
+        self._run(lambda connection: connection.execute(SQL["put_blob"], values))
+
+    def get_blob(self, digest: str) -> bytes:
+        found = self._asked("get_blob", (self._task, digest))
+        if not found:
+            raise DamagedStore("blob_missing", path=f"{self._where} blobs {digest}")
+        data = bytes(found[0][0])
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise DamagedStore("blob_changed", path=f"{self._where} blobs {digest}")
+        return data
+
+    def blob_digests(self) -> list[str]:
+        return [digest for (digest,) in self._asked("blob_digests", (self._task,))]
+
+    def size(self) -> int:
+        return int(self._asked("size", (self._task,))[0][0])
+
+    # ---- asking ------------------------------------------------------------------------------------------------
+
+    def _own_section(self) -> Section | None:
+        """The open section, if it is this thread's: others do not see what it has collected."""
+        section = self._section
+        return section if section is not None and section.thread == threading.get_ident() else None
+
+    def _asked(self, name: str, values: Params) -> list[tuple[Any, ...]]:
+        """The rows of a statement that only looks."""
+        return self._run(lambda connection: rows_of(connection, name, values))
+
+    def _run(self, action: Callable[[Connection], _Result]) -> _Result:
+        """Something that may be done again; on the section's own connection, if it has one."""
+        section = self._own_section()
+        if section is None or section.connection is None:
+            return self._pool.patiently(action)
+        try:
+            return action(section.connection)
+        except psycopg.Error as error:
+            problem = self._error(error)
+            raise (LostRace(problem) if is_lost(error) else problem) from error
+
+    def _error(self, error: psycopg.Error) -> StorageError:
+        return storage_error(error, self._pool.where, self._pool.timeout)
