@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.services import RABBITMQ, REDIS, Database, needed, own_schema
+from tests.catalogues import KINDS, CataloguePlace
+from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, needed, own_schema
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
+    parser.addoption("--undo-tasks", type=int, default=6, help="tasks whose folds test_undo.py undoes, per back end")
     parser.addoption("--worker-kills", type=int, default=6, help="how often the stress tests kill a worker")
 
 
@@ -43,6 +46,12 @@ def kills(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
+def undo_tasks(request: pytest.FixtureRequest) -> int:
+    """How many tasks ``test_undo.py`` lives through."""
+    return int(request.config.getoption("--undo-tasks"))
+
+
+@pytest.fixture
 def worker_kills(request: pytest.FixtureRequest) -> int:
     """How many workers a stress test kills."""
     return int(request.config.getoption("--worker-kills"))
@@ -52,6 +61,38 @@ def worker_kills(request: pytest.FixtureRequest) -> int:
 def postgres() -> Iterator[Database]:
     """A schema of its own in a running PostgreSQL."""
     yield from own_schema()
+
+
+@pytest.fixture(scope="session")
+def catalogue_schema() -> Iterator[Database]:
+    """A schema for catalogues, one test after the other: making one takes longer than most tests."""
+    yield from own_schema()
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> CataloguePlace:
+    """Where a new catalogue will be: the test runs for each database that can hold one."""
+    database = request.getfixturevalue("catalogue_schema") if request.param == "postgres" else None
+    place = CataloguePlace(tmp_path / "contexts", database)
+    place.empty()
+    return place
+
+
+@pytest.fixture(scope="session")
+def tasks_database() -> Iterator[None]:
+    """A schema for the tasks of many tests, each with a name of its own; other processes find it in the environment."""
+    for database in own_schema():
+        os.environ[TASKS_DATABASE] = f"{database.url} {database.schema}"
+        yield
+        del os.environ[TASKS_DATABASE]
+
+
+@pytest.fixture(params=["files", "sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """The name of each back end in turn; for ``postgres`` there is a database."""
+    if request.param == "postgres":
+        request.getfixturevalue("tasks_database")
+    return str(request.param)
 
 
 @pytest.fixture

@@ -15,9 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
-from orihon.catalogue.leases import is_held
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import boottime, process_identity
+from orihon.catalogue.opening import catalogue_exists, open_catalogue
 from orihon.errors import DamagedStore, InvalidId, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.settings import Settings
@@ -60,8 +58,8 @@ class BaseFolder:
         return self.path / "tasks.db"
 
     def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
-        """The catalogue; ``None`` when there is no file and none is wanted."""
-        if self.catalogue is None and (create or self.database.exists()):
+        """The catalogue; ``None`` when there is none and none is wanted."""
+        if self.catalogue is None and (create or catalogue_exists(self.path, self.settings)):
             self.catalogue = open_catalogue(self.path, self.settings)
         return self.catalogue
 
@@ -82,6 +80,10 @@ class BaseFolder:
 
     def row(self, uuid: str) -> TaskRow | None:
         return None if self.catalogue is None else self.catalogue.find(uuid)
+
+    def is_in_use(self, row: TaskRow | None) -> bool:
+        """Does a process that may be alive own the task?"""
+        return self.catalogue is not None and self.catalogue.is_held(row)
 
     def files(self) -> list[Path]:
         """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
@@ -122,11 +124,6 @@ class BaseFolder:
         finally:
             if hold.lease is not None and self.catalogue is not None:
                 self.catalogue.release(hold.lease)
-
-
-def is_in_use(row: TaskRow | None) -> bool:
-    """Does a process that may be alive own the task?"""
-    return row is not None and is_held(row, boottime(), process_identity())
 
 
 def is_id(name: str) -> bool:

@@ -12,8 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
-from orihon.catalogue.leases import is_held
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.opening import catalogue_exists, open_catalogue
 from orihon.checks.database import damage_in
 from orihon.checks.folder import check_folder, check_metadata
 from orihon.checks.folds import boundaries, check_compressions, read_folds
@@ -21,14 +20,13 @@ from orihon.checks.log import check_log
 from orihon.checks.placement import check_placement, check_row
 from orihon.checks.streams import check_other_streams
 from orihon.checks.view import check_counters, check_view_file
-from orihon.clock import boottime, process_identity
 from orihon.errors import DamagedStore, TaskNotFound
 from orihon.findings import Finding, Findings, Report
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import check_id
-from orihon.task_folders import folders_of
+from orihon.task_folders import SCRATCH, folders_of
 
 __all__ = ["Finding", "verify", "verify_task"]
 
@@ -78,36 +76,44 @@ def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]
     base = Path(base_dir)
     places = folders_of(base, settings).places(check_id(uuid))
     try:
-        row = _row(base, uuid, settings)
+        row, in_use = _row(base, uuid, settings)
     except DamagedStore as error:
         damage = Finding("catalogue", "damaged", "tasks.db", task=uuid, fields={"why": error.cause})
         return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, settings))]
     if row is None and not places:
         raise TaskNotFound("uuid", uuid=uuid)
-    return verify_placed(uuid, row, places, settings)
+    return verify_placed(uuid, row, places, settings, in_use=in_use)
 
 
-def verify_placed(uuid: str, row: TaskRow | None, places: list[Path], settings: Settings) -> list[Finding]:
+def verify_placed(
+    uuid: str, row: TaskRow | None, places: list[Path], settings: Settings, *, in_use: bool
+) -> list[Finding]:
     """The same for a task whose row and folders have been looked up."""
     findings = Findings()
     check_placement(row, places, findings.report)
-    contents = verify_folder(uuid, row, places[0], settings) if len(places) == 1 else []
+    contents = verify_folder(uuid, row, places[0], settings, in_use=in_use) if len(places) == 1 else []
     return [*findings.about(uuid), *contents]
 
 
-def verify_folder(uuid: str, row: TaskRow | None, place: Path, settings: Settings) -> list[Finding]:
+def verify_folder(
+    uuid: str, row: TaskRow | None, place: Path, settings: Settings, *, in_use: bool = False
+) -> list[Finding]:
     """One folder of a task, and its row where it has one."""
-    in_use = row is not None and is_held(row, boottime(), process_identity())
     with closing(open_for_reading(place, settings, name=uuid)) as store:
-        found = verify_task(store, place, in_use=in_use)
+        is_scratch = place.parent.name == SCRATCH  # and may be missing: the task is in a database
+        found = verify_task(store, None if is_scratch else place, in_use=in_use)
         findings = Findings()
+        if is_scratch:
+            check_metadata(store.records, findings.report)
         if row is not None:
             _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
         return [*found, *findings.about(uuid)]
 
 
-def _row(base: Path, uuid: str, settings: Settings) -> TaskRow | None:
-    if not (base / "tasks.db").exists():
-        return None  # opening the catalogue would make one
+def _row(base: Path, uuid: str, settings: Settings) -> tuple[TaskRow | None, bool]:
+    """The task's row, and whether a live process owns it."""
+    if not catalogue_exists(base, settings):
+        return None, False
     with open_catalogue(base, settings) as catalogue:
-        return catalogue.find(uuid)
+        row = catalogue.find(uuid)
+        return row, catalogue.is_held(row)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from orihon.base_folder import BaseFolder, is_in_use
+from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy, TaskNotFound
 from orihon.logs import enter_task, leave_task
@@ -63,7 +63,7 @@ def check_changeable(base_dir: Path | str, uuid: str, settings: Settings) -> Non
         _, row = _registered(base, uuid)
         _refuse_unchangeable(row)
         here = base.folders.find(uuid)
-        if here is None or not is_in_use(row):
+        if here is None or not base.is_in_use(row):
             return
         with closing(open_for_reading(here, settings, name=uuid)) as store:
             if row.status is not TaskStatus.RUNNING or not store.records.many_writers:

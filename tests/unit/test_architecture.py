@@ -16,13 +16,13 @@ PACKAGE = Path(orihon.__file__).parent
 
 # From the top of the house to its entrances. A room may use any room above it.
 ROOMS = [
-    *("texts", "errors", "jsonio", "clock", "folders", "settings"),
+    *("texts", "errors", "jsonio", "clock", "folders", "settings", "objects"),
     *("extra", "strings", "parts", "dialects", "wire", "message", "records"),
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
     *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
-    *("compression", "inheritance", "heartbeat", "logs", "context", "llm", "runtime"),
-    *("view_changes", "view_reading"),
-    *("findings", "checks", "verify", "doctor", "demo", "cli"),
+    *("compression", "inheritance", "heartbeat", "archive", "mirror", "logs", "context", "llm", "runtime"),
+    *("view_changes", "view_reading", "forking", "backup"),
+    *("findings", "checks", "verify", "doctor", "migration", "demo", "cli"),
 ]
 
 

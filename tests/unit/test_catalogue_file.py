@@ -13,6 +13,7 @@ import apsw
 import pytest
 
 from orihon.catalogue import Catalogue
+from orihon.catalogue.sqlite_db import SqliteStatements
 from orihon.database import connect, migrate, version
 from orihon.errors import DamagedStore, NewerSchema, StorageUnavailable
 from orihon.task import TaskKey
@@ -33,6 +34,7 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
 
 def test_promises_about_durability_are_set(catalogue: Catalogue) -> None:
     with catalogue._db.write() as statements:
+        assert isinstance(statements, SqliteStatements)
         connection = statements._connection
         assert connection.pragma("journal_mode") == "wal"
         assert connection.pragma("synchronous") == 2  # FULL
@@ -104,7 +106,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
         connection.pragma("user_version", 99)
     with refused(NewerSchema, "database") as caught:
         Catalogue(path)
-    assert (caught.value.fields["found"], caught.value.fields["known"]) == (99, 2)
+    assert (caught.value.fields["found"], caught.value.fields["known"]) == (99, 3)
     with raw_database(path) as connection:
         assert connection.pragma("user_version") == 99
 

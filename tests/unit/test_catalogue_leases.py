@@ -1,4 +1,4 @@
-"""Leases and claims, fought over by real processes."""
+"""Leases and claims, fought over by real processes, in each database that can hold the catalogue."""
 
 from __future__ import annotations
 
@@ -10,35 +10,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import apsw
 import pytest
 
 from orihon.catalogue import Catalogue, Lease, leases
-from orihon.clock import boottime
+from orihon.catalogue.opening import catalogue_exists
 from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
 from orihon.task import TaskKey, TaskStatus
+from tests.catalogues import CHILD, KINDS, CataloguePlace
 from tests.helpers import refused
 
 KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
 
-OWNER = """
-import sys
-from orihon.catalogue import Catalogue
+OWNER = f"""{CHILD}
 from orihon.errors import TaskBusy
-catalogue = Catalogue(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    print(catalogue.acquire("one", owner="child", seconds=float(sys.argv[2])).epoch, flush=True)
+    print(catalogue.acquire("one", owner="child", seconds=3600).epoch, flush=True)
 except TaskBusy:
     print("busy", flush=True)
 sys.stdin.readline()
 """
 
-CLAIMER = """
-import sys
-from orihon.catalogue import Catalogue
-catalogue = Catalogue(sys.argv[1])
+CLAIMER = f"""{CHILD}
 print("ready", flush=True)
 sys.stdin.readline()
 while claimed := catalogue.claim_next():
@@ -47,8 +41,8 @@ while claimed := catalogue.claim_next():
 
 
 @pytest.fixture
-def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    with Catalogue(tmp_path / "tasks.db") as opened:
+def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
+    with place.open() as opened:
         opened.register(KEY, "one")
         yield opened
         assert opened.check_rollups() == []
@@ -83,20 +77,21 @@ def _tell(child: subprocess.Popen[str]) -> None:
     child.stdin.flush()
 
 
-def _set(catalogue: Catalogue, column: str, value: str | float) -> None:
+def _set(place: CataloguePlace, column: str, value: str | float) -> None:
     """Change a column of the lease, as another machine or an earlier boot would have left it."""
     assert column.startswith("lease_")
-    connection = apsw.Connection(str(catalogue.path))
-    connection.set_busy_timeout(10_000)
-    connection.execute(f"UPDATE tasks SET {column} = ?", (value,))
-    connection.close()
+    place.change(f"UPDATE tasks SET {column} = ?", value)
 
 
-def test_a_lease_names_its_owner_and_runs_on_the_boot_time_clock(catalogue: Catalogue) -> None:
-    before = boottime()
+def _now(catalogue: Catalogue) -> float:
+    return catalogue._db.moment().seconds
+
+
+def test_a_lease_names_its_owner_and_runs_on_the_clock_of_the_database(catalogue: Catalogue) -> None:
+    before = _now(catalogue)
     lease = catalogue.acquire("one", owner="worker-3", seconds=50)
     row = catalogue.get("one")
-    assert before + 50 <= lease.until <= boottime() + 50
+    assert before + 50 <= lease.until <= _now(catalogue) + 50
     assert row.lease_until == lease.until
     assert (lease.epoch, lease.owner, row.lease_owner, row.lease_pid) == (1, "worker-3", "worker-3", os.getpid())
     assert (row.hostname, row.process_id) == (row.lease_host, os.getpid())
@@ -145,36 +140,53 @@ def test_jumps_of_the_wall_clock_do_not_touch_leases(catalogue: Catalogue, monke
         with refused(TaskBusy, "lease"):
             catalogue.acquire("one")
         lease = catalogue.renew(lease)
-        assert abs(lease.until - 60 - boottime()) < 30
+        assert abs(lease.until - 60 - _now(catalogue)) < 30
 
 
 @pytest.mark.parametrize(
     ("column", "value"),
     [
-        ("lease_boot", "another boot"),
         ("lease_pid_start", 1),
         ("lease_pid", 2**31 - 1),
-        ("lease_heartbeat", 1e12),
+        ("lease_heartbeat", 1e12),  # before a boot, or before the server's clock was set back
     ],
 )
-def test_a_lease_of_a_dead_process_or_an_earlier_boot_is_void(
-    catalogue: Catalogue, column: str, value: str | float
+def test_a_lease_of_a_dead_process_or_of_another_time_is_void(
+    catalogue: Catalogue, place: CataloguePlace, column: str, value: str | float
 ) -> None:
     catalogue.acquire("one", seconds=3600)
-    _set(catalogue, column, value)
+    _set(place, column, value)
+    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
+    assert catalogue.acquire("one").epoch == 2
+
+
+def test_an_earlier_boot_voids_a_lease_unless_it_may_be_another_machines(
+    catalogue: Catalogue, place: CataloguePlace
+) -> None:
+    catalogue.acquire("one", seconds=3600)
+    _set(place, "lease_boot", "another boot")
+    if place.is_shared:
+        _set(place, "lease_pid", 2**31 - 1)
+        assert catalogue.stale_leases() == []
+        with refused(TaskBusy, "lease"):
+            catalogue.acquire("one")
+        _set(place, "lease_until", _now(catalogue))
     assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
     assert catalogue.acquire("one").epoch == 2
 
 
 @pytest.mark.parametrize(("column", "value"), [("lease_host", "elsewhere"), ("lease_pid_space", "pid:[1]")])
-def test_a_process_that_cannot_be_seen_keeps_its_lease(catalogue: Catalogue, column: str, value: str) -> None:
+def test_a_process_that_cannot_be_seen_keeps_its_lease(
+    catalogue: Catalogue, place: CataloguePlace, column: str, value: str
+) -> None:
     catalogue.acquire("one", seconds=3600)
-    _set(catalogue, column, value)
-    _set(catalogue, "lease_pid", 2**31 - 1)  # no such process here, which says nothing about there
+    _set(place, column, value)
+    _set(place, "lease_pid", 2**31 - 1)  # no such process here, which says nothing about there
     assert catalogue.stale_leases() == []
     with refused(TaskBusy, "lease"):
         catalogue.acquire("one")
-    _set(catalogue, "lease_until", boottime())
+    assert catalogue.is_held(catalogue.get("one"))
+    _set(place, "lease_until", _now(catalogue))
     assert catalogue.acquire("one").epoch == 2
 
 
@@ -199,18 +211,19 @@ def test_a_running_task_without_owner_is_stale(catalogue: Catalogue) -> None:
     assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
 
 
-def test_of_eight_processes_one_gets_the_task(catalogue: Catalogue) -> None:
-    with _processes(8, OWNER, catalogue.path, 3600) as children:
+@pytest.mark.usefixtures("catalogue")
+def test_of_eight_processes_one_gets_the_task(place: CataloguePlace) -> None:
+    with _processes(8, OWNER, *place.arguments) as children:
         for child in children:
             _tell(child)
         answers = sorted(_said(child) for child in children)
     assert answers == ["1"] + ["busy"] * 7
 
 
-def test_a_killed_owner_is_taken_over_and_its_lease_refused(catalogue: Catalogue) -> None:
-    with _processes(1, OWNER, catalogue.path, 3600) as [child]:
+def test_a_killed_owner_is_taken_over_and_its_lease_refused(catalogue: Catalogue, place: CataloguePlace) -> None:
+    with _processes(1, OWNER, *place.arguments) as [child]:
         _tell(child)
-        lost = Lease("one", int(_said(child)), "child", 3600, boottime() + 3600)
+        lost = Lease("one", int(_said(child)), "child", 3600, _now(catalogue) + 3600)
         with refused(TaskBusy, "lease"):
             catalogue.acquire("one")
         os.kill(child.pid, signal.SIGSTOP)
@@ -227,12 +240,12 @@ def test_a_killed_owner_is_taken_over_and_its_lease_refused(catalogue: Catalogue
         catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lost.epoch)
 
 
-def test_queued_tasks_are_claimed_once_by_four_processes(catalogue: Catalogue) -> None:
+def test_queued_tasks_are_claimed_once_by_eight_processes(catalogue: Catalogue, place: CataloguePlace) -> None:
     names = {f"task-{number}" for number in range(200)}
     for name in names:
         catalogue.register(KEY, name, status=TaskStatus.QUEUED)
     claims: list[tuple[str, str]] = []
-    with _processes(4, CLAIMER, catalogue.path) as children:
+    with _processes(8, CLAIMER, *place.arguments) as children:
         for child in children:
             _tell(child)
         for child in children:
@@ -245,10 +258,15 @@ def test_queued_tasks_are_claimed_once_by_four_processes(catalogue: Catalogue) -
     assert catalogue.count_by_status() == {"running": 201}
 
 
-def test_eight_processes_may_make_the_catalogue_at_once(tmp_path: Path) -> None:
-    code = "import sys; print('ready', flush=True); sys.stdin.readline(); from orihon.catalogue import Catalogue;"
-    code += "print(Catalogue(sys.argv[1]).count_by_status(), flush=True)"
-    with _processes(8, code, tmp_path / "new" / "tasks.db") as children:
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_processes_may_make_the_catalogue_at_once(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    place = CataloguePlace(tmp_path, request.getfixturevalue("postgres") if kind == "postgres" else None)
+    assert not catalogue_exists(place.base_dir, place.settings)
+    code = "import sys; print('ready', flush=True); sys.stdin.readline()"
+    code += f"{CHILD}print(catalogue.count_by_status(), flush=True)"
+    with _processes(8, code, *place.arguments) as children:
         for child in children:
             _tell(child)
         assert [_said(child) for child in children] == ["{}"] * 8

@@ -5,15 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.clock import boot_id, boottime
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.rate_limit import RateLimit
 from orihon.llm.scripted import Reply, ScriptedModel
+from tests.catalogues import CHILD, CataloguePlace
+
+
+@pytest.fixture
+def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
+    with place.open() as opened:
+        yield opened
 
 
 def test_what_was_saved_up_is_free_and_the_rest_waits_in_order(catalogue: Catalogue) -> None:
@@ -45,24 +52,20 @@ def test_the_bucket_fills_again_but_never_over(
     catalogue: Catalogue, level: float, ago: float, boot: str, wait: float
 ) -> None:
     with catalogue._db.write() as statements:
-        at = boottime() - ago
-        named = boot_id() if boot == "this" else boot
+        moment = statements.moment()
+        at = moment.seconds - ago
+        named = moment.era if boot == "this" else boot
         statements.run("set_permissions", provider="p", level=level, counted_at=at, boot=named)
     waits = [catalogue.take_permission("p", per_second=0.1, burst=2) for _ in range(3)]
     assert waits[0] == pytest.approx(wait, abs=2)
     assert waits[2] - wait == pytest.approx(20 if wait else 10, abs=2)
 
 
-def test_processes_share_one_bucket(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.db"
-    Catalogue(path).close()
-    code = (
-        "import sys; from orihon.catalogue import Catalogue; c = Catalogue(sys.argv[1]);"
-        "print(*[c.take_permission('p', per_second=0.001, burst=20) for _ in range(10)])"
-    )
-    running = [
-        subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True) for _ in range(4)
-    ]
+def test_processes_share_one_bucket(place: CataloguePlace) -> None:
+    place.open().close()
+    code = f"{CHILD}print(*[catalogue.take_permission('p', per_second=0.001, burst=20) for _ in range(10)])"
+    command = [sys.executable, "-c", code, *place.arguments]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     waits = [float(wait) for process in running for wait in process.communicate(timeout=60)[0].split()]
     assert len(waits) == 40
     assert waits.count(0.0) == 20

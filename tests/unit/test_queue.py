@@ -1,7 +1,8 @@
-"""The catalogue as a queue: who gets a task, what becomes of it, and what people want of it."""
+"""The catalogue as a queue: who gets a task, what becomes of it, and what people want of it; in each database."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import uuid as uuids
@@ -14,7 +15,6 @@ import pytest
 from orihon import TaskContextManager
 from orihon.catalogue import WorkerFigures, line
 from orihon.catalogue.line import LONGEST_DELAY
-from orihon.clock import boottime
 from orihon.doctor import examine
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskBusy, TaskNotFound
 from orihon.runtime.child import LogPlan, WorkerSpec
@@ -25,17 +25,11 @@ from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.settings import load_settings
 from orihon.task import TaskKey, TaskStatus
-from tests.helpers import raw_database, refused
+from tests.catalogues import CHILD, CataloguePlace
+from tests.helpers import refused
 
 LIMITS = QueueLimits(max_attempts=3, retry_delay=60, max_retry_delay=100)
 SECRET = "sk-" + "proj-" + "a1B2c3D4e5F6g7H8i9J0" * 2
-
-DYING_WORKER = """
-import sys
-from orihon.runtime.queue import TaskQueue
-task = TaskQueue(sys.argv[1], {}, owner="worker-9").dequeue()
-print(task and task.uuid)
-"""
 
 
 def key(number: int = 1, user: str = "花子") -> TaskKey:
@@ -43,8 +37,8 @@ def key(number: int = 1, user: str = "花子") -> TaskKey:
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[TaskQueue]:
-    opened = TaskQueue(tmp_path, {}, limits=LIMITS, owner="worker-1")
+def queue(place: CataloguePlace) -> Iterator[TaskQueue]:
+    opened = TaskQueue(place.base_dir, place.config, limits=LIMITS, owner="worker-1")
     yield opened
     assert opened.catalogue.check_rollups() == []
     opened.close()
@@ -57,10 +51,21 @@ def claimed(queue: TaskQueue) -> QueuedTask:
     return task
 
 
-def claimed_by_the_dead(queue: TaskQueue) -> str:
+def claimed_by_the_dead(place: CataloguePlace) -> str:
     """A worker in another process claims a task and is gone."""
-    command = [sys.executable, "-c", DYING_WORKER, str(queue.base_dir)]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            task = TaskQueue(place.base_dir, place.config, owner="worker-9").dequeue()
+            os.write(writer, str(task and task.uuid).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as said:
+        uuid = said.read()
+    os.waitpid(child, 0)
+    return uuid
 
 
 # ---- in and out ----------------------------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ def test_the_task_that_was_claimed_is_opened_with_its_lease(queue: TaskQueue) ->
     row = queue.catalogue.get(uuid)
     assert (context.uuid, row.epoch, row.model) == (uuid, task.lease.epoch, queue.settings.model)
     with refused(TaskBusy, "not_held"):
-        TaskContextManager(queue.base_dir, None, uuid=other, lease=task.lease)
+        TaskContextManager(queue.base_dir, None, queue.settings, uuid=other, lease=task.lease)
     context.complete()
     assert queue.ack(task) is TaskStatus.COMPLETED
     assert (queue.base_dir / "completed" / uuid).is_dir()
@@ -119,7 +124,7 @@ def test_an_epoch_that_opening_has_raised_is_still_the_workers_own(queue: TaskQu
 # ---- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: TaskQueue) -> None:
+def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     delays = []
     for attempt in (1, 2):
@@ -128,10 +133,10 @@ def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: Ta
         assert (row.attempts, row.retry_count, row.lease_owner) == (attempt, attempt, None)
         assert row.retry_due is not None
         assert SECRET not in str(row.error_message)
-        delays.append(row.retry_due - boottime())
+        delays.append(row.retry_due - queue.catalogue._db.moment().seconds)
         assert queue.dequeue() is None
         assert queue.depth() == 1
-        _let_retries_be_due(queue)
+        _let_retries_be_due(place)
     assert delays == [pytest.approx(60, abs=30), pytest.approx(100, abs=30)]
     assert queue.nack(claimed(queue), "still broken") is TaskStatus.DEAD
     row = queue.catalogue.get(uuid)
@@ -143,9 +148,8 @@ def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: Ta
     assert (task.attempt, task.lease.epoch, queue.catalogue.get(uuid).retry_count) == (1, 4, 3)
 
 
-def _let_retries_be_due(queue: TaskQueue) -> None:
-    with raw_database(queue.catalogue.path) as connection:
-        connection.execute("UPDATE tasks SET retry_due = 0 WHERE retry_due IS NOT NULL")
+def _let_retries_be_due(place: CataloguePlace) -> None:
+    place.change("UPDATE tasks SET retry_due = 0 WHERE retry_due IS NOT NULL")
 
 
 def test_a_task_may_say_itself_how_often_it_is_tried(queue: TaskQueue) -> None:
@@ -166,7 +170,7 @@ def test_a_failure_that_is_final_is_not_tried_again(queue: TaskQueue) -> None:
     assert queue.is_empty()
 
 
-def test_a_task_that_failed_in_its_own_block_is_tried_again(queue: TaskQueue) -> None:
+def test_a_task_that_failed_in_its_own_block_is_tried_again(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     task = claimed(queue)
     with pytest.raises(RuntimeError), open_context(task, queue.base_dir, queue.settings) as context:
@@ -174,7 +178,7 @@ def test_a_task_that_failed_in_its_own_block_is_tried_again(queue: TaskQueue) ->
         raise RuntimeError("oh")
     assert queue.catalogue.get(uuid).status is TaskStatus.FAILED
     assert queue.nack(task, "oh") is TaskStatus.QUEUED
-    _let_retries_be_due(queue)
+    _let_retries_be_due(place)
     again = open_context(claimed(queue), queue.base_dir, queue.settings)
     assert next(iter(again.message_store.get_messages())).message.content == "kept"
     assert again.context_dir == queue.base_dir / "running" / uuid
@@ -190,37 +194,38 @@ def test_what_is_finished_stays_finished_although_its_worker_complains(queue: Ta
 
 @pytest.mark.parametrize("now", ["1999-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"])
 def test_setting_the_clock_neither_hastens_nor_delays_a_retry(
-    queue: TaskQueue, monkeypatch: pytest.MonkeyPatch, now: str
+    queue: TaskQueue, place: CataloguePlace, monkeypatch: pytest.MonkeyPatch, now: str
 ) -> None:
     queue.enqueue(key())
     queue.nack(claimed(queue), "no")
     monkeypatch.setattr(line, "utc_now", lambda: now)
     assert queue.dequeue() is None
-    monkeypatch.setattr(line, "boottime", lambda: boottime() + 61)
+    place.change("UPDATE tasks SET retry_due = retry_due - 61")  # a minute later
     assert queue.dequeue() is not None
 
 
 @pytest.mark.parametrize("change", ["retry_boot = 'another'", f"retry_due = retry_due + {2 * LONGEST_DELAY}"])
-def test_a_retry_from_before_a_boot_is_due(queue: TaskQueue, change: str) -> None:
+def test_a_retry_from_before_a_boot_is_due(queue: TaskQueue, place: CataloguePlace, change: str) -> None:
     queue.enqueue(key())
     queue.nack(claimed(queue), "no")
-    with raw_database(queue.catalogue.path) as connection:
-        connection.execute(f"UPDATE tasks SET {change}")
+    place.change(f"UPDATE tasks SET {change}")
     assert queue.dequeue() is not None
 
 
 # ---- several workers -----------------------------------------------------------------------------------------------
 
 
-def test_a_dead_workers_task_goes_to_the_next_one_and_is_given_up_in_the_end(queue: TaskQueue) -> None:
+def test_a_dead_workers_task_goes_to_the_next_one_and_is_given_up_in_the_end(
+    queue: TaskQueue, place: CataloguePlace
+) -> None:
     uuid = queue.enqueue(key())
-    assert claimed_by_the_dead(queue) == uuid
+    assert claimed_by_the_dead(place) == uuid
     task = claimed(queue)
     assert (task.uuid, task.attempt, task.lease.epoch) == (uuid, 2, 2)
     assert queue.catalogue.get(uuid).retry_count == 1
     assert queue.nack(task, "no") is TaskStatus.QUEUED
-    _let_retries_be_due(queue)
-    assert claimed_by_the_dead(queue) == uuid
+    _let_retries_be_due(place)
+    assert claimed_by_the_dead(place) == uuid
     queue._next_look = 0.0
     assert queue.dequeue() is None
     row = queue.catalogue.get(uuid)
@@ -229,13 +234,12 @@ def test_a_dead_workers_task_goes_to_the_next_one_and_is_given_up_in_the_end(que
     assert queue.is_empty()
 
 
-def test_a_worker_whose_task_was_taken_over_is_refused(queue: TaskQueue) -> None:
+def test_a_worker_whose_task_was_taken_over_is_refused(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     task = claimed(queue)
     context = open_context(task, queue.base_dir, queue.settings)
-    with raw_database(queue.catalogue.path) as connection:
-        connection.execute("UPDATE tasks SET lease_until = 0")  # as for a process that was stopped too long
-    other = TaskQueue(queue.base_dir, {}, limits=LIMITS, owner="worker-2")
+    place.change("UPDATE tasks SET lease_until = 0")  # as for a process that was stopped too long
+    other = TaskQueue(queue.base_dir, queue.settings, limits=LIMITS, owner="worker-2")
     second = claimed(other)
     assert (second.uuid, second.lease.epoch) == (uuid, 2)
     second_context = open_context(second, queue.base_dir, queue.settings)
@@ -254,17 +258,18 @@ def test_a_worker_whose_task_was_taken_over_is_refused(queue: TaskQueue) -> None
     other.close()
 
 
-def test_a_program_of_somebody_elses_is_not_taken_over(queue: TaskQueue) -> None:
-    code = "import sys, orihon\norihon.TaskContextManager(sys.argv[1], orihon.TaskKey('cli', '', '', 'task', '7'))"
-    subprocess.run([sys.executable, "-c", code, str(queue.base_dir)], check=True)
+def test_a_program_of_somebody_elses_is_not_taken_over(queue: TaskQueue, place: CataloguePlace) -> None:
+    code = f"{CHILD}import orihon\n"
+    code += "orihon.TaskContextManager(base, orihon.TaskKey('cli', '', '', 'task', '7'), config)"
+    subprocess.run([sys.executable, "-c", code, *place.arguments], check=True)
     (row,) = queue.catalogue.running_tasks()
     assert queue.dequeue() is None
     assert queue.resume(row.uuid).status is TaskStatus.PAUSED  # now it is for workers
     assert claimed(queue).uuid == row.uuid
 
 
-def test_a_user_has_so_many_tasks_at_a_time(tmp_path: Path) -> None:
-    queue = TaskQueue(tmp_path, {}, limits=QueueLimits(tasks_per_user=1), owner="w")
+def test_a_user_has_so_many_tasks_at_a_time(place: CataloguePlace) -> None:
+    queue = TaskQueue(place.base_dir, place.config, limits=QueueLimits(tasks_per_user=1), owner="w")
     names = {f"{user}{number}": queue.enqueue(key(number, user)) for number in (1, 2) for user in ("ann", "bob", "")}
     found = [task for _ in range(6) if (task := queue.dequeue()) is not None]
     assert [task.uuid for task in found] == [names["ann1"], names["bob1"], names["1"], names["2"]]
@@ -278,21 +283,20 @@ def test_a_user_has_so_many_tasks_at_a_time(tmp_path: Path) -> None:
     queue.close()
 
 
-def test_the_catalogue_knows_its_workers(queue: TaskQueue) -> None:
+def test_the_catalogue_knows_its_workers(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     queue.catalogue.add_worker("worker-1", "1")
     task = queue.dequeue(worker=WorkerFigures("worker-1", processed=4, failed=2))
-    code = "import sys; from orihon.catalogue import Catalogue; Catalogue(sys.argv[1]).add_worker('gone', '2')"
-    subprocess.run([sys.executable, "-c", code, str(queue.catalogue.path)], check=True)
-    stats = collect_worker_stats(queue.base_dir, {})
+    subprocess.run([sys.executable, "-c", f"{CHILD}catalogue.add_worker('gone', '2')", *place.arguments], check=True)
+    stats = collect_worker_stats(queue.base_dir, queue.settings)
     states = {worker["name"]: (worker["state"], worker["task_uuid"]) for worker in stats["workers"]}
     assert states == {"worker-1": ("working", uuid), "gone": ("dead", None)}
     assert (stats["total_tasks_processed"], stats["total_tasks_failed"], stats["running"]) == (4, 2, 1)
-    assert stats["total_db_size_mb"] > 0
+    assert stats["total_db_size_mb"] > 0 or place.is_shared
     assert task is not None
     queue.ack(task)
     queue.catalogue.note_worker(WorkerFigures("worker-1", processed=5), "stopped")
-    assert collect_worker_stats(queue.base_dir, {})["workers"][0]["state"] == "stopped"
+    assert collect_worker_stats(queue.base_dir, queue.settings)["workers"][0]["state"] == "stopped"
 
 
 # ---- what people want ----------------------------------------------------------------------------------------------
@@ -349,31 +353,32 @@ def test_a_held_task_is_cancelled_by_its_worker(queue: TaskQueue) -> None:
     assert [row.uuid for row in queue.catalogue.untold_ends()] == [second]  # a worker tells its source
 
 
-def test_a_pause_is_not_forgotten_when_the_attempt_fails(queue: TaskQueue) -> None:
+def test_a_pause_is_not_forgotten_when_the_attempt_fails(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     task = claimed(queue)
     queue.pause(uuid)
     queue.nack(task, "no")
-    _let_retries_be_due(queue)
+    _let_retries_be_due(place)
     assert (queue.dequeue(), queue.catalogue.get(uuid).requested) == (None, "pause")
 
 
 @pytest.mark.parametrize(("wish", "status"), [("cancel", TaskStatus.CANCELLED), ("pause", TaskStatus.PAUSED)])
-def test_what_a_dead_worker_was_asked_is_done(queue: TaskQueue, wish: str, status: TaskStatus) -> None:
+def test_what_a_dead_worker_was_asked_is_done(
+    queue: TaskQueue, place: CataloguePlace, wish: str, status: TaskStatus
+) -> None:
     uuid = queue.enqueue(key())
-    claimed_by_the_dead(queue)
-    with raw_database(queue.catalogue.path) as connection:
-        connection.execute("UPDATE tasks SET requested = ?", (wish,))
+    claimed_by_the_dead(place)
+    place.change("UPDATE tasks SET requested = ?", wish)
     assert queue.dequeue() is None
     assert queue.catalogue.get(uuid).status is status
 
 
-def test_a_dead_workers_task_is_cancelled_or_paused_at_once(queue: TaskQueue) -> None:
+def test_a_dead_workers_task_is_cancelled_or_paused_at_once(queue: TaskQueue, place: CataloguePlace) -> None:
     first = queue.enqueue(key(1))
-    claimed_by_the_dead(queue)
+    claimed_by_the_dead(place)
     assert queue.cancel(first).status is TaskStatus.CANCELLED
     second = queue.enqueue(key(2))
-    claimed_by_the_dead(queue)
+    claimed_by_the_dead(place)
     assert queue.pause(second).status is TaskStatus.PAUSED
 
 
@@ -387,12 +392,12 @@ def test_a_worker_that_dies_between_pause_and_cancel_leaves_a_cancelled_task(que
     assert queue.catalogue.get(uuid).status is TaskStatus.CANCELLED
 
 
-DYING_AT_THE_END = """
-import os, sys
+DYING_AT_THE_END = f"""{CHILD}
+import os
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.task_folders import TaskFolders
-queue = TaskQueue(sys.argv[1], {}, owner="worker-9")
+queue = TaskQueue(base, config, owner="worker-9")
 context = open_context(queue.dequeue(), queue.base_dir, queue.settings)
 context.message_store.add_message("user", "hello")
 TaskFolders.settle = lambda *_: os._exit(0)
@@ -400,9 +405,11 @@ context.complete()
 """
 
 
-def test_the_folder_of_a_task_whose_worker_died_at_its_end_is_brought_to_its_place(queue: TaskQueue) -> None:
+def test_the_folder_of_a_task_whose_worker_died_at_its_end_is_brought_to_its_place(
+    queue: TaskQueue, place: CataloguePlace
+) -> None:
     uuid = queue.enqueue(key())
-    subprocess.run([sys.executable, "-c", DYING_AT_THE_END, str(queue.base_dir)], check=True)
+    subprocess.run([sys.executable, "-c", DYING_AT_THE_END, *place.arguments], check=True)
     assert queue.catalogue.get(uuid).status is TaskStatus.COMPLETED
     assert (queue.base_dir / "running" / uuid).is_dir()
     assert queue.dequeue() is None
@@ -418,7 +425,7 @@ def test_wishes_that_cannot_be_are_refused(queue: TaskQueue) -> None:
             act(uuid)
         with refused(TaskNotFound, "uuid"):
             act("nobody")
-    mine = TaskContextManager(queue.base_dir, key(3))
+    mine = TaskContextManager(queue.base_dir, key(3), queue.settings)
     for act in (queue.pause, queue.resume, queue.cancel):
         with refused(TaskBusy, "lease"):
             act(mine.uuid)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,15 +13,15 @@ from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.task import TaskStatus
-from tests.helpers import raw_database
+from tests.catalogues import CataloguePlace
 from tests.unit.test_queue import claimed, claimed_by_the_dead, key
 
 LIMITS = QueueLimits(max_attempts=2, retry_delay=0.0)
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[TaskQueue]:
-    opened = TaskQueue(tmp_path, {}, limits=LIMITS, owner="worker-1")
+def queue(place: CataloguePlace) -> Iterator[TaskQueue]:
+    opened = TaskQueue(place.base_dir, place.config, limits=LIMITS, owner="worker-1")
     yield opened
     assert opened.catalogue.check_rollups() == []
     opened.close()
@@ -40,15 +39,14 @@ def _meanwhile(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch, act: Callable[
     monkeypatch.setattr(Catalogue, "forgive_attempt", forgive_then)
 
 
-def _run_out(queue: TaskQueue) -> None:
-    with raw_database(queue.catalogue.path) as connection:
-        connection.execute("UPDATE tasks SET lease_until = 0")
+def _run_out(place: CataloguePlace) -> None:
+    place.change("UPDATE tasks SET lease_until = 0")
 
 
-def test_two_claims_under_one_name_are_two_owners(queue: TaskQueue) -> None:
+def test_two_claims_under_one_name_are_two_owners(queue: TaskQueue, place: CataloguePlace) -> None:
     queue.enqueue(key())
     first = claimed(queue)
-    _run_out(queue)
+    _run_out(place)
     second = claimed(queue)
     for act in (lambda: queue.ack(first), lambda: queue.nack(first, "no"), lambda: queue.renew(first)):
         with pytest.raises(StaleWriter):
@@ -64,7 +62,7 @@ def test_a_cancel_that_another_worker_has_carried_out_is_carried_out(
     task = claimed(queue)
     queue.cancel(uuid)
     queue.catalogue.change_status(uuid, TaskStatus.PAUSED, epoch=task.lease.epoch)
-    other = TaskQueue(queue.base_dir, {}, owner="worker-2")
+    other = TaskQueue(queue.base_dir, queue.settings, owner="worker-2")
     _meanwhile(queue, monkeypatch, other.dequeue)
     assert queue.ack(task, stopped=True) is TaskStatus.CANCELLED
     other.close()
@@ -81,16 +79,16 @@ def test_a_resume_during_the_pause_is_kept(queue: TaskQueue, monkeypatch: pytest
     assert claimed(queue).uuid == uuid
 
 
-def test_workers_that_were_drained_and_killed_are_no_attempts(queue: TaskQueue) -> None:
+def test_workers_that_were_drained_and_killed_are_no_attempts(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     for _ in range(4):
-        assert claimed_by_the_dead(queue) == uuid
+        assert claimed_by_the_dead(place) == uuid
         queue.catalogue.request(uuid, "resume", TaskStatus.RUNNING, over=False)  # as a drained worker does
     row = queue.catalogue.get(uuid)
     assert (row.status, row.attempts) == (TaskStatus.RUNNING, 1)
-    claimed_by_the_dead(queue)
+    claimed_by_the_dead(place)
     assert claimed(queue).attempt == 2  # that one died by itself
-    _run_out(queue)
+    _run_out(place)
     queue._next_look = 0.0
     assert queue.dequeue() is None
     assert queue.catalogue.get(uuid).status is TaskStatus.DEAD

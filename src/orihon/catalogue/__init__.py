@@ -1,4 +1,6 @@
-"""The catalogue, ``tasks.db``: one row for each task, its state, its owner's lease, its figures.
+"""The catalogue: one row for each task, its state, its owner's lease, its figures.
+
+It is ``tasks.db`` in the base folder, or in PostgreSQL for several machines.
 
 Owns the legal changes of state, the leases with their fencing tokens, the line of queued tasks and the
 rollups that statistics are read from. Promises that what must hold together changes in one transaction, on
@@ -17,7 +19,9 @@ from pathlib import Path
 from orihon.catalogue.leases import Lease, Leases
 from orihon.catalogue.line import ClaimLimits, Line
 from orihon.catalogue.permissions import Permissions
+from orihon.catalogue.picture import HeldLease, Picture, QueueDepth
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
+from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
@@ -26,7 +30,9 @@ from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
 __all__ = [
     "Catalogue",
     "ClaimLimits",
+    "HeldLease",
     "Lease",
+    "QueueDepth",
     "Rollup",
     "RollupDifference",
     "TaskRow",
@@ -36,8 +42,10 @@ __all__ = [
 ]
 
 
-class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics):
-    """``tasks.db`` of one base folder; made when missing."""
+class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics, Picture):
+    """``tasks.db`` of one base folder, or tables that many machines share (``opening``); made when missing."""
+
+    path: Path  # of a catalogue that is a file; ``where`` is for any
 
     def __init__(
         self,
@@ -48,8 +56,21 @@ class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics):
         retry_delay: float = 0.5,
     ) -> None:
         self.path = Path(path)
-        self._db = TasksDatabase(self.path, timeout=timeout, max_retries=max_retries, retry_delay=retry_delay)
+        self._db = SqliteTasks(self.path, timeout=timeout, max_retries=max_retries, retry_delay=retry_delay)
         self._db.open()
+
+    @classmethod
+    def over(cls, database: TasksDatabase) -> Catalogue:
+        """The catalogue in a database that is something else than a file."""
+        catalogue = cls.__new__(cls)
+        catalogue._db = database
+        catalogue._db.open()
+        return catalogue
+
+    @property
+    def where(self) -> str:
+        """Where the catalogue is, for people; without a password."""
+        return self._db.where
 
     def __enter__(self) -> Catalogue:
         return self

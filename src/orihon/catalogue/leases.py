@@ -1,8 +1,9 @@
 """Who may work on a task: leases with fencing tokens.
 
-A lease says which process owns a task and until when, on the boot-time clock. Every new lease raises the
-task's ``epoch``; a former owner carries a lower one and is refused wherever it writes. A lease is void when
-it has run out, when the machine was booted since, or when its process is known to be dead.
+A lease says which process owns a task and until when, on the clock of the catalogue's database: the machine's
+boot-time clock, or the server's for all machines. Every new lease raises the task's ``epoch``; a former owner carries a
+lower one and is refused wherever it writes. A lease is void when it has run out, when its clock began anew with a boot,
+or when its process is known to be dead.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from orihon.catalogue.rows import TaskRow, row_from
 from orihon.catalogue.tasks import require
-from orihon.catalogue.tasks_db import Statements, TasksDatabase
-from orihon.clock import ProcessIdentity, boottime, is_alive, process_identity, utc_now
+from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
+from orihon.clock import ProcessIdentity, is_alive, process_identity, utc_now
 from orihon.errors import StaleWriter, TaskBusy
 
 LEASE_SECONDS = 90.0
@@ -26,7 +27,7 @@ class Lease:
     epoch: int  # the fencing token
     owner: str
     seconds: float  # how long it holds from each renewal
-    until: float  # on ``boottime``
+    until: float  # on the clock of the catalogue's database
 
 
 class Leases:
@@ -41,23 +42,23 @@ class Leases:
         me = process_identity()
         with self._db.write() as statements:
             row = require(statements, uuid)
-            now = boottime()
-            if not take_over and is_held(row, now, me):
+            moment = statements.moment()
+            if not take_over and is_held(row, moment, me):
                 raise TaskBusy(
                     "lease",
                     uuid=uuid,
                     owner=row.lease_owner,
                     host=row.lease_host,
                     pid=row.lease_pid,
-                    seconds_left=round((row.lease_until or now) - now, 1),
+                    seconds_left=_seconds_left(row, moment),
                 )
             return take(statements, uuid, owner, seconds, me)[1]
 
     def renew(self, lease: Lease) -> Lease:
         """Go on owning the task, also after the lease ran out, as long as nobody else has taken it."""
-        now = boottime()
-        renewed = replace(lease, until=now + lease.seconds)
-        with self._db.write(durable=False) as statements:  # a power failure ends every lease
+        with self._db.write(durable=False) as statements:  # what a power failure loses makes the lease shorter
+            now = statements.moment().seconds
+            renewed = replace(lease, until=now + lease.seconds)
             changed = statements.run(
                 "renew_lease", uuid=lease.uuid, epoch=lease.epoch, heartbeat=now, until=renewed.until
             )
@@ -80,22 +81,50 @@ class Leases:
 
     def stale_leases(self) -> list[TaskRow]:
         """Tasks that no live process owns although they are running, or have a lease."""
-        me, now = process_identity(), boottime()
-        rows = [row_from(record) for record in self._db.all("owned_tasks")]
-        return [row for row in rows if not is_held(row, now, me)]
+        me, moment = process_identity(), self._db.moment()
+        rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment))]
+        return [row for row in rows if not is_held(row, moment, me)]
+
+    def is_held(self, row: TaskRow | None) -> bool:
+        """Does a process that may be alive own the task, as its row says?"""
+        if row is None or row.lease_owner is None:
+            return False
+        return is_held(row, self._db.moment(), process_identity())
+
+    def seconds_left(self, row: TaskRow) -> float:
+        """How long the lease in a row still holds, if nobody renews it."""
+        return _seconds_left(row, self._db.moment())
 
 
-def is_held(row: TaskRow, now: float, me: ProcessIdentity) -> bool:
+def is_held(row: TaskRow, moment: Moment, me: ProcessIdentity) -> bool:
     """Does a process that may be alive own the task?"""
     if row.lease_owner is None or row.lease_until is None or row.lease_heartbeat is None:
         return False
-    if row.lease_boot != me.boot or row.lease_until <= now:
+    if row.lease_until <= moment.seconds or _is_from_another_era(row.lease_heartbeat, row, moment, me):
         return False
-    if row.lease_heartbeat > now:
-        return False  # the clock began anew: a boot, on a system that does not name its boots
-    if (row.lease_host, row.lease_pid_space) != (me.host, me.space):
+    if (row.lease_host, row.lease_pid_space, row.lease_boot) != (me.host, me.space, me.boot):
         return True  # its process cannot be seen from here: the lease has to run out
     return is_alive(row.lease_pid or 0, row.lease_pid_start or 0)
+
+
+def _is_from_another_era(heartbeat: float, row: TaskRow, moment: Moment, me: ProcessIdentity) -> bool:
+    """Was the lease written on a clock that has begun anew or was set back since?"""
+    if moment.is_shared:
+        # Another boot may be another machine. The server's clock may have been set back: a lease is believed for as
+        # long again as it was given for, and no longer.
+        return heartbeat - moment.seconds > (row.lease_until or heartbeat) - heartbeat
+    # On a system that does not name its boots, a heartbeat in the future tells of one.
+    return row.lease_boot != me.boot or heartbeat > moment.seconds
+
+
+def _seconds_left(row: TaskRow, moment: Moment) -> float:
+    return round((row.lease_until or moment.seconds) - moment.seconds, 1)
+
+
+def whereabouts(moment: Moment) -> dict[str, Value]:
+    """Now and here, for statements that leave out owners who are surely alive."""
+    me = process_identity()
+    return {"moment": moment.seconds, "my_host": me.host, "my_space": me.space, "my_boot": me.boot}
 
 
 def _stale(statements: Statements, lease: Lease) -> StaleWriter:
@@ -114,7 +143,7 @@ def take(
     statement: str = "take_lease",
 ) -> tuple[TaskRow, Lease]:
     """A new lease inside a transaction; ``statement`` raises the epoch and writes who owns the task."""
-    name, now = owner or f"{me.host}:{me.pid}", boottime()
+    name, now = owner or f"{me.host}:{me.pid}", statements.moment().seconds
     record = statements.one(
         statement,
         uuid=uuid,

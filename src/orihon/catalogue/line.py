@@ -2,20 +2,23 @@
 
 Three kinds of tasks are in line: queued ones that are due, paused ones that shall go on, and running ones whose worker
 is gone. A claim counts as an attempt before the work begins, so that a task which kills its worker is found out. A
-retry waits on the boot-time clock: setting the wall clock neither hastens nor delays it.
+retry waits on the clock of the leases: setting a machine's wall clock neither hastens nor delays it.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orihon.catalogue.leases import LEASE_SECONDS, Lease, is_held, take
+from orihon.catalogue.leases import LEASE_SECONDS, Lease, is_held, take, whereabouts
 from orihon.catalogue.rows import TaskRow, row_from
 from orihon.catalogue.tasks import refuse_stale, require
-from orihon.catalogue.tasks_db import Record, Statements, TasksDatabase
+from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
 from orihon.catalogue.workers import WorkerFigures, note
-from orihon.clock import boot_id, boottime, process_identity, utc_now
+from orihon.clock import process_identity, utc_now
 from orihon.task import FINISHED, TaskStatus
 
 #: A retry that is due later than this was written before a boot, on a system that does not name its boots.
@@ -31,6 +34,11 @@ class ClaimLimits:
 
     max_attempts: int = _NO_LIMIT  # for tasks that do not say it themselves
     tasks_per_user: int = _NO_LIMIT  # running at a time; tasks without a user are not counted
+
+    @property
+    def on_users(self) -> dict[str, Value]:
+        """The limit as the statements take it."""
+        return {"per_user": self.tasks_per_user, "is_limited": int(self.tasks_per_user < _NO_LIMIT)}
 
     def is_spent(self, row: TaskRow) -> bool:
         """Has the task been tried as often as it may?"""
@@ -72,10 +80,10 @@ class Line:
         """
         limits = limits or ClaimLimits()
         # A worker that only asks must not take the write lock.
-        if not (abandoned and self.abandoned_tasks()) and self._db.one("any_claimable", **_moments()) is None:
+        moments = _moments(self._db.moment())
+        if not (abandoned and self.abandoned_tasks()) and self._db.one("any_claimable", **moments) is None:
             return None
-        # No sync: a power failure ends every lease, so it may take the claim with it. The task is in line again then.
-        with self._db.write(durable=False) as statements:
+        with self._claiming(limits) as statements:
             uuid = (_first_abandoned(statements, limits) if abandoned else None) or _first_waiting(statements, limits)
             if uuid is None:
                 return None
@@ -84,9 +92,45 @@ class Line:
                 note(statements, worker, "working", uuid)
             return row, lease
 
+    def claim(
+        self,
+        uuid: str,
+        owner: str | None = None,
+        seconds: float = LEASE_SECONDS,
+        *,
+        limits: ClaimLimits | None = None,
+        worker: WorkerFigures | None = None,
+    ) -> tuple[TaskRow, Lease] | None:
+        """Start this one task, if ``claim_next`` could: it is in line and due, or its worker is gone."""
+        limits = limits or ClaimLimits()
+        if not _is_claimable(self._db, uuid, limits):  # whoever hears of a task late must not take the write lock
+            return None
+        with self._claiming(limits) as statements:
+            if statements.one("task_to_change", uuid=uuid) is None or not _is_claimable(statements, uuid, limits):
+                return None
+            row, lease = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
+            if worker is not None:
+                note(statements, worker, "working", uuid)
+            return row, lease
+
+    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+        """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""
+        self._db.wait_for_news(seconds, stop)
+
+    @contextmanager
+    def _claiming(self, limits: ClaimLimits) -> Iterator[Statements]:
+        """A transaction for a claim; while there is a limit on users, one at a time."""
+        # Where a power failure ends every lease it may take the claim with it: the task is in line again then, and no
+        # sync is needed. A server may lose it and the worker live on: then the same epoch would be given out twice.
+        with self._db.write(durable=not self._db.dies_with_us) as statements:
+            if limits.tasks_per_user < _NO_LIMIT:
+                statements.one("hold_claims")
+            yield statements
+
     def abandoned_tasks(self) -> list[TaskRow]:
         """Tasks out of the line whose worker is gone."""
-        return _without_worker(self._db.all("claimed_tasks"))
+        moment = self._db.moment()
+        return _without_worker(self._db.all("claimed_tasks", **whereabouts(moment)), moment)
 
     def cancelled_pauses(self) -> list[TaskRow]:
         """Paused tasks that were to be cancelled when their worker died."""
@@ -104,13 +148,13 @@ class Line:
             _set_status(statements, uuid, TaskStatus.QUEUED, error_message)
             statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
             if delay > 0:
-                due = datetime.now(UTC) + timedelta(seconds=delay)
+                due, moment = datetime.now(UTC) + timedelta(seconds=delay), statements.moment()
                 statements.run(
                     "put_off",
                     uuid=uuid,
                     available_at=due.isoformat(timespec="microseconds"),
-                    due=boottime() + delay,
-                    boot=boot_id(),
+                    due=moment.seconds + delay,
+                    boot=moment.era,
                 )
             return require(statements, uuid)
 
@@ -178,30 +222,47 @@ def _set_status(statements: Statements, uuid: str, status: TaskStatus, error_mes
     )
 
 
+def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:
+    moment = database.moment()
+    if database.one("task_in_line", uuid=uuid, **limits.on_users, **_moments(moment)) is not None:
+        return True
+    record = database.one("claimed_task", uuid=uuid)
+    return record is not None and bool(_free_to_go_on([record], limits, moment))
+
+
+def _free_to_go_on(claimed: list[Record], limits: ClaimLimits, moment: Moment) -> list[TaskRow]:
+    rows = _without_worker(claimed, moment)
+    return [row for row in rows if row.requested in (None, "resume") and not limits.is_killer(row)]
+
+
 def _first_abandoned(statements: Statements, limits: ClaimLimits) -> str | None:
-    rows = _without_worker(statements.all("claimed_tasks"))
-    free = [row for row in rows if row.requested in (None, "resume") and not limits.is_killer(row)]
-    return min(free, key=lambda row: (-row.priority, row.created_at, row.uuid)).uuid if free else None
+    moment = statements.moment()
+    free = _free_to_go_on(statements.all("claimed_tasks", **whereabouts(moment)), limits, moment)
+    for row in sorted(free, key=lambda row: (-row.priority, row.created_at, row.uuid)):
+        record = statements.one("task_to_take", uuid=row.uuid)  # none where another worker is at it
+        if record is not None and record["status"] == "running" and _free_to_go_on([record], limits, moment):
+            return row.uuid
+    return None
 
 
 def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
-    moments = _moments()
+    moments = _moments(statements.moment())
     statements.run("put_due_in_line", now=moments["now"])
     statements.run("put_retries_in_line", **{name: moments[name] for name in ("moment", "horizon", "boot")})
     for statement in ("first_to_resume", "first_in_line"):
-        first = statements.one(statement, per_user=limits.tasks_per_user)
+        first = statements.one(statement, **limits.on_users)
         if first is not None:
             return str(first["uuid"])
     return None
 
 
-def _without_worker(records: list[Record]) -> list[TaskRow]:
+def _without_worker(records: list[Record], moment: Moment) -> list[TaskRow]:
     if not records:
         return []
-    me, now = process_identity(), boottime()
-    return [row for record in records if not is_held(row := row_from(record), now, me)]
+    me = process_identity()
+    return [row for record in records if not is_held(row := row_from(record), moment, me)]
 
 
-def _moments() -> dict[str, str | float]:
-    now = boottime()
-    return {"now": utc_now(), "moment": now, "horizon": now + LONGEST_DELAY, "boot": boot_id()}
+def _moments(moment: Moment) -> dict[str, Value]:
+    horizon = moment.seconds + LONGEST_DELAY
+    return {"now": utc_now(), "moment": moment.seconds, "horizon": horizon, "boot": moment.era}

@@ -1,19 +1,32 @@
-"""From a base folder and settings to its catalogue."""
+"""From a base folder and settings to its catalogue: in ``database.url`` where one is named, else ``tasks.db``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from orihon.catalogue import Catalogue
+from orihon.postgres import has_tables, postgres_of
 from orihon.settings import Settings
+
+_FILE = "tasks.db"
 
 
 def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
     """The catalogue of a base folder."""
+    if settings.database.url is not None:
+        postgres = postgres_of(settings)
+        from orihon.catalogue.postgres_db import PostgresTasks
+
+        return Catalogue.over(PostgresTasks(postgres))
     storage = settings.context_storage
     return Catalogue(
-        base_dir / "tasks.db",
+        base_dir / _FILE,
         timeout=storage.db_timeout,
         max_retries=storage.max_retries,
         retry_delay=storage.retry_delay,
     )
+
+
+def catalogue_exists(base_dir: Path, settings: Settings) -> bool:
+    """Is there one already? Opening would make it."""
+    return (base_dir / _FILE).exists() if settings.database.url is None else has_tables(settings)

@@ -1,13 +1,12 @@
 """Permissions to ask a provider: a bucket for each, shared by every process that uses the catalogue.
 
-A bucket fills at a steady rate on the boot-time clock, so no setting of the wall clock opens or closes it. It may be
+A bucket fills at a steady rate on the clock of the leases, so no machine's wall clock opens or closes it. It may be
 in debt: whoever takes a permission that is not there yet has it reserved, and learns how long to wait for it.
 """
 
 from __future__ import annotations
 
 from orihon.catalogue.tasks_db import TasksDatabase
-from orihon.clock import boot_id, boottime
 
 
 class Permissions:
@@ -17,12 +16,17 @@ class Permissions:
 
     def take_permission(self, provider: str, *, per_second: float, burst: int) -> float:
         """Take one permission; seconds until it holds. A bucket that nobody has used is full."""
-        boot = boot_id()
+        level = float(burst)
         with self._db.write() as statements:
-            found = statements.one("permissions", provider=provider)
-            now = boottime()
-            level = float(burst)
-            if found is not None and found["boot"] == boot and found["counted_at"] <= now:
-                level = min(level, found["level"] + (now - found["counted_at"]) * per_second)
-            statements.run("set_permissions", provider=provider, level=level - 1, counted_at=now, boot=boot)
+            moment = statements.moment()
+            statements.run(
+                "add_permissions", provider=provider, level=level, counted_at=moment.seconds, boot=moment.era
+            )
+            found = statements.one("permissions", provider=provider)  # nobody else takes from it now
+            moment = statements.moment()
+            if found is not None and found["boot"] == moment.era and found["counted_at"] <= moment.seconds:
+                level = min(level, found["level"] + (moment.seconds - found["counted_at"]) * per_second)
+            statements.run(
+                "set_permissions", provider=provider, level=level - 1, counted_at=moment.seconds, boot=moment.era
+            )
         return max(0.0, (1 - level) / per_second)

@@ -13,7 +13,7 @@ from orihon.task import TaskKey, TaskStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """One task as the catalogue knows it: a field for each column. Lease times are on ``boottime``."""
+    """One task as the catalogue knows it: a field for each column. Lease times are on the clock of its database."""
 
     uuid: str
     task_source: str
@@ -95,6 +95,7 @@ class TaskRow:
         return TaskKey(self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid)
 
 
+IN_MOVE = "migrate:"  # before what is requested of a task, while it is moved to another back end or catalogue
 SUBTASK = "subtask"  # the type of a task that another one has started as a part of its work
 FRESH_START = "fresh_start"
 SPENT = "spent"  # seconds and money, while there are limits on them

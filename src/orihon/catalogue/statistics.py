@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from operator import itemgetter
 from typing import Any
 
 from orihon.catalogue.rows import Rollup, RollupDifference, TokenUsage
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.task import TaskStatus
 
-_ROLLUP_COLUMNS = tuple(column.name for column in fields(Rollup))
+_figures = itemgetter(*(column.name for column in fields(Rollup)))
 
 
 class Statistics:
@@ -20,7 +21,7 @@ class Statistics:
 
     def rollups(self) -> list[Rollup]:
         """The sums of every user, repository and status."""
-        return [_rollup(record) for record in self._db.all("rollups")]
+        return [Rollup(*figures) for figures in self._db.values("rollups")]
 
     def count_by_status(self) -> dict[TaskStatus, int]:
         """How many tasks stand where."""
@@ -29,8 +30,8 @@ class Statistics:
     def count_by_user_and_status(self) -> dict[str, dict[TaskStatus, int]]:
         """How many tasks of each user stand where."""
         counts: dict[str, dict[TaskStatus, int]] = {}
-        for record in self._db.all("count_by_user_and_status"):
-            counts.setdefault(record["user"], {})[TaskStatus(record["status"])] = record["tasks"]
+        for user, status, tasks in self._db.values("count_by_user_and_status"):
+            counts.setdefault(user, {})[TaskStatus(status)] = tasks
         return counts
 
     def average_minutes(self) -> float | None:
@@ -61,9 +62,8 @@ class Statistics:
     def rebuild_rollups(self) -> None:
         """Count everything again."""
         with self._db.write() as statements:
-            statements.run("clear_rollups")
-            statements.run("fill_rollups")
+            statements.run("rebuild_rollups")
 
 
 def _rollup(record: Mapping[str, Any]) -> Rollup:
-    return Rollup(**{name: record[name] for name in _ROLLUP_COLUMNS})
+    return Rollup(*_figures(record))

@@ -89,11 +89,16 @@ class Tasks:
         """Take in a row as it is, without its lease: what the doctor does with a folder that has none."""
         check_id(row.uuid)
         with self._db.write() as statements:
-            known = statements.one("task", uuid=row.uuid)
-            if known is not None:
-                raise IllegalTransition("exists", uuid=row.uuid, status=known["status"])
-            statements.run("insert_task", **record_from(row))
-            return require(statements, row.uuid)
+            is_new = statements.run("insert_task", **record_from(row))
+            stored = require(statements, row.uuid)
+        if not is_new:
+            raise IllegalTransition("exists", uuid=row.uuid, status=stored.status.value)
+        return stored
+
+    def remove(self, uuid: str, *, epoch: int, requested: str | None) -> bool:
+        """Take out a row that is in another catalogue now; False when somebody has changed it since."""
+        with self._db.write() as statements:
+            return statements.run("remove_task", uuid=uuid, epoch=epoch, requested=requested) > 0
 
     # ---- finding ------------------------------------------------------------------------------------------
 
@@ -134,6 +139,10 @@ class Tasks:
         conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
         bindings = {name: value for name, value in wanted.values() if value is not None}
         return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
+
+    def in_move(self) -> list[str]:
+        """The tasks whose move to another back end is under way or was interrupted."""
+        return [record["uuid"] for record in self._db.all("tasks_in_move")]
 
     def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
         """The completed and failed tasks on the same key, the last one first."""
@@ -258,8 +267,8 @@ def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:
 
 
 def require(statements: Statements, uuid: str) -> TaskRow:
-    """The task inside a transaction; ``TaskNotFound`` when there is none."""
-    record = statements.one("task", uuid=uuid)
+    """The task inside a transaction, which nobody else changes now; ``TaskNotFound`` when there is none."""
+    record = statements.one("task_to_change", uuid=uuid)
     if record is None:
         raise TaskNotFound("uuid", uuid=uuid)
     return row_from(record)

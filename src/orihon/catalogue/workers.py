@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from orihon.catalogue.tasks_db import Statements, TasksDatabase
-from orihon.clock import ProcessIdentity, boottime, is_alive, process_identity, utc_now
+from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase
+from orihon.clock import ProcessIdentity, is_alive, process_identity, utc_now
 
 _REMEMBERED = timedelta(days=7)
 
@@ -37,14 +37,14 @@ class WorkerRow:
     failed: int
     started_at: str
     updated_at: str
-    heartbeat: float  # on ``boottime``
+    heartbeat: float  # on the clock of the leases
 
-    def is_alive(self, now: float, me: ProcessIdentity, silence: float) -> bool:
+    def is_alive(self, moment: Moment, me: ProcessIdentity, silence: float) -> bool:
         """May the process be alive? One that cannot be seen from here must have been heard of lately."""
-        if self.boot != me.boot or self.state == "stopped":
+        if self.state == "stopped" or (self.boot != me.boot and not moment.is_shared):
             return False
-        if (self.host, self.pid_space) != (me.host, me.space):
-            return now - self.heartbeat < silence
+        if (self.host, self.pid_space, self.boot) != (me.host, me.space, me.boot):
+            return moment.seconds - self.heartbeat < silence
         return is_alive(self.pid, self.pid_start)
 
 
@@ -69,7 +69,7 @@ class Workers:
                 pid_space=me.space,
                 boot=me.boot,
                 now=utc_now(),
-                heartbeat=boottime(),
+                heartbeat=statements.moment().seconds,
             )
 
     def note_worker(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
@@ -79,9 +79,9 @@ class Workers:
 
     def workers(self, silence: float) -> list[WorkerRow]:
         """Every worker that is remembered, the oldest first; those that are gone without a word are ``dead``."""
-        me, now = process_identity(), boottime()
+        me, moment = process_identity(), self._db.moment()
         found = [WorkerRow(**record) for record in self._db.all("workers")]
-        return [row if row.state == "stopped" or row.is_alive(now, me, silence) else _dead(row) for row in found]
+        return [row if row.state == "stopped" or row.is_alive(moment, me, silence) else _dead(row) for row in found]
 
 
 def note(statements: Statements, figures: WorkerFigures, state: str, task_uuid: str | None) -> None:
@@ -94,7 +94,7 @@ def note(statements: Statements, figures: WorkerFigures, state: str, task_uuid: 
         processed=figures.processed,
         failed=figures.failed,
         now=utc_now(),
-        heartbeat=boottime(),
+        heartbeat=statements.moment().seconds,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,14 +13,11 @@ from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.findings import Finding, Report
 from orihon.folders import storage_error, wrapping
-from orihon.store.base import NUMBER_FIELD, STREAMS, RecordStore
+from orihon.store.base import NUMBER_FIELD, STREAMS, RecordStore, is_unfinished
 from orihon.store.jsonl import JsonlFile
 
 WRITER = "writer.json"
 REQUEST = "request.json"
-
-#: What ``folders.replace_file`` calls a file that it has not finished.
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ def left_over(folder: Path) -> list[Path]:
 
 def is_temporary(path: Path) -> bool:
     """Is this a file that was being written when its process died?"""
-    return path.is_file() and _TEMPORARY.fullmatch(path.name) is not None
+    return path.is_file() and is_unfinished(path.name)
 
 
 def everything_in(folder: Path) -> list[Path]:

@@ -16,8 +16,9 @@ from orihon.checks.streams import Record, made_of, records_of
 from orihon.counting import estimate_message
 from orihon.errors import IllegalFold, InvalidInput, NothingToUndo, StateError
 from orihon.findings import Finding, Report
-from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
+from orihon.records import REWIND, SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.packing import unpack_record
+from orihon.store.steps import compression_at
 from orihon.store.task_store import TaskStore
 from orihon.tokens import estimate
 from orihon.view import Change, Entry, View
@@ -145,6 +146,8 @@ class _Replay:
     def _change(self, act: Compression) -> Change:
         added = tuple(self._folds[number] for number in act.folds)
         removed = tuple(self._folds[number] for number in act.removed)
+        if act.strategy == REWIND and added:
+            return self._rewound(act, added)
         if act.kind == "compress":
             return Change(added, tuple(self._folds[number] for fold in added for number in self._swallowed(fold)))
         if act.kind == "pin":
@@ -165,6 +168,14 @@ class _Replay:
         if inside != fold.replaces:
             raise IllegalFold("splits_fold", start=fold.start_seq, end=fold.end_seq, fold=_listed(fold.replaces))
         return inside
+
+    def _rewound(self, act: Compression, added: tuple[Fold, ...]) -> Change:
+        """The folds of the step before the notice come back; the notice hides all that the log had after it."""
+        notice = max(added, key=lambda fold: fold.id)
+        self._swallowed(notice)
+        step = compression_at(self._store, notice.start_seq - 1, act.id - 1)
+        then = [self._folds[fold.id] for fold in self._store.state(step)[0] if fold.id in self._folds]
+        return algebra.rewind(self.facts.visible, then, notice)
 
     def _stepped(self, act: Compression) -> Change:
         done, undone = algebra.history(self.facts.records)

@@ -8,6 +8,7 @@ from pathlib import Path
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
+from orihon.catalogue.rows import IN_MOVE
 from orihon.checks.database import fence
 from orihon.checks.folder import WRITER
 from orihon.findings import Finding, Report
@@ -41,6 +42,8 @@ def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report)
 def _check_absence(row: TaskRow, report: Report) -> None:
     if folder(row.status) is None or FOLDER_LOST in row.metadata:
         return
+    if (row.requested or "").startswith(IN_MOVE):
+        return  # its records have gone ahead: ``orihon migrate`` takes the row after them
     if row.model is None and not row.total_messages:
         return  # ended before anybody opened it
     if row.status is TaskStatus.RUNNING and not row.total_messages:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from orihon.base_folder import BaseFolder, is_id, is_in_use
+from orihon.base_folder import BaseFolder, is_id
+from orihon.catalogue.opening import catalogue_exists
 from orihon.checks.database import damage_in
 from orihon.checks.folder import check_permissions, is_temporary
 from orihon.doctor.repairs import REPAIRS, Operation
@@ -62,7 +63,7 @@ def _looks(base: BaseFolder, progress: Progress | None) -> Iterator[_Look]:
 
 
 def _with_prospect(finding: Finding, base: BaseFolder) -> Finding:
-    can_be = finding.kind in REPAIRS and not is_in_use(base.row(finding.task))
+    can_be = finding.kind in REPAIRS and not base.is_in_use(base.row(finding.task))
     return replace(finding, repair="possible") if can_be else finding
 
 
@@ -70,12 +71,12 @@ def _with_prospect(finding: Finding, base: BaseFolder) -> Finding:
 
 
 def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
-    if not base.database.exists():
+    if not catalogue_exists(base.path, base.settings):
         if base.folders.all():
             yield Finding("catalogue", "missing", "tasks.db")
         return
     try:
-        damage = damage_in(base.database)
+        damage = damage_in(base.database)  # nothing where the catalogue is a server's: that looks after itself
         base.open_catalogue()
         for _ in base.rows():
             pass  # every row can be read
@@ -114,14 +115,15 @@ def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
     row, places = base.row(uuid), base.folders.places(uuid)
     if row is None and not places:
         return []
+    in_use = base.is_in_use(row)
     try:
         if base.catalogue is None:
             return [finding for place in places for finding in verify_folder(uuid, None, place, base.settings)]
-        findings = verify_placed(uuid, row, places, base.settings)
+        findings = verify_placed(uuid, row, places, base.settings, in_use=in_use)
     except StorageError as error:
         # What keeps us from one task must not keep us from the others.
         return [Finding("folder", "unreachable", str(places[0]), task=uuid, fields={"why": error.cause})]
-    if row is not None and row.lease_owner is not None and not is_in_use(row):
+    if row is not None and row.lease_owner is not None and not in_use:
         owner = {"owner": row.lease_owner}
         findings.append(Finding("catalogue", "lease", "tasks.db", task=uuid, severity="warning", fields=owner))
     return findings

@@ -13,13 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from orihon.base_folder import BaseFolder, Hold, is_in_use, move_aside
+from orihon.base_folder import BaseFolder, Hold, move_aside
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.checks.folder import everything_in, open_to_others
 from orihon.checks.placement import FOLDER_LOST, reached_epoch
-from orihon.clock import boottime, utc_now
+from orihon.clock import utc_now
 from orihon.doctor.rebuilding import owners_store, rescued_rows, row_from_folder
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.findings import Finding
@@ -90,7 +90,7 @@ def replace_catalogue(operation: Operation) -> None:
     """A new ``tasks.db`` with the rows that the damaged one still gives."""
     base = operation.base
     rows = _readable_rows(base)
-    _refuse_owned(rows)
+    _refuse_owned(base.catalogue, rows)
     base.close_catalogue()
     kept = move_aside(base.database, base.path)
     for suffix in ("-wal", "-shm"):
@@ -106,11 +106,11 @@ def replace_catalogue(operation: Operation) -> None:
             logger.warning("%s: its row could not be kept: %s", row.uuid, error)
 
 
-def _refuse_owned(rows: list[TaskRow]) -> None:
+def _refuse_owned(catalogue: Catalogue | None, rows: list[TaskRow]) -> None:
     """A process that works by the old file would go on with it, unseen by the new one."""
     for row in rows:
-        if is_in_use(row):
-            left = round((row.lease_until or 0) - boottime(), 1)
+        if catalogue is not None and catalogue.is_held(row):
+            left = catalogue.seconds_left(row)
             owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
             raise TaskBusy("lease", uuid=row.uuid, **owner)
 
@@ -215,8 +215,8 @@ def rewrite_metadata(operation: Operation) -> None:
 
 def derive_again(operation: Operation) -> None:
     """Claim the task as a writer does: that cuts torn tails off, keeps them aside, and makes the view file anew."""
-    with closing(operation.owning()) as store, store.changing():
-        store.save_index()
+    with closing(operation.owning()) as store:
+        store.change(lambda tail: store.save_index())
 
 
 def derive_view_again(operation: Operation) -> None:

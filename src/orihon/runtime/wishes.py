@@ -11,10 +11,8 @@ import logging
 from collections.abc import Callable
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
-from orihon.catalogue.leases import is_held
 from orihon.catalogue.line import TELL
 from orihon.catalogue.rows import FRESH_START, SPENT, fresh_start
-from orihon.clock import boottime, process_identity
 from orihon.errors import StaleWriter, StateError
 from orihon.settings import Settings
 from orihon.task import FINISHED, TaskStatus, check_change
@@ -69,19 +67,19 @@ class Wishes:
         return self.catalogue.get(uuid)
 
     def _cancel(self, row: TaskRow) -> bool:
-        if _with_worker(row):
+        if self._with_worker(row):
             return self.catalogue.request(row.uuid, "cancel", row.status)
         return self._conclude(row, TaskStatus.CANCELLED)
 
     def _pause(self, row: TaskRow) -> bool:
-        if row.status is TaskStatus.QUEUED or _with_worker(row):
+        if row.status is TaskStatus.QUEUED or self._with_worker(row):
             return self.catalogue.request(row.uuid, "pause", row.status)
         if row.status is TaskStatus.PAUSED:
             return self.catalogue.request(row.uuid, None, row.status)
         return self._conclude(row, TaskStatus.PAUSED)
 
     def _resume(self, row: TaskRow) -> bool:
-        if row.status is TaskStatus.QUEUED or _with_worker(row):
+        if row.status is TaskStatus.QUEUED or self._with_worker(row):
             return row.requested != "pause" or self.catalogue.request(row.uuid, None, row.status)
         if row.status is TaskStatus.PAUSED:
             return self.catalogue.request(row.uuid, "resume", row.status)
@@ -134,7 +132,6 @@ class Wishes:
         finally:
             self.catalogue.release(lease)
 
-
-def _with_worker(row: TaskRow) -> bool:
-    """Is a live worker at it? Another program's task is not for requests, which that program would not see."""
-    return row.status is TaskStatus.RUNNING and row.claimed and is_held(row, boottime(), process_identity())
+    def _with_worker(self, row: TaskRow) -> bool:
+        """Is a live worker at it? Another program's task is not for requests, which that program would not see."""
+        return row.status is TaskStatus.RUNNING and row.claimed and self.catalogue.is_held(row)

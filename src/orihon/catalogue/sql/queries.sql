@@ -1,8 +1,9 @@
--- The statements of the catalogue, by name. "{conditions}" stands for the conditions below that the caller names.
+-- The statements of the catalogue, by name, for SQLite and PostgreSQL alike: what must differ is in sqlite.sql and
+-- postgres.sql. "{conditions}" stands for the conditions below that the caller names.
 
 -- name: insert_task
 INSERT INTO tasks (
-    uuid, task_source, owner, repo, task_type, task_id, task_identifier, repository, user, status, created_at,
+    uuid, task_source, owner, repo, task_type, task_id, task_identifier, repository, "user", status, created_at,
     updated_at, started_at, completed_at, process_id, hostname, llm_provider, model, context_length, backend,
     correction, llm_call_count, tool_call_count, total_tokens, compression_count, total_messages, total_summaries,
     total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, epoch,
@@ -15,7 +16,14 @@ INSERT INTO tasks (
     :total_messages, :total_summaries, :total_tool_calls, :final_token_count, :final_message_count, :view_tokens,
     :error_message, :metadata, :epoch, :retry_count, :max_retries, :priority, :available_at, :parent_uuid,
     :inherits_from, :keep, :claimed, :attempts, :requested, :retry_due, :retry_boot, :source, :prompt
-);
+)
+ON CONFLICT (uuid) DO NOTHING;
+
+-- name: remove_task
+DELETE FROM tasks WHERE uuid = :uuid AND epoch = :epoch AND requested = :requested;
+
+-- name: tasks_in_move
+SELECT uuid FROM tasks WHERE requested LIKE 'migrate:%' ORDER BY uuid;
 
 -- name: task
 SELECT * FROM tasks WHERE uuid = :uuid;
@@ -30,7 +38,7 @@ SELECT * FROM tasks WHERE {conditions} ORDER BY created_at DESC, uuid DESC LIMIT
 status = :status
 
 -- name: having_user
-user = :user
+"user" = :user
 
 -- name: having_repository
 repository = :repository
@@ -41,14 +49,14 @@ repository = :repository
 -- name: previous_tasks
 SELECT * FROM tasks
 WHERE task_source = :task_source AND owner = :owner AND repo = :repo AND task_type = :task_type
-    AND task_id = :task_id AND user = :user AND status IN ('completed', 'failed')
+    AND task_id = :task_id AND "user" = :user AND status IN ('completed', 'failed')
 ORDER BY completed_at DESC, uuid
 LIMIT :limit;
 
 -- name: open_tasks
 SELECT * FROM tasks
 WHERE task_source = :task_source AND owner = :owner AND repo = :repo AND task_type = :task_type
-    AND task_id = :task_id AND user = :user AND status IN ('queued', 'running', 'paused', 'waiting')
+    AND task_id = :task_id AND "user" = :user AND status IN ('queued', 'running', 'paused', 'waiting')
 ORDER BY created_at DESC, uuid;
 
 -- name: running_tasks
@@ -63,19 +71,19 @@ UPDATE tasks SET
     updated_at = :now,
     started_at = CASE :status
         WHEN 'queued' THEN NULL
-        WHEN 'running' THEN ifnull(started_at, :now)
+        WHEN 'running' THEN coalesce(started_at, :now)
         ELSE started_at
     END,
-    completed_at = CASE WHEN :finishing THEN ifnull(completed_at, :now) WHEN :status = 'queued' THEN NULL
+    completed_at = CASE WHEN :finishing = 1 THEN coalesce(completed_at, :now) WHEN :status = 'queued' THEN NULL
         ELSE completed_at END,
-    retry_count = retry_count + (:status = 'queued'),
+    retry_count = retry_count + CASE WHEN :status = 'queued' THEN 1 ELSE 0 END,
     available_at = :available_at,
     retry_due = NULL,
     retry_boot = NULL,
     -- A task that pauses keeps what is wanted of it: its worker may die before it can act on that.
-    requested = iif(:status = 'paused', requested, NULL),
-    error_message = CASE WHEN :error_message IS NOT NULL THEN :error_message WHEN :status = 'completed' THEN NULL
-        ELSE error_message END
+    requested = CASE WHEN :status = 'paused' THEN requested END,
+    error_message = CASE WHEN :status = 'completed' THEN CAST(:error_message AS text)
+        ELSE coalesce(:error_message, error_message) END
 WHERE uuid = :uuid;
 
 -- name: add_statistics
@@ -90,31 +98,31 @@ WHERE uuid = :uuid;
 
 -- name: set_totals
 UPDATE tasks SET
-    total_messages = ifnull(:total_messages, total_messages),
-    total_summaries = ifnull(:total_summaries, total_summaries),
-    total_tool_calls = ifnull(:total_tool_calls, total_tool_calls),
-    final_token_count = ifnull(:final_token_count, final_token_count),
-    final_message_count = ifnull(:final_message_count, final_message_count),
-    view_tokens = ifnull(:view_tokens, view_tokens),
+    total_messages = coalesce(:total_messages, total_messages),
+    total_summaries = coalesce(:total_summaries, total_summaries),
+    total_tool_calls = coalesce(:total_tool_calls, total_tool_calls),
+    final_token_count = coalesce(:final_token_count, final_token_count),
+    final_message_count = coalesce(:final_message_count, final_message_count),
+    view_tokens = coalesce(:view_tokens, view_tokens),
     updated_at = :now
 WHERE uuid = :uuid;
 
 -- name: update_task
 UPDATE tasks SET
-    llm_provider = iif(:set_llm_provider, :llm_provider, llm_provider),
-    model = iif(:set_model, :model, model),
-    context_length = iif(:set_context_length, :context_length, context_length),
-    backend = iif(:set_backend, :backend, backend),
-    correction = iif(:set_correction, :correction, correction),
-    view_tokens = iif(:set_view_tokens, :view_tokens, view_tokens),
-    error_message = iif(:set_error_message, :error_message, error_message),
-    metadata = iif(:set_metadata, :metadata, metadata),
-    max_retries = iif(:set_max_retries, :max_retries, max_retries),
-    priority = iif(:set_priority, :priority, priority),
-    available_at = iif(:set_available_at, :available_at, available_at),
-    parent_uuid = iif(:set_parent_uuid, :parent_uuid, parent_uuid),
-    inherits_from = iif(:set_inherits_from, :inherits_from, inherits_from),
-    keep = iif(:set_keep, :keep, keep),
+    llm_provider = CASE WHEN :set_llm_provider = 1 THEN :llm_provider ELSE llm_provider END,
+    model = CASE WHEN :set_model = 1 THEN :model ELSE model END,
+    context_length = CASE WHEN :set_context_length = 1 THEN :context_length ELSE context_length END,
+    backend = CASE WHEN :set_backend = 1 THEN :backend ELSE backend END,
+    correction = CASE WHEN :set_correction = 1 THEN :correction ELSE correction END,
+    view_tokens = CASE WHEN :set_view_tokens = 1 THEN :view_tokens ELSE view_tokens END,
+    error_message = CASE WHEN :set_error_message = 1 THEN :error_message ELSE error_message END,
+    metadata = CASE WHEN :set_metadata = 1 THEN :metadata ELSE metadata END,
+    max_retries = CASE WHEN :set_max_retries = 1 THEN :max_retries ELSE max_retries END,
+    priority = CASE WHEN :set_priority = 1 THEN :priority ELSE priority END,
+    available_at = CASE WHEN :set_available_at = 1 THEN :available_at ELSE available_at END,
+    parent_uuid = CASE WHEN :set_parent_uuid = 1 THEN :parent_uuid ELSE parent_uuid END,
+    inherits_from = CASE WHEN :set_inherits_from = 1 THEN :inherits_from ELSE inherits_from END,
+    keep = CASE WHEN :set_keep = 1 THEN :keep ELSE keep END,
     updated_at = :now
 WHERE uuid = :uuid;
 
@@ -155,92 +163,16 @@ UPDATE tasks SET
     lease_until = NULL
 WHERE uuid = :uuid AND epoch = :epoch;
 
--- name: owned_tasks
-SELECT * FROM tasks
-WHERE uuid IN (
-    SELECT uuid FROM tasks INDEXED BY tasks_leased WHERE lease_owner IS NOT NULL
-    UNION
-    SELECT uuid FROM tasks INDEXED BY tasks_by_status WHERE status = 'running'
-)
-ORDER BY +created_at, uuid;
-
--- The indexes of the line are named: left to itself, SQLite prefers tasks_by_status and reads the whole line.
-
--- name: any_claimable
-SELECT 1
-WHERE EXISTS (
-        SELECT 1 FROM tasks INDEXED BY tasks_in_line
-        WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
-    )
-    OR EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume')
-    OR EXISTS (
-        SELECT 1 FROM tasks INDEXED BY tasks_put_off
-        WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL
-    )
-    OR EXISTS (
-        SELECT 1 FROM tasks INDEXED BY tasks_to_retry
-        WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
-            AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
-    );
-
--- name: put_due_in_line
-UPDATE tasks INDEXED BY tasks_put_off SET available_at = NULL
-WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL;
-
--- name: put_retries_in_line
-UPDATE tasks INDEXED BY tasks_to_retry SET available_at = NULL, retry_due = NULL, retry_boot = NULL
-WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
-    AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot);
-
--- name: first_in_line
-SELECT uuid FROM tasks INDEXED BY tasks_in_line
-WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
-    AND (user = '' OR user NOT IN (
-        SELECT user FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
-        GROUP BY user HAVING count(*) >= :per_user
-    ))
-ORDER BY priority DESC, created_at, uuid LIMIT 1;
-
--- name: first_to_resume
-SELECT uuid FROM tasks INDEXED BY tasks_to_resume
-WHERE status = 'paused' AND requested = 'resume'
-    AND (user = '' OR user NOT IN (
-        SELECT user FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
-        GROUP BY user HAVING count(*) >= :per_user
-    ))
-ORDER BY priority DESC, created_at, uuid LIMIT 1;
-
--- name: claimed_tasks
-SELECT * FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1;
-
--- name: cancelled_pauses
-SELECT * FROM tasks INDEXED BY tasks_to_cancel WHERE status = 'paused' AND requested = 'cancel';
+-- name: claimed_task
+SELECT * FROM tasks WHERE uuid = :uuid AND status = 'running' AND claimed = 1;
 
 -- name: untold_ends
 SELECT * FROM tasks WHERE requested = 'tell' AND status IN ('failed', 'cancelled', 'dead') ORDER BY uuid;
 
--- name: count_waiting
-SELECT
-    (
-        SELECT count(*) FROM tasks INDEXED BY tasks_in_line
-        WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
-    ) + (
-        SELECT count(*) FROM tasks INDEXED BY tasks_put_off
-        WHERE status = 'queued' AND available_at IS NOT NULL AND retry_due IS NULL AND requested IS NULL
-    ) + (
-        SELECT count(*) FROM tasks INDEXED BY tasks_to_retry
-        WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
-    ) + (
-        SELECT count(*) FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume'
-    ) AS waiting,
-    (
-        SELECT count(*) FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
-    ) AS running;
-
 -- name: claim_task
 UPDATE tasks SET
     status = 'running',
-    started_at = ifnull(started_at, :now),
+    started_at = coalesce(started_at, :now),
     updated_at = :now,
     available_at = NULL,
     retry_due = NULL,
@@ -248,8 +180,8 @@ UPDATE tasks SET
     requested = NULL,
     claimed = 1,
     -- The claim before this one ended in a drain: it was the worker that had to end, not the task that failed.
-    attempts = attempts + (status <> 'running' OR requested IS NOT 'resume'),
-    retry_count = retry_count + (status = 'running'),
+    attempts = attempts + CASE WHEN status <> 'running' OR requested IS DISTINCT FROM 'resume' THEN 1 ELSE 0 END,
+    retry_count = retry_count + CASE WHEN status = 'running' THEN 1 ELSE 0 END,
     epoch = epoch + 1,
     lease_owner = :owner,
     lease_host = :host,
@@ -268,11 +200,12 @@ RETURNING *;
 UPDATE tasks SET available_at = :available_at, retry_due = :due, retry_boot = :boot WHERE uuid = :uuid;
 
 -- name: set_attempts
-UPDATE tasks SET attempts = max(0, attempts + :change) * :keep WHERE uuid = :uuid;
+UPDATE tasks SET attempts = CASE WHEN :keep = 1 AND attempts + :change > 0 THEN attempts + :change ELSE 0 END
+WHERE uuid = :uuid;
 
 -- name: set_request
 UPDATE tasks SET requested = :requested, updated_at = :now
-WHERE uuid = :uuid AND status = :status AND (:over OR requested IS :instead_of);
+WHERE uuid = :uuid AND status = :status AND (:over = 1 OR requested IS NOT DISTINCT FROM :instead_of);
 
 -- name: request
 SELECT status, requested, epoch, lease_owner FROM tasks WHERE uuid = :uuid;
@@ -293,50 +226,47 @@ WHERE name = :name;
 -- name: workers
 SELECT * FROM workers ORDER BY started_at, name;
 
--- name: forget_workers
-DELETE FROM workers WHERE updated_at < :before;
+-- name: counter
+SELECT value FROM counters WHERE name = :name;
 
 -- name: rollups
-SELECT * FROM rollups ORDER BY user, repository, status;
+SELECT
+    "user", repository, status, tasks, messages, tokens, llm_calls, tool_calls, compressions, timed_tasks,
+    run_milliseconds
+FROM rollups ORDER BY "user", repository, status;
 
 -- name: count_by_status
-SELECT status, sum(tasks) AS tasks FROM rollups GROUP BY status ORDER BY status;
+SELECT status, CAST(sum(tasks) AS bigint) AS tasks FROM rollups GROUP BY status ORDER BY status;
 
 -- name: count_by_user_and_status
-SELECT user, status, sum(tasks) AS tasks FROM rollups GROUP BY user, status ORDER BY user, status;
+SELECT "user", status, CAST(sum(tasks) AS bigint) AS tasks FROM rollups GROUP BY "user", status ORDER BY "user", status;
 
 -- name: run_time
-SELECT sum(run_milliseconds) AS run_milliseconds, sum(timed_tasks) AS timed_tasks
+SELECT CAST(sum(run_milliseconds) AS bigint) AS run_milliseconds, CAST(sum(timed_tasks) AS bigint) AS timed_tasks
 FROM rollups WHERE status = 'completed';
 
 -- name: token_usage
-SELECT sum(tokens) AS tokens, sum(tasks) AS tasks FROM rollups WHERE status = 'completed';
+SELECT CAST(sum(tokens) AS bigint) AS tokens, CAST(sum(tasks) AS bigint) AS tasks FROM rollups WHERE status = 'completed';
 
 -- name: family_figures
 WITH RECURSIVE family (member) AS (
-    SELECT :uuid
+    SELECT uuid FROM tasks WHERE uuid = :uuid
     UNION
     SELECT tasks.uuid FROM family JOIN tasks ON tasks.parent_uuid = family.member WHERE tasks.task_type = 'subtask'
 )
-SELECT sum(llm_call_count) AS llm_calls, sum(total_tokens) AS tokens
+SELECT CAST(sum(llm_call_count) AS bigint) AS llm_calls, CAST(sum(total_tokens) AS bigint) AS tokens
 FROM tasks WHERE uuid IN (SELECT member FROM family);
 
 -- name: children
 SELECT * FROM tasks WHERE parent_uuid = :uuid AND task_type = 'subtask' ORDER BY created_at, uuid;
 
 -- name: rollup_differences
-SELECT 1 AS is_stored, * FROM (SELECT * FROM rollups EXCEPT SELECT * FROM counted_rollups)
+SELECT 1 AS is_stored, * FROM (SELECT * FROM rollups EXCEPT SELECT * FROM counted_rollups) AS stored
 UNION ALL
-SELECT 0 AS is_stored, * FROM (SELECT * FROM counted_rollups EXCEPT SELECT * FROM rollups);
+SELECT 0 AS is_stored, * FROM (SELECT * FROM counted_rollups EXCEPT SELECT * FROM rollups) AS counted;
 
--- name: clear_rollups
-DELETE FROM rollups;
-
--- name: fill_rollups
-INSERT INTO rollups SELECT * FROM counted_rollups;
-
--- name: permissions
-SELECT * FROM permissions WHERE provider = :provider;
+-- name: add_permissions
+INSERT INTO permissions VALUES (:provider, :level, :counted_at, :boot) ON CONFLICT (provider) DO NOTHING;
 
 -- name: set_permissions
 INSERT INTO permissions VALUES (:provider, :level, :counted_at, :boot)

@@ -1,4 +1,4 @@
--- tasks.db, version 2. New databases get this; old ones get the steps to_version_*.sql.
+-- tasks.db, version 3. New databases get this; old ones get the steps to_version_*.sql.
 
 -- Times are ISO 8601 texts in UTC, all of one width. The lease_* times are seconds on the boot-time clock.
 CREATE TABLE tasks (
@@ -230,3 +230,16 @@ CREATE TABLE permissions (
     counted_at REAL NOT NULL,
     boot TEXT NOT NULL
 ) STRICT;
+
+-- What happened to tasks, counted since there is this database.
+CREATE TABLE counters (
+    name TEXT PRIMARY KEY,
+    value INTEGER NOT NULL
+) STRICT;
+
+-- A claim of a running task is a take-over, and the only change that raises retry_count without a change of status.
+CREATE TRIGGER count_take_over AFTER UPDATE OF retry_count ON tasks
+WHEN OLD.status = 'running' AND NEW.status = 'running' AND NEW.retry_count > OLD.retry_count
+BEGIN
+    INSERT INTO counters VALUES ('take_overs', 1) ON CONFLICT (name) DO UPDATE SET value = value + 1;
+END;

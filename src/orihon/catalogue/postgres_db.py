@@ -1,0 +1,157 @@
+"""The catalogue of many machines, in PostgreSQL. Leases run on the server's clock, which all of them share.
+
+Promises that writers do not queue behind each other: a change locks the row of its task and no other, claims pass over
+rows that are locked, and sums grow by rows that are appended (``rollup_parts``) and merged now and then by whoever
+writes. No transaction waits for a second lock while it holds a first one that others wait for, so none is ever caught
+in a deadlock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.rows import dict_row
+from psycopg.types.numeric import Int8
+
+from orihon.catalogue.news import News
+from orihon.catalogue.statements import statement
+from orihon.catalogue.tasks_db import Moment, Record, Value
+from orihon.errors import InvalidInput, StorageError
+from orihon.postgres.pool import Connection, Postgres
+
+logger = logging.getLogger("orihon.catalogue")
+
+#: Every so many writes of a process, the parts of the sums are merged.
+WRITES_PER_MERGE = 200
+#: The server's clock goes on over boots: its moments can always be compared.
+_ERA = "server"
+
+
+class PostgresStatements:
+    """Runs statements by name on one connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+        with self._execute(name, conditions, bindings) as cursor:
+            return [*cursor.fetchall()]
+
+    def one(self, name: str, /, **bindings: Value) -> Record | None:
+        with self._execute(name, (), bindings) as cursor:
+            return cursor.fetchone() if cursor.description else None
+
+    def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
+        with self._connection.cursor(binary=True) as cursor:
+            return cursor.execute(statement("postgres", name, ()).encode(), _storable(bindings)).fetchall()
+
+    def run(self, name: str, /, **bindings: Value) -> int:
+        with self._execute(name, (), bindings) as cursor:
+            return cursor.rowcount
+
+    def moment(self) -> Moment:
+        record = self.one("moment")
+        assert record is not None
+        # When somebody sets the server's clock, leases may end early and retries come early or late. A task may then be
+        # taken from a live owner: its epoch rises, and whatever the former owner writes is refused as always.
+        return Moment(record["seconds"], _ERA, is_shared=True)
+
+    @contextmanager
+    def _execute(
+        self, name: str, conditions: tuple[str, ...], bindings: Mapping[str, Value]
+    ) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+        text = statement("postgres", name, conditions).encode()
+        with self._connection.cursor(row_factory=dict_row, binary=True) as cursor:
+            try:
+                cursor.execute(text, _storable(bindings))
+            except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.DatatypeMismatch) as error:
+                raise InvalidInput("column_value", detail=" ".join(str(error).split())) from error
+            yield cursor
+
+
+class PostgresTasks:
+    """The tables of the catalogue in one schema, for all threads of a process."""
+
+    def __init__(self, postgres: Postgres) -> None:
+        self._postgres = postgres
+        self._news = News(postgres)
+        # Not from zero: of processes that live for a few writes only, some must merge, too.
+        self._writes = itertools.count(secrets.randbelow(WRITES_PER_MERGE))
+        self._has_joined = False
+
+    @property
+    def where(self) -> str:
+        return f"{self._postgres.where} {self._postgres.schema}"
+
+    @property
+    def dies_with_us(self) -> bool:
+        return False
+
+    def open(self) -> None:
+        self._postgres.open()
+        self._postgres.join()
+        self._has_joined = True
+
+    def close(self) -> None:
+        self._news.close()
+        if self._has_joined:
+            self._has_joined = False
+            self._postgres.leave()
+
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+        return self._postgres.patiently(
+            lambda connection: PostgresStatements(connection).all(name, *conditions, **bindings)
+        )
+
+    def one(self, name: str, /, **bindings: Value) -> Record | None:
+        return self._postgres.patiently(lambda connection: PostgresStatements(connection).one(name, **bindings))
+
+    def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
+        return self._postgres.patiently(lambda connection: PostgresStatements(connection).values(name, **bindings))
+
+    def moment(self) -> Moment:
+        return self._postgres.patiently(lambda connection: PostgresStatements(connection).moment())
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[PostgresStatements]:
+        """Everything inside happens, or nothing; a task that was asked for by ``task_to_change`` is locked."""
+        with self._postgres.transaction(durable=durable) as connection:
+            yield PostgresStatements(connection)
+        if next(self._writes) % WRITES_PER_MERGE == 0:
+            self.merge_rollups()
+
+    def merge_rollups(self) -> None:
+        """Put what the triggers have appended together; whoever else is at it does it for all."""
+        try:
+            with self._postgres.transaction(durable=False) as connection:
+                statements = PostgresStatements(connection)
+                found = statements.one("hold_merging")
+                if found is not None and found["is_mine"]:
+                    statements.run("merge_rollups")
+                    statements.run("drop_empty_sums")
+        except StorageError as error:  # the write that brought us here is done; the next one tries again
+            logger.warning("the sums of the catalogue were not merged: %s", error)
+
+    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+        self._news.wait(seconds, stop)
+
+
+def _storable(bindings: Mapping[str, Value]) -> dict[str, object]:
+    return {name: _storable_value(value) for name, value in bindings.items()}
+
+
+def _storable_value(value: Value) -> object:
+    """As the server can store it.
+
+    Texts without lone surrogates and NUL; numbers of one width, or a statement would be prepared for each width anew.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    return Int8(value) if isinstance(value, int) else value

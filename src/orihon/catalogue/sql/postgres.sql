@@ -1,0 +1,193 @@
+-- Statements that only PostgreSQL understands or needs: row locks, the server's clock, sums that are merged.
+
+-- name: moment
+SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision) AS seconds;
+
+-- name: task_to_change
+SELECT * FROM tasks WHERE uuid = :uuid FOR UPDATE;
+
+-- name: task_to_take
+SELECT * FROM tasks WHERE uuid = :uuid FOR UPDATE SKIP LOCKED;
+
+-- name: hold_claims
+SELECT pg_advisory_xact_lock(hashtextextended('orihon.claims ' || current_schema(), 0));
+
+-- Of the tasks with an owner only those are read whose owner may be gone: the lease ran out, or it is on this machine.
+
+-- name: owned_tasks
+SELECT * FROM tasks
+WHERE uuid IN (
+        SELECT uuid FROM tasks WHERE lease_owner IS NOT NULL
+        UNION ALL
+        SELECT uuid FROM tasks WHERE status = 'running'
+    )
+    AND (
+        lease_owner IS NULL OR lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment
+        OR (lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot)
+    )
+ORDER BY created_at, uuid;
+
+-- name: claimed_tasks
+SELECT * FROM tasks
+WHERE status = 'running' AND claimed = 1
+    AND (
+        lease_owner IS NULL OR lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment
+        OR (lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot)
+    );
+
+-- name: cancelled_pauses
+SELECT * FROM tasks WHERE status = 'paused' AND requested = 'cancel';
+
+-- name: any_claimable
+SELECT 1 AS found
+WHERE EXISTS (SELECT 1 FROM tasks WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL)
+    OR EXISTS (SELECT 1 FROM tasks WHERE status = 'paused' AND requested = 'resume')
+    OR EXISTS (
+        SELECT 1 FROM tasks
+        WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL
+    )
+    OR EXISTS (
+        SELECT 1 FROM tasks
+        WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
+            AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
+    );
+
+-- Rows that somebody else is changing are passed over: who changes them puts them in line, or the next claim does.
+
+-- name: put_due_in_line
+UPDATE tasks SET available_at = NULL
+WHERE uuid IN (
+    SELECT uuid FROM tasks
+    WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: put_retries_in_line
+UPDATE tasks SET available_at = NULL, retry_due = NULL, retry_boot = NULL
+WHERE uuid IN (
+    SELECT uuid FROM tasks
+    WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
+        AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
+    FOR UPDATE SKIP LOCKED
+);
+
+-- name: first_in_line
+SELECT uuid FROM tasks
+WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
+    AND (:is_limited = 0 OR "user" = '' OR "user" NOT IN (
+        SELECT claimed."user" FROM tasks AS claimed WHERE claimed.status = 'running' AND claimed.claimed = 1
+        GROUP BY claimed."user" HAVING count(*) >= :per_user
+    ))
+ORDER BY priority DESC, created_at, uuid LIMIT 1
+FOR UPDATE SKIP LOCKED;
+
+-- name: first_to_resume
+SELECT uuid FROM tasks
+WHERE status = 'paused' AND requested = 'resume'
+    AND (:is_limited = 0 OR "user" = '' OR "user" NOT IN (
+        SELECT claimed."user" FROM tasks AS claimed WHERE claimed.status = 'running' AND claimed.claimed = 1
+        GROUP BY claimed."user" HAVING count(*) >= :per_user
+    ))
+ORDER BY priority DESC, created_at, uuid LIMIT 1
+FOR UPDATE SKIP LOCKED;
+
+-- name: task_in_line
+SELECT uuid FROM tasks
+WHERE uuid = :uuid
+    AND (
+        (status = 'paused' AND requested = 'resume')
+        OR (status = 'queued' AND requested IS NULL AND (
+            available_at IS NULL
+            OR (retry_due IS NULL AND available_at <= :now)
+            OR retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot
+        ))
+    )
+    AND (:is_limited = 0 OR "user" = '' OR :per_user > (
+        SELECT count(*) FROM tasks AS other
+        WHERE other.status = 'running' AND other.claimed = 1 AND other."user" = tasks."user"
+    ));
+
+-- name: count_waiting
+SELECT
+    (SELECT count(*) FROM tasks WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL)
+    + (
+        SELECT count(*) FROM tasks
+        WHERE status = 'queued' AND available_at IS NOT NULL AND retry_due IS NULL AND requested IS NULL
+    )
+    + (SELECT count(*) FROM tasks WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL)
+    + (SELECT count(*) FROM tasks WHERE status = 'paused' AND requested = 'resume') AS waiting,
+    (SELECT count(*) FROM tasks WHERE status = 'running' AND claimed = 1) AS running;
+
+-- name: permissions
+SELECT * FROM permissions WHERE provider = :provider FOR UPDATE;
+
+-- name: forget_workers
+DELETE FROM workers
+WHERE name IN (SELECT name FROM workers WHERE updated_at < :before FOR UPDATE SKIP LOCKED);
+
+-- name: hold_merging
+SELECT pg_try_advisory_xact_lock(hashtextextended('orihon.rollups ' || current_schema(), 0)) AS is_mine;
+
+-- name: merge_rollups
+WITH taken AS (
+    DELETE FROM rollup_parts
+    WHERE number IN (SELECT number FROM rollup_parts ORDER BY number LIMIT 50000 FOR UPDATE SKIP LOCKED)
+    RETURNING *
+)
+INSERT INTO rollup_sums AS stored
+SELECT
+    "user", repository, status, sum(tasks), sum(messages), sum(tokens), sum(llm_calls), sum(tool_calls),
+    sum(compressions), sum(timed_tasks), sum(run_milliseconds)
+FROM taken
+GROUP BY "user", repository, status
+ON CONFLICT ("user", repository, status) DO UPDATE SET
+    tasks = stored.tasks + excluded.tasks,
+    messages = stored.messages + excluded.messages,
+    tokens = stored.tokens + excluded.tokens,
+    llm_calls = stored.llm_calls + excluded.llm_calls,
+    tool_calls = stored.tool_calls + excluded.tool_calls,
+    compressions = stored.compressions + excluded.compressions,
+    timed_tasks = stored.timed_tasks + excluded.timed_tasks,
+    run_milliseconds = stored.run_milliseconds + excluded.run_milliseconds;
+
+-- name: drop_empty_sums
+DELETE FROM rollup_sums
+WHERE (tasks, messages, tokens, llm_calls, tool_calls, compressions, timed_tasks, run_milliseconds)
+    = (0, 0, 0, 0, 0, 0, 0, 0);
+
+-- The difference is appended, and read in one snapshot: whoever writes meanwhile adds to it and is not counted twice.
+
+-- name: rebuild_rollups
+INSERT INTO rollup_parts
+SELECT
+    "user", repository, status, sum(tasks), sum(messages), sum(tokens), sum(llm_calls), sum(tool_calls),
+    sum(compressions), sum(timed_tasks), sum(run_milliseconds)
+FROM (
+    SELECT * FROM counted_rollups
+    UNION ALL
+    SELECT
+        "user", repository, status, -tasks, -messages, -tokens, -llm_calls, -tool_calls, -compressions, -timed_tasks,
+        -run_milliseconds
+    FROM rollups
+) AS each
+GROUP BY "user", repository, status
+HAVING (sum(tasks), sum(messages), sum(tokens), sum(llm_calls), sum(tool_calls), sum(compressions), sum(timed_tasks),
+    sum(run_milliseconds)) <> (0, 0, 0, 0, 0, 0, 0, 0);
+
+-- name: leased_tasks
+SELECT
+    uuid, status, epoch, lease_owner, lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot,
+    lease_heartbeat, lease_until
+FROM tasks
+WHERE lease_owner IS NOT NULL
+ORDER BY lease_host, lease_owner, uuid;
+
+-- name: queue_depth
+SELECT
+    (
+        SELECT count(*) FROM tasks
+        WHERE status = 'queued' AND available_at > :now AND retry_due IS NULL AND requested IS NULL
+    ) + (
+        SELECT count(*) FROM tasks WHERE status = 'queued' AND retry_due > :moment AND requested IS NULL
+    ) AS put_off,
+    (SELECT count(*) FROM tasks WHERE status = 'paused' AND requested = 'resume') AS to_resume;

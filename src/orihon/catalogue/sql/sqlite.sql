@@ -1,0 +1,141 @@
+-- Statements that only SQLite understands, or that need its hints: left to itself, it prefers tasks_by_status and reads
+-- the whole line.
+
+-- name: task_to_change
+SELECT * FROM tasks WHERE uuid = :uuid; -- nobody else writes while this transaction lasts
+
+-- name: task_to_take
+SELECT * FROM tasks WHERE uuid = :uuid;
+
+-- name: hold_claims
+SELECT 1; -- nobody else claims while this transaction lasts
+
+-- name: owned_tasks
+SELECT * FROM tasks
+WHERE uuid IN (
+    SELECT uuid FROM tasks INDEXED BY tasks_leased WHERE lease_owner IS NOT NULL
+    UNION
+    SELECT uuid FROM tasks INDEXED BY tasks_by_status WHERE status = 'running'
+)
+ORDER BY +created_at, uuid;
+
+-- name: any_claimable
+SELECT 1
+WHERE EXISTS (
+        SELECT 1 FROM tasks INDEXED BY tasks_in_line
+        WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
+    )
+    OR EXISTS (SELECT 1 FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume')
+    OR EXISTS (
+        SELECT 1 FROM tasks INDEXED BY tasks_put_off
+        WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL
+    )
+    OR EXISTS (
+        SELECT 1 FROM tasks INDEXED BY tasks_to_retry
+        WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
+            AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
+    );
+
+-- name: put_due_in_line
+UPDATE tasks INDEXED BY tasks_put_off SET available_at = NULL
+WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL;
+
+-- name: put_retries_in_line
+UPDATE tasks INDEXED BY tasks_to_retry SET available_at = NULL, retry_due = NULL, retry_boot = NULL
+WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
+    AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot);
+
+-- name: first_in_line
+SELECT uuid FROM tasks INDEXED BY tasks_in_line
+WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
+    AND (user = '' OR user NOT IN (
+        SELECT user FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
+        GROUP BY user HAVING count(*) >= :per_user
+    ))
+ORDER BY priority DESC, created_at, uuid LIMIT 1;
+
+-- name: first_to_resume
+SELECT uuid FROM tasks INDEXED BY tasks_to_resume
+WHERE status = 'paused' AND requested = 'resume'
+    AND (user = '' OR user NOT IN (
+        SELECT user FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
+        GROUP BY user HAVING count(*) >= :per_user
+    ))
+ORDER BY priority DESC, created_at, uuid LIMIT 1;
+
+-- name: task_in_line
+SELECT uuid FROM tasks
+WHERE uuid = :uuid
+    AND (
+        (status = 'paused' AND requested = 'resume')
+        OR (status = 'queued' AND requested IS NULL AND (
+            available_at IS NULL
+            OR (retry_due IS NULL AND available_at <= :now)
+            OR retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot
+        ))
+    )
+    AND (user = '' OR :per_user > (
+        SELECT count(*) FROM tasks AS other INDEXED BY tasks_claimed
+        WHERE other.status = 'running' AND other.claimed = 1 AND other.user = tasks.user
+    ));
+
+-- name: claimed_tasks
+SELECT * FROM tasks INDEXED BY tasks_claimed
+WHERE status = 'running' AND claimed = 1
+    -- Not those whose owner cannot be seen from here and has time left.
+    AND (
+        lease_owner IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment OR lease_boot IS NOT :my_boot
+        OR (lease_host = :my_host AND lease_pid_space = :my_space)
+    );
+
+-- name: cancelled_pauses
+SELECT * FROM tasks INDEXED BY tasks_to_cancel WHERE status = 'paused' AND requested = 'cancel';
+
+-- name: count_waiting
+SELECT
+    (
+        SELECT count(*) FROM tasks INDEXED BY tasks_in_line
+        WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
+    ) + (
+        SELECT count(*) FROM tasks INDEXED BY tasks_put_off
+        WHERE status = 'queued' AND available_at IS NOT NULL AND retry_due IS NULL AND requested IS NULL
+    ) + (
+        SELECT count(*) FROM tasks INDEXED BY tasks_to_retry
+        WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
+    ) + (
+        SELECT count(*) FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume'
+    ) AS waiting,
+    (
+        SELECT count(*) FROM tasks INDEXED BY tasks_claimed WHERE status = 'running' AND claimed = 1
+    ) AS running;
+
+-- name: permissions
+SELECT * FROM permissions WHERE provider = :provider;
+
+-- name: forget_workers
+DELETE FROM workers WHERE updated_at < :before;
+
+-- name: rebuild_rollups
+DELETE FROM rollups;
+INSERT INTO rollups SELECT * FROM counted_rollups;
+
+-- name: leased_tasks
+SELECT
+    uuid, status, epoch, lease_owner, lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot,
+    lease_heartbeat, lease_until
+FROM tasks INDEXED BY tasks_leased
+WHERE lease_owner IS NOT NULL
+ORDER BY lease_host, lease_owner, uuid;
+
+-- name: queue_depth
+SELECT
+    (
+        SELECT count(*) FROM tasks INDEXED BY tasks_put_off
+        WHERE status = 'queued' AND available_at > :now AND retry_due IS NULL AND requested IS NULL
+    ) + (
+        SELECT count(*) FROM tasks INDEXED BY tasks_to_retry
+        WHERE status = 'queued' AND retry_due > :moment AND requested IS NULL
+    ) AS put_off,
+    (
+        SELECT count(*) FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume'
+    ) AS to_resume;

@@ -1,0 +1,158 @@
+"""``tasks.db``: the catalogue of one machine, in SQLite. Leases run on that machine's boot-time clock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import apsw
+
+from orihon.catalogue.statements import sql_text, statement
+from orihon.catalogue.tasks_db import Moment, Record, Value
+from orihon.clock import boot_id, boottime
+from orihon.connections import ThreadConnections
+from orihon.database import database_errors, open_database, retrying
+from orihon.errors import InvalidInput
+from orihon.folders import refuse_network_file_system
+
+_Result = TypeVar("_Result")
+
+# Texts that bring a version to the next one: the first makes version 2 out of 1.
+_STEPS = ("to_version_2.sql", "to_version_3.sql")
+
+
+class SqliteStatements:
+    """Runs statements by name on one connection."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+        cursor = self._connection.execute(statement("sqlite", name, conditions), _storable(bindings))
+        rows = iter(cursor)
+        first = next(rows, None)
+        if first is None:
+            return []
+        names = [column[0] for column in cursor.get_description()]  # there is none without a row
+        return [dict(zip(names, row, strict=True)) for row in (first, *rows)]
+
+    def one(self, name: str, /, **bindings: Value) -> Record | None:
+        found = self.all(name, **bindings)
+        return found[0] if found else None
+
+    def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement("sqlite", name, ()), _storable(bindings)).fetchall()
+
+    def run(self, name: str, /, **bindings: Value) -> int:
+        self._connection.execute(statement("sqlite", name, ()), _storable(bindings))
+        return self._connection.changes()
+
+    def moment(self) -> Moment:
+        return _now()
+
+
+class SqliteTasks:
+    """``tasks.db``, for all threads of a process."""
+
+    def __init__(self, path: Path, *, timeout: float, max_retries: int, retry_delay: float) -> None:
+        refuse_network_file_system(path)
+        self.path = path
+        self._timeout = timeout
+        self._max_retries = max_retries
+        self._retry_delay = retry_delay
+        # No reference back to this object: a forgotten catalogue closes at once, not at some later collection.
+        self._connections = ThreadConnections(partial(_connect, path, timeout))
+
+    @property
+    def where(self) -> str:
+        return str(self.path)
+
+    @property
+    def dies_with_us(self) -> bool:
+        return True
+
+    def open(self) -> None:
+        with self._connections.use():
+            pass
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+        with self._connection() as connection:
+            return self._patiently(lambda: SqliteStatements(connection).all(name, *conditions, **bindings))
+
+    def one(self, name: str, /, **bindings: Value) -> Record | None:
+        with self._connection() as connection:
+            return self._patiently(lambda: SqliteStatements(connection).one(name, **bindings))
+
+    def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
+        with self._connection() as connection:
+            return self._patiently(lambda: SqliteStatements(connection).values(name, **bindings))
+
+    def moment(self) -> Moment:
+        return _now()
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[SqliteStatements]:
+        """Everything inside happens, or nothing; nobody else writes anything meanwhile."""
+        with self._connection() as connection:
+            if not durable:
+                connection.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with self._transaction(connection):
+                    yield SqliteStatements(connection)
+            finally:
+                if not durable:
+                    connection.execute("PRAGMA synchronous = FULL")
+
+    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+        """Nobody is told of changes in a file: whoever waits looks again after ``seconds``."""
+        stop.wait(seconds)
+
+    @contextmanager
+    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
+        self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            yield
+            connection.execute("COMMIT")
+        except apsw.ConstraintError as error:
+            raise InvalidInput("column_value", detail=str(error)) from error
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        with self._connections.use() as connection, database_errors(self.path, self._timeout):
+            yield connection
+
+    def _patiently(self, action: Callable[[], _Result]) -> _Result:
+        return retrying(
+            action,
+            path=self.path,
+            timeout=self._timeout,
+            max_retries=self._max_retries,
+            retry_delay=self._retry_delay,
+        )
+
+
+def _now() -> Moment:
+    return Moment(boottime(), boot_id(), is_shared=False)
+
+
+def _connect(path: Path, timeout: float) -> apsw.Connection:
+    steps = [sql_text(name) for name in _STEPS]
+    return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout)
+
+
+def _storable(bindings: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Error texts may hold lone surrogates (from file names), which SQLite cannot store as they are."""
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for name, value in bindings.items()
+    }
