@@ -25,6 +25,7 @@ from orihon.demo.watching import Progress, Watcher
 from orihon.demo.workspace import Workspace
 from orihon.errors import InvalidInput, StateError
 from orihon.folders import folder_size
+from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import LogPlan, WorkerSpec
 from orihon.runtime.handlers import DEFAULT_HANDLER
 from orihon.runtime.limits import QueueLimits
@@ -103,7 +104,7 @@ class Scenario:
 
     def run(self) -> DemoReport:
         """Play it all."""
-        with closing(TaskQueue(self.base_dir, self._settings)) as queue:
+        with closing(open_queue(self.base_dir, self._settings)) as queue:
             self._let_rest(queue)
             self.workspace.prepare(self._model.features)
             try:

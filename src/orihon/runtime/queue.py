@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,7 @@ from orihon.runtime.wishes import Wishes
 from orihon.settings import Settings, load_settings
 from orihon.store.opening import make_redactor
 from orihon.task import Task, TaskKey, TaskStatus, new_uuid
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import folders_of
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.queue")
@@ -62,7 +63,7 @@ class TaskQueue(Wishes):
         self.base_dir = Path(base_dir if base_dir is not None else self.settings.context_storage.base_dir).absolute()
         self.limits = limits or QueueLimits.of(self.settings)
         self.catalogue = open_catalogue(self.base_dir, self.settings)
-        self.folders = TaskFolders(self.base_dir)
+        self.folders = folders_of(self.base_dir, self.settings)
         me = process_identity()
         self._owner = owner or f"{me.host}:{me.pid}"
         self._next_look = 0.0
@@ -100,6 +101,7 @@ class TaskQueue(Wishes):
             parent_uuid=parent_uuid,
         )
         logger.info("%s: queued (%s)", uuid, key.label)
+        self._announce(uuid)
         return uuid
 
     def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
@@ -109,15 +111,25 @@ class TaskQueue(Wishes):
             self._next_look = time.monotonic() + _LOOK_SECONDS
             self._settle_abandoned()
         claimed = self.catalogue.claim_next(
-            f"{self._owner}#{secrets.token_hex(4)}",  # two claims under one name are two owners
+            self._new_owner(),
             self.settings.context_storage.lease_seconds,
             limits=self.limits.claims(),
             abandoned=look,
             worker=worker,
         )
-        if claimed is None:
-            return None
-        row, lease = claimed
+        return None if claimed is None else self._taken(*claimed)
+
+    def wait(self, seconds: float, stop: threading.Event) -> None:
+        """Wait until there may be a task, at most so long; not any longer when ``stop`` is set."""
+        self.catalogue.wait_for_news(seconds, stop)
+
+    def _announce(self, uuid: str) -> None:
+        """A task has come into line. Whoever waits looks into the catalogue."""
+
+    def _new_owner(self) -> str:
+        return f"{self._owner}#{secrets.token_hex(4)}"  # two claims under one name are two owners
+
+    def _taken(self, row: TaskRow, lease: Lease) -> QueuedTask:
         logger.info("%s: claimed by %s, attempt %d", row.uuid, lease.owner, row.attempts)
         return QueuedTask(row.key, row.user, row.uuid, row.prompt, row.source, row.attempts, lease=lease)
 

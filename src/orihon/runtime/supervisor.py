@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import EXIT_REFUSED, LogPlan, WorkerSpec
 from orihon.runtime.handlers import DEFAULT_HANDLER
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.polling import SourcePoller
-from orihon.runtime.queue import TaskQueue
 from orihon.runtime.source_factory import sources_of
 from orihon.settings import Settings, load_settings
 from orihon.texts import language
@@ -120,7 +120,7 @@ class Supervisor:
             )
             for number in range(1, (count or settings.multiprocess.max_workers) + 1)
         ]
-        self._poller = SourcePoller(TaskQueue(base, settings), sources_of(settings), settings.sources.poll_interval)
+        self._poller = SourcePoller(open_queue(base, settings), sources_of(settings), settings.sources.poll_interval)
         self._until_empty = until_empty
         self._wake = threading.Event()
         self._signals = 0

@@ -22,10 +22,11 @@ from orihon.catalogue.line import TELL
 from orihon.clock import process_identity
 from orihon.errors import OrihonError, StaleWriter, StorageUnavailable
 from orihon.logs import enter_task, leave_task
+from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
 from orihon.runtime.holding import Holding
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings, load_settings
 from orihon.task import TaskStatus
 from orihon.texts import text
@@ -54,7 +55,7 @@ class WorkerProcess:
         self.settings = load_settings(config)
         me = process_identity()
         self.name = f"worker-{self.worker_id}@{me.host}:{me.pid}"
-        self.queue = TaskQueue(base_dir, self.settings, limits=limits, owner=self.name)
+        self.queue = open_queue(base_dir, self.settings, limits=limits, owner=self.name)
         self.figures = WorkerFigures(self.name)
         self._handlers = Handlers(handler, self.settings, self.queue.base_dir)
         self._until_empty = until_empty
@@ -115,7 +116,7 @@ class WorkerProcess:
                 return
             if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:
                 self._note("idle")
-            self._draining.wait(nap)
+            self.queue.wait(nap, self._draining)
             nap = min(nap * 2, self.queue.limits.poll_interval)
 
     def _tell_ends(self) -> None:
