@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageEr
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
+from orihon.mirror import fetch_mirror, mirror_at_end, open_message_store
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
@@ -66,7 +68,8 @@ class TaskContextManager:
         self._stop_hooks: dict[str, Hook] = {}
         key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
         self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
-        opening = TaskOpening(self.catalogue, self._folders, self.settings)
+        fetch = partial(fetch_mirror, self.settings)
+        opening = TaskOpening(self.catalogue, self._folders, self.settings, fetch=fetch)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed).key
         seconds = self.settings.context_storage.lease_seconds
         self._lease: Lease | None = (
@@ -117,7 +120,9 @@ class TaskContextManager:
         row, self.task_store, self._lease = opening.open(self.lease)
         on_failure.callback(self.task_store.close)
         self.context_dir = self.task_store.records.folder
-        self.message_store = MessageStore(self.context_dir, self.settings, task_store=self.task_store)
+        self.message_store = open_message_store(
+            self.context_dir, self.settings, self.task_store, self.uuid, self.lease.epoch
+        )
         self.summary_store = SummaryStore(self.context_dir, task_store=self.task_store)
         self.tool_store = ToolStore(self.context_dir, task_store=self.task_store)
         self.planning_store = PlanningHistoryStore(self.context_dir, task_store=self.task_store)
@@ -413,6 +418,7 @@ class TaskContextManager:
             self.task_store.close()
             if move:
                 self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
+            mirror_at_end(self.message_store, self.context_dir)
         finally:
             # Also when the folder could not be moved: whoever opens the task next moves it.
             self._lease = None

@@ -7,6 +7,7 @@ not be stored is never registered.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,20 @@ logger = logging.getLogger("orihon.context")
 class TaskOpening:
     """Opens tasks below one base folder."""
 
-    def __init__(self, catalogue: Catalogue, folders: TaskFolders, settings: Settings) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        folders: TaskFolders,
+        settings: Settings,
+        *,
+        fetch: Callable[[str, Path], bool] | None = None,
+    ) -> None:
+        """``fetch`` makes the folder of a task that another machine had, if there is a mirror of it."""
         self._catalogue = catalogue
         self._folders = folders
         self._settings = settings
+        self._fetch = fetch
+        self._is_fetched = False
 
     def find_or_register(self, uuid: str, key: TaskKey | None, is_resumed: bool | None) -> TaskRow:
         """The row of the task; a new one when there is none, a key is given and no old task is insisted on."""
@@ -68,7 +79,7 @@ class TaskOpening:
         row = self._catalogue.get(lease.uuid)
         if row.status is not TaskStatus.RUNNING:
             self._refuse_finished(row)
-        here = self._folders.find(row.uuid)
+        here = self._folders.find(row.uuid) or self._fetched(row)
         self._refuse_lost_log(row, here)
         with ExitStack() as on_failure:
             store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
@@ -103,6 +114,15 @@ class TaskOpening:
             store.claim()
         return store, lease
 
+    def _fetched(self, row: TaskRow) -> Path | None:
+        """The folder of a task that somebody has worked on elsewhere."""
+        place = self._folders.new_place(row.uuid)
+        if self._fetch is None or row.epoch <= 1 or not self._fetch(row.uuid, place):
+            return None
+        logger.info("%s: fetched from its mirror", row.uuid)
+        self._is_fetched = True
+        return place
+
     def _store(self, folder: Path, uuid: str, epoch: int | None = None) -> TaskStore:
         key_file = self._folders.base_dir / "mask.key"
         return open_task_store(folder, self._settings, key_file=key_file, epoch=epoch, name=uuid)
@@ -119,11 +139,11 @@ class TaskOpening:
         stored = 0 if folder is None else self._count_messages(folder)
         if stored >= row.total_messages:
             return
-        may_lose = self._settings.context_storage.durability == "os" and row.status is TaskStatus.RUNNING
-        if folder is None or not may_lose:
+        may_lose = self._is_fetched or self._settings.context_storage.durability == "os"
+        if folder is None or not may_lose or row.status is not TaskStatus.RUNNING:
             where = folder or self._folders.new_place(row.uuid)
             raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
-        # Its owner has crashed, and the settings leave it to the operating system what survives that.
+        # Its owner has crashed, and the settings leave it to the operating system or the mirror what survives that.
         logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
 
     def _count_messages(self, folder: Path) -> int:

@@ -1,0 +1,19 @@
+"""A live task's folder, copied to the object storage as it grows, so that another machine can go on with it."""
+
+from orihon.mirror.mirror import Mirror
+from orihon.mirror.stores import (
+    MirroredMessageStore,
+    S3MessageStore,
+    fetch_mirror,
+    mirror_at_end,
+    open_message_store,
+)
+
+__all__ = [
+    "Mirror",
+    "MirroredMessageStore",
+    "S3MessageStore",
+    "fetch_mirror",
+    "mirror_at_end",
+    "open_message_store",
+]
