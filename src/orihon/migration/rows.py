@@ -1,0 +1,71 @@
+"""The row of a task that is being moved: out of the line meanwhile, and at last in the other catalogue.
+
+``requested`` of the row says so, with what was requested before behind it (``migrate:resume``): no worker claims such
+a task, and a crash forgets nothing. Between two catalogues the row is first in the old one, then in both, then in the
+new one only, and marked all that time; so at no moment can two workers have the task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue.rows import IN_MOVE
+from orihon.errors import IllegalTransition, StaleWriter, TaskBusy
+
+_ATTEMPTS = 5
+
+
+def is_marked(row: TaskRow | None) -> bool:
+    """Is a move of this task under way, or was it interrupted?"""
+    return row is not None and (row.requested or "").startswith(IN_MOVE)
+
+
+def wish(row: TaskRow) -> str | None:
+    """What was requested of the task before it was marked."""
+    requested = row.requested or ""
+    return requested.removeprefix(IN_MOVE) or None if requested.startswith(IN_MOVE) else row.requested
+
+
+def mark(catalogue: Catalogue, lease: Lease) -> TaskRow:
+    """Take a task whose lease is ours out of the line; ``TaskBusy`` when a worker was quicker."""
+    row = catalogue.get(lease.uuid)
+    if not is_marked(row):
+        catalogue.request(row.uuid, f"{IN_MOVE}{row.requested or ''}", row.status, over=False, instead_of=row.requested)
+        row = catalogue.get(lease.uuid)
+    if row.epoch != lease.epoch or not is_marked(row):
+        unmark(catalogue, lease.uuid)
+        raise TaskBusy("claimed", uuid=row.uuid, owner=row.lease_owner or "-")
+    return row
+
+
+def unmark(catalogue: Catalogue, uuid: str) -> None:
+    """The row as it was, where it is."""
+    for _ in range(_ATTEMPTS):  # its status may change while we look
+        row = catalogue.find(uuid)
+        if row is None or not is_marked(row):
+            return
+        if catalogue.request(uuid, wish(row), row.status, over=False, instead_of=row.requested):
+            return
+
+
+def hand_over(source: Catalogue, target: Catalogue, lease: Lease, backend: str | None) -> None:
+    """A marked row from one catalogue to another; it is marked there, too. ``backend``: where its records are now."""
+    row = source.get(lease.uuid)
+    if row.epoch != lease.epoch:
+        raise StaleWriter("lease", uuid=row.uuid, epoch=lease.epoch, current=row.epoch)
+    known = target.find(row.uuid)
+    if is_marked(known):
+        assert known is not None
+        target.remove(known.uuid, epoch=known.epoch, requested=known.requested)  # of a move that was interrupted
+    elif known is not None:
+        raise IllegalTransition("exists", uuid=row.uuid, status=known.status.value)
+    # A retry waits on the clock of its catalogue; ``available_at`` says the same on everybody's.
+    target.adopt(replace(row, backend=backend or row.backend, retry_due=None, retry_boot=None))
+
+
+def give_up(source: Catalogue, lease: Lease) -> None:
+    """Out of the old catalogue; refused when somebody has taken the task there in spite of the mark."""
+    row = source.get(lease.uuid)
+    if not is_marked(row) or not source.remove(row.uuid, epoch=lease.epoch, requested=row.requested):
+        raise StaleWriter("lease", uuid=row.uuid, epoch=lease.epoch, current=row.epoch)
