@@ -10,7 +10,7 @@ GITHUB := $(VENV)/.github
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit"
-	@echo "make test    the whole suite with coverage (KILLS=N for a longer kill -9 campaign)"
+	@echo "make test    the whole suite with coverage (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo)"
 	@echo "make check   ruff and mypy --strict, tests too"
 	@echo "make bench   the benchmarks behind the figures in the docs"
 
@@ -43,7 +43,7 @@ demo: $(READY)
 	@$(BIN)/orihon demo
 
 test: $(MODEL) $(GITHUB)
-	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(if $(KILLS),--kills=$(KILLS))
+	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UNDO_TASKS))
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+SMALL = ("start", "append", "memory", "resume", "prune", "compress", "request", "postgres")
+LARGE = ("claims", "catalogue", "workers")
+
 if __name__ == "__main__":
-    for name in ("start", "append", "memory", "resume", "prune", "compress", "request", "claims", "workers"):
+    for name in (*SMALL, *LARGE):
         print(f"— {name}", flush=True)
         subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=True)

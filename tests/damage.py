@@ -35,9 +35,12 @@ def settings_for(backend: str) -> Settings:
     return load_settings({"context_storage": {"backend": backend, "blob_bytes": 1024}}, environ={})
 
 
-def start_task(base: Path, backend: str, *, uuid: str | None = None, key: TaskKey = KEY) -> TaskContextManager:
+def start_task(
+    base: Path, backend: str | Settings, *, uuid: str | None = None, key: TaskKey = KEY
+) -> TaskContextManager:
     """A running task with a bit of everything: tool pairs, a blob, folds, an undo, pins, plans."""
-    task = TaskContextManager(base, key, settings_for(backend), uuid=uuid)
+    settings = settings_for(backend) if isinstance(backend, str) else backend
+    task = TaskContextManager(base, key, settings, uuid=uuid)
     store = task.message_store
     store.add_message("system", "You are a careful agent.")
     for turn in range(4):

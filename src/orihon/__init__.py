@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orihon.archive import ArchivedTask, archive_old, archive_task, restore_task
     from orihon.catalogue import Catalogue, Lease, TaskRow
     from orihon.compression.compressor import ContextCompressor
     from orihon.compression.documents.optimizer import TokenOptimizer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from orihon.compression.squeezing.squeeze import squeeze
     from orihon.context import TaskContextManager
     from orihon.errors import OrihonError
+    from orihon.forking import fork_task
     from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
     from orihon.ladder import AdaptiveContextManager, Ladder
     from orihon.llm.anthropic import AnthropicClient
@@ -45,7 +47,11 @@ if TYPE_CHECKING:
     from orihon.llm.openai import OpenAIClient
     from orihon.llm.scripted import ScriptedModel
     from orihon.message import Message, Part, ToolCall
+    from orihon.migration import MigrationReport, migrate_tasks
+    from orihon.mirror import S3MessageStore, fetch_mirror
+    from orihon.objects import ObjectStorage
     from orihon.records import Compression, Fold, FoldReport, Pin
+    from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
     from orihon.runtime.polling import SourcePoller
     from orihon.runtime.queue import QueuedTask, TaskQueue
@@ -53,7 +59,7 @@ if TYPE_CHECKING:
     from orihon.runtime.sources.folder import FolderSource
     from orihon.runtime.sources.github import GitHubSource
     from orihon.runtime.sources.gitlab import GitLabSource
-    from orihon.runtime.stats import collect_worker_stats
+    from orihon.runtime.stats import collect_cluster_stats, collect_worker_stats, collect_workers
     from orihon.runtime.supervisor import Supervisor, monitor_workers
     from orihon.runtime.tools import ToolBox, ToolOptions
     from orihon.runtime.user_config import fetch_user_config
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
     from orihon.settings import Settings, load_settings
     from orihon.settings.rungs import Rung
     from orihon.store import MessageStore, PlanningHistoryStore, StoredMessage, SummaryStore, ToolStore
+    from orihon.store.postgres_messages import PostgreSQLMessageStore
     from orihon.task import Task, TaskKey, TaskStatus
     from orihon.tokens import Budget, Correction
     from orihon.view import Entry, PlannedFold, View
@@ -74,7 +81,9 @@ _HOMES = {
     "AdaptiveContextManager": "orihon.ladder",
     "AgentState": "orihon.compression.lists.memory_manager",
     "AnthropicClient": "orihon.llm.anthropic",
+    "ArchivedTask": "orihon.archive",
     "AutoCompressionManager": "orihon.compression.documents.sections",
+    "BrokerTaskQueue": "orihon.runtime.broker_queue",
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
     "Compression": "orihon.records",
@@ -103,8 +112,10 @@ _HOMES = {
     "MemoryManager": "orihon.compression.lists.memory_manager",
     "Message": "orihon.message",
     "MessageStore": "orihon.store",
+    "MigrationReport": "orihon.migration",
     "NothingToFold": "orihon.compression.pages",
     "Notifier": "orihon.compression.notifications",
+    "ObjectStorage": "orihon.objects",
     "OllamaClient": "orihon.llm.ollama",
     "OpenAIClient": "orihon.llm.openai",
     "OrihonError": "orihon.errors",
@@ -112,10 +123,13 @@ _HOMES = {
     "Pin": "orihon.records",
     "PlannedFold": "orihon.view",
     "PlanningHistoryStore": "orihon.store",
+    "PostgreSQLMessageStore": "orihon.store.postgres_messages",
     "PreviousContext": "orihon.inheritance",
     "Prices": "orihon.compression.economics",
     "QueuedTask": "orihon.runtime.queue",
+    "RabbitMQTaskQueue": "orihon.runtime.broker_queue",
     "Rung": "orihon.settings.rungs",
+    "S3MessageStore": "orihon.mirror",
     "ScoringConfig": "orihon.compression.lists.importance",
     "ScriptedModel": "orihon.llm.scripted",
     "Settings": "orihon.settings",
@@ -138,15 +152,24 @@ _HOMES = {
     "ToolStore": "orihon.store",
     "View": "orihon.view",
     "WorkerProcess": "orihon.runtime.worker",
+    "archive_old": "orihon.archive",
+    "archive_task": "orihon.archive",
+    "collect_cluster_stats": "orihon.runtime.stats",
     "collect_worker_stats": "orihon.runtime.stats",
+    "collect_workers": "orihon.runtime.stats",
     "compress_context": "orihon.compression.documents.sections",
     "compress_level1": "orihon.compression.documents.sections",
     "compress_level2": "orihon.compression.documents.sections",
     "compress_level3": "orihon.compression.documents.sections",
+    "fetch_mirror": "orihon.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
+    "fork_task": "orihon.forking",
     "get_llm_client": "orihon.llm.clients",
     "load_settings": "orihon.settings",
+    "migrate_tasks": "orihon.migration",
     "monitor_workers": "orihon.runtime.supervisor",
+    "open_queue": "orihon.runtime.broker_queue",
+    "restore_task": "orihon.archive",
     "squeeze": "orihon.compression.squeezing.squeeze",
 }
 
@@ -154,7 +177,9 @@ __all__ = [
     "AdaptiveContextManager",
     "AgentState",
     "AnthropicClient",
+    "ArchivedTask",
     "AutoCompressionManager",
+    "BrokerTaskQueue",
     "Budget",
     "Catalogue",
     "Compression",
@@ -183,8 +208,10 @@ __all__ = [
     "MemoryManager",
     "Message",
     "MessageStore",
+    "MigrationReport",
     "NothingToFold",
     "Notifier",
+    "ObjectStorage",
     "OllamaClient",
     "OpenAIClient",
     "OrihonError",
@@ -192,10 +219,13 @@ __all__ = [
     "Pin",
     "PlannedFold",
     "PlanningHistoryStore",
+    "PostgreSQLMessageStore",
     "PreviousContext",
     "Prices",
     "QueuedTask",
+    "RabbitMQTaskQueue",
     "Rung",
+    "S3MessageStore",
     "ScoringConfig",
     "ScriptedModel",
     "Settings",
@@ -218,15 +248,24 @@ __all__ = [
     "ToolStore",
     "View",
     "WorkerProcess",
+    "archive_old",
+    "archive_task",
+    "collect_cluster_stats",
     "collect_worker_stats",
+    "collect_workers",
     "compress_context",
     "compress_level1",
     "compress_level2",
     "compress_level3",
+    "fetch_mirror",
     "fetch_user_config",
+    "fork_task",
     "get_llm_client",
     "load_settings",
+    "migrate_tasks",
     "monitor_workers",
+    "open_queue",
+    "restore_task",
     "squeeze",
 ]
 

@@ -13,6 +13,8 @@ from typing import Any, Literal
 FoldForm = Literal["summary", "preview"]
 CompressionKind = Literal["compress", "undo", "redo", "unfold", "pin", "edit"]
 
+#: The strategy of a compression that goes back to an earlier step.
+REWIND = "rewind"
 #: How a fold is introduced to the model.
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
 

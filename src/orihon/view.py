@@ -318,6 +318,13 @@ def reveal(view: View, seq: int, folds_by_id: Mapping[int, Fold]) -> Change:
     return Change(added=added, removed=(outer,))
 
 
+def rewind(visible: Sequence[Fold], then: Sequence[Fold], notice: Fold) -> Change:
+    """The folds of an earlier step come back, and a notice stands for all that came after it."""
+    standing, kept = {fold.id for fold in visible}, {fold.id for fold in then}
+    put_back = (fold for fold in then if fold.id not in standing)
+    return Change((*put_back, notice), tuple(fold for fold in visible if fold.id not in kept))
+
+
 def undo(record: Compression, visible: Sequence[Fold], folds_by_id: Mapping[int, Fold]) -> Change:
     """The change that takes a recorded one back."""
     return _swap(record.id, put_back=record.removed, take_away=record.folds, visible=visible, folds=folds_by_id)

@@ -122,8 +122,9 @@ def test_the_version() -> None:
     [
         (
             ["mend"],
-            "There is no command mend. Use one of: list, view, compress, undo, redo, unfold, edit, pin, unpin, "
-            "enqueue, worker, pause, resume, cancel, retry, tools, verify, doctor, squeeze, demo.",
+            "There is no command mend. Use one of: list, view, compress, undo, redo, rewind, fork, unfold, edit, pin, "
+            "unpin, enqueue, worker, pause, resume, cancel, retry, archive, unarchive, tools, verify, doctor, backup, "
+            "migrate, workers, stats, squeeze, demo.",
             "コマンド mend はありません。",
         ),
         (["verify"], "UUID is missing.", "UUID が指定されていません。"),

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orihon.errors import StorageUnavailable
-from tests.conformance.backends import BACKENDS, Backend, FilesBackend, SqliteBackend
+from tests.conformance.backends import ON_DISK, Backend, FilesBackend, SqliteBackend
 from tests.conformance.behaviour import add_conversation, filled, texts
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "task"
 
 
-@pytest.fixture(params=BACKENDS.values(), ids=lambda backend: backend.name)
+@pytest.fixture(params=ON_DISK.values(), ids=lambda backend: backend.name)
 def backend(request: pytest.FixtureRequest) -> Backend:
     given: Backend = request.param
     return given

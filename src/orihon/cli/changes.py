@@ -1,4 +1,4 @@
-"""``orihon undo``, ``redo``, ``unfold``, ``edit``, ``pin``, ``unpin``: change a task's view and say what happened."""
+"""``orihon undo``, ``redo``, ``rewind``, ``unfold``, ``edit``, ``pin``, ``unpin``: change a view, say what happened."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ _FoldNumber = Annotated[
     int, typer.Argument(metavar="FOLD", min=1, max=MOST, help=text("cli.change.fold"), show_default=False)
 ]
 _Seq = Annotated[int, typer.Argument(metavar="SEQ", min=1, max=MOST, help=text("cli.change.seq"), show_default=False)]
+_Step = Annotated[
+    int, typer.Option("--to", metavar="SEQ", min=1, max=MOST, help=text("cli.rewind.to"), show_default=False)
+]
 _Line = Annotated[str, option("--line", help=text("cli.change.line_of"))]
 
 
@@ -54,6 +57,20 @@ def redo(
     """Make it again."""
     task = named_task(context, uuid)
     _change(context, task, "redo", lambda folding: folding.redo(compression, made_by=MADE_BY), as_json=as_json)
+
+
+def rewind(
+    context: typer.Context,
+    uuid: Uuid,
+    to: _Step,
+    notice: Annotated[str, option("--notice", help=text("cli.rewind.notice"))] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Go back to an earlier step."""
+    task = named_task(context, uuid)
+    _change(
+        context, task, "rewind", lambda folding: folding.rewind(to, notice, made_by=MADE_BY), as_json=as_json, seq=to
+    )
 
 
 def unfold(context: typer.Context, uuid: Uuid, fold: _FoldNumber, as_json: AsJson = False) -> None:

@@ -75,15 +75,20 @@ def main(arguments: Sequence[str]) -> int:
 
 def build() -> typer.Typer:
     """The application in the language that is set."""
-    from orihon.cli import changes, queue
+    from orihon.cli import archive, changes, queue
+    from orihon.cli.backup import backup
     from orihon.cli.compress import compress
     from orihon.cli.doctor import doctor
+    from orihon.cli.fork import fork
     from orihon.cli.list import list_tasks
+    from orihon.cli.migrate import migrate
     from orihon.cli.squeeze import squeeze
+    from orihon.cli.stats import stats
     from orihon.cli.tools import tools
     from orihon.cli.verify import verify
     from orihon.cli.view import view
     from orihon.cli.worker import worker
+    from orihon.cli.workers import workers
 
     app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
     app.callback()(_global_options)
@@ -93,6 +98,8 @@ def build() -> typer.Typer:
         "compress": compress,
         "undo": changes.undo,
         "redo": changes.redo,
+        "rewind": changes.rewind,
+        "fork": fork,
         "unfold": changes.unfold,
         "edit": changes.edit,
         "pin": changes.pin,
@@ -103,9 +110,15 @@ def build() -> typer.Typer:
         "resume": queue.resume,
         "cancel": queue.cancel,
         "retry": queue.retry,
+        "archive": archive.archive,
+        "unarchive": archive.unarchive,
         "tools": tools,
         "verify": verify,
         "doctor": doctor,
+        "backup": backup,
+        "migrate": migrate,
+        "workers": workers,
+        "stats": stats,
         "squeeze": squeeze,
         "demo": _demo,
     }

@@ -76,10 +76,10 @@ def retry(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
 
 
 def _queue(context: typer.Context) -> TaskQueue:
-    from orihon.runtime.queue import TaskQueue
+    from orihon.runtime.broker_queue import open_queue
 
     options = context.ensure_object(Options)
-    return TaskQueue(options.base, options.settings)
+    return open_queue(options.base, options.settings)
 
 
 def _wish(

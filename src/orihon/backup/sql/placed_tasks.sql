@@ -1,0 +1,1 @@
+SELECT uuid, status FROM tasks ORDER BY uuid;

@@ -1,0 +1,58 @@
+"""``orihon archive`` and ``unarchive``: finished tasks into their archive and back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from orihon.cli.changes import AsJson, Uuid, named_task
+from orihon.cli.options import Options
+from orihon.cli.output import print_json, shown
+from orihon.errors import InvalidInput
+from orihon.texts import text
+
+_Uuids = Annotated[
+    list[str] | None, typer.Argument(metavar="UUID...", help=text("cli.archive.uuids"), show_default=False)
+]
+_Days = Annotated[
+    int | None, typer.Option("--days", metavar="N", min=0, max=36500, help=text("cli.archive.days"), show_default=False)
+]
+
+
+def archive(context: typer.Context, uuids: _Uuids = None, days: _Days = None, as_json: AsJson = False) -> None:
+    """Archive the named tasks, or those that ended some days ago; exit with 1 when some could not be."""
+    from orihon.archive import ArchiveRun, archive_old, archive_task
+
+    if uuids and days is not None:
+        raise InvalidInput("options_together", first="UUID", second="--days")
+    options = context.ensure_object(Options)
+    if uuids:
+        tasks = [named_task(context, uuid) for uuid in uuids]
+        run = ArchiveRun([archive_task(options.base, task, options.settings) for task in tasks])
+    else:
+        run = archive_old(options.base, options.settings, days)
+    if as_json:
+        left = [{"uuid": uuid, "reason": error.reason, "error": str(error)} for uuid, error in run.left.items()]
+        print_json({"archived": [task.as_dict() for task in run.archived], "left": left})
+    else:
+        for task in run.archived:
+            typer.echo(shown(text("cli.archive.done", uuid=task.uuid, place=task.place, key=task.key, size=task.bytes)))
+        for uuid, error in run.left.items():
+            typer.echo(shown(text("cli.archive.left", uuid=uuid, error=error)), err=True)
+        if not run.archived and not run.left:
+            typer.echo(text("cli.archive.none"))
+    raise typer.Exit(1 if run.left else 0)
+
+
+def unarchive(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
+    """Bring a task back."""
+    from orihon.archive import restore_task
+
+    options = context.ensure_object(Options)
+    task = named_task(context, uuid)
+    folder = restore_task(options.base, task, options.settings)
+    if as_json:
+        print_json({"uuid": task, "folder": str(folder)})
+    else:
+        typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=folder)))

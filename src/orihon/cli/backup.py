@@ -1,0 +1,131 @@
+"""``orihon backup``: copy the base folder while others work in it, list the copies, restore one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, print_table, shown
+from orihon.errors import InvalidInput
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.settings import Settings
+
+_MOST_KEPT = 1_000_000
+_Keep = Annotated[
+    int | None,
+    typer.Option("--keep", metavar="N", min=1, max=_MOST_KEPT, help=text("cli.backup.keep"), show_default=False),
+]
+
+
+def backup(
+    context: typer.Context,
+    target: Annotated[str, typer.Argument(metavar="TARGET", help=text("cli.backup.target"), show_default=False)],
+    keep: _Keep = None,
+    listing: Annotated[bool, flag("--list", help=text("cli.backup.list"))] = False,
+    check: Annotated[bool, flag("--check", help=text("cli.backup.check"))] = False,
+    restore_to: Annotated[Path | None, option("--restore-to", help=text("cli.backup.restore_to"))] = None,
+    run: Annotated[str | None, option("--run", help=text("cli.backup.run"))] = None,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Make a backup, or do something with those that are there."""
+    options = context.ensure_object(Options)
+    _check_options({"--list": listing, "--check": check, "--keep": keep, "--restore-to": restore_to}, run)
+    if listing:
+        _list(target, options.settings, as_json=as_json)
+    elif check:
+        _check(target, options.settings, as_json=as_json)
+    elif restore_to is not None:
+        _restore(target, restore_to, run, options.settings, as_json=as_json)
+    else:
+        _make(options, target, keep, as_json=as_json)
+
+
+def _check_options(acts: Mapping[str, object], run: str | None) -> None:
+    """One thing at a time."""
+    first, *others = [name for name, value in acts.items() if value] or [""]
+    if others:
+        raise InvalidInput("options_together", first=first, second=others[0])
+    if run is not None and first != "--restore-to":
+        raise InvalidInput("option_alone", option="--run", needs="--restore-to")
+
+
+def _make(options: Options, target: str, keep: int | None, *, as_json: bool) -> None:
+    from orihon.backup import backup as make
+
+    with _progress("cli.backup.working", shown=not as_json) as progress:
+        report = make(options.base, options.settings, target, progress, keep=keep)
+    if as_json:
+        print_json(asdict(report))
+        return
+    figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
+    done = text("cli.backup.done", run=report.run, sent=report.sent, chunks=report.new_pieces, **figures)
+    typer.echo(shown(done))
+    if keep is not None:
+        typer.echo(text("cli.backup.removed", backups=report.removed_backups, chunks=report.removed_pieces))
+
+
+def _list(target: str, settings: Settings, *, as_json: bool) -> None:
+    from orihon.backup import list_backups
+
+    found = list_backups(target, settings)
+    if as_json:
+        print_json({"backups": [asdict(info) for info in found]})
+    elif not found:
+        typer.echo(text("cli.backup.none"))
+    else:
+        names = ("run", "created_at", "tasks", "files", "size")
+        rows = [[getattr(info, name) for name in names] for info in reversed(found)]
+        print_table([text(f"cli.backup.columns.{name}") for name in names], rows, flexible=1)
+
+
+def _check(target: str, settings: Settings, *, as_json: bool) -> None:
+    """Exits with 1 when something is damaged."""
+    from orihon.backup import check_backups
+
+    with _progress("cli.backup.checking", shown=not as_json) as progress:
+        report = check_backups(target, settings, progress)
+    figures: dict[str, Any] = {"backups": report.backups, "pieces": report.pieces, "size": report.size}
+    if as_json:
+        damage = [{"reason": error.reason, **error.fields} for error in report.damage]
+        print_json({**figures, "clean": not damage, "damage": damage})
+    else:
+        for error in report.damage:
+            typer.echo(shown(error.cause))
+        outcome = "damaged" if report.damage else "clean"
+        typer.echo(text(f"cli.backup.{outcome}", count=len(report.damage), **figures))
+    raise typer.Exit(1 if report.damage else 0)
+
+
+def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, as_json: bool) -> None:
+    from orihon.backup import restore_backup
+
+    with _progress("cli.backup.restoring", shown=not as_json) as progress:
+        report = restore_backup(target, folder, settings, progress, run=run)
+    if as_json:
+        print_json({**asdict(report), "folder": str(report.folder)})
+        return
+    figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
+    typer.echo(shown(text("cli.backup.restored", run=report.run, folder=report.folder, **figures)))
+
+
+@contextmanager
+def _progress(label: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal while the work goes on."""
+    if not shown or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text(label), total=None)
+        yield lambda done, of: bar.update(job, completed=done, total=of)

@@ -1,0 +1,75 @@
+"""``orihon migrate``: move tasks from one back end to another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.migration import MigrationReport
+
+_Tasks = Annotated[list[str] | None, typer.Argument(metavar="[UUID]...", help=text("cli.migrate.uuids"))]
+
+
+def migrate(
+    context: typer.Context,
+    source: Annotated[str, option("--from", help=text("cli.migrate.from"))],
+    target: Annotated[str, option("--to", help=text("cli.migrate.to"))],
+    uuids: _Tasks = None,
+    dry_run: Annotated[bool, flag("--dry-run", help=text("cli.migrate.dry_run"))] = False,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Move, print, and exit with 1 when a task was left where it was."""
+    from orihon.migration import migrate_tasks
+
+    options = context.ensure_object(Options)
+    with _progress(shown=not as_json and sys.stderr.isatty()) as progress:
+        report = migrate_tasks(
+            options.base,
+            options.settings,
+            source=source,
+            target=target,
+            tasks=uuids or None,
+            progress=progress,
+            dry_run=dry_run,
+        )
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print(report)
+    raise typer.Exit(1 if report.left else 0)
+
+
+def _print(report: MigrationReport) -> None:
+    for task in report.tasks:
+        if report.dry_run or task in report.left:
+            words = (text(f"cli.migrate.{task.outcome}"), task.uuid, task.why)
+            typer.echo("\t".join(shown(word) for word in words if word))
+    counts: dict[str, Any] = {
+        outcome: len(report.having(outcome)) for outcome in ("moved", "row", "finished", "skipped", "failed")
+    }
+    kind = "would" if report.dry_run else "done"
+    typer.echo(text(f"cli.migrate.{kind}", source=report.source, target=report.target, **counts))
+
+
+@contextmanager
+def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal with the time left."""
+    if not shown:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text("cli.migrate.moving"), total=None)
+        yield lambda done, of: bar.update(job, completed=done, total=of)

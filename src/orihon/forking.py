@@ -1,0 +1,313 @@
+"""``fork_task``: a new task from any step of an old one.
+
+The new task has the messages up to that step, the view as it was then (its folds and pins, and what can be undone), and
+the tool calls and plans of that time. The records are copied as they are, so every digest still proves its message;
+large contents are shared: hard links on one file system, rows copied inside a database. The old task is only read, in
+whatever state it is, and its owner notices nothing. The new one is paused, belongs to nobody, and is there whole or
+not at all. Refuses a step that would split tool calls from their results.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orihon import jsonio
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import read_metadata, write_metadata
+from orihon.catalogue.opening import catalogue_exists
+from orihon.catalogue.rows import FRESH_START, SPENT
+from orihon.clock import utc_now
+from orihon.errors import IllegalTransition, StorageError, TaskNotFound
+from orihon.extra import expect
+from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.postgres import postgres_of
+from orihon.settings import Settings
+from orihon.store.base import STREAMS, Pieces, RecordStore, Stream
+from orihon.store.opening import backend_of, open_for_reading, open_task_store
+from orihon.store.steps import check_step, compression_at
+from orihon.store.task_store import TaskStore
+from orihon.task import TaskStatus, check_id, new_uuid
+from orihon.task_folders import SCRATCH
+
+#: In the row's metadata and in ``metadata.json``: the task and the step that a task was forked from.
+FORKED_FROM = "forked_from"
+#: Notes in a row's metadata that are about that one task's life.
+_OWN_NOTES = frozenset((FRESH_START, SPENT, "archived", "folder_lost"))
+#: What the new task goes on with.
+_TAKEN_OVER = (
+    *("llm_provider", "model", "context_length", "correction"),
+    *("max_retries", "priority", "inherits_from", "source", "prompt"),
+)
+
+_TRIES = 5
+_BATCH_BYTES = 4 << 20
+_OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
+_ENDING = ".fork"
+#: A folder that a fork has not finished after so long belongs to one that has died.
+_SECONDS_TO_FINISH = 3600.0
+
+
+def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, name: str | None = None) -> str:
+    """Start a paused task from step ``at`` of another one; returns its UUID (``name``, if one is given)."""
+    expect(at, int, "at")
+    new = check_id(name or new_uuid())
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue(create=catalogue_exists(base.path, settings))
+        row = base.row(uuid)
+        if catalogue is None or row is None:
+            raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
+        if (known := base.row(new)) is not None or base.folders.find(new) is not None:
+            raise IllegalTransition("exists", uuid=new, status="-" if known is None else known.status.value)
+        fork = _Fork(base, row, new, at)
+        forked = fork.made()
+        try:
+            catalogue.adopt(forked)
+        except BaseException:
+            fork.remove()
+            raise
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How much of each stream belongs to a step, and what the records up to there mention."""
+
+    lasts: dict[Stream, int]
+    epoch: int
+    blobs: frozenset[str]
+    files: frozenset[str]
+
+
+class _Fork:
+    """One fork on its way."""
+
+    def __init__(self, base: BaseFolder, row: TaskRow, new: str, at: int) -> None:
+        self._base = base
+        self._settings = base.settings
+        self._row = row
+        self._new = new
+        self._at = at
+        self._staging = base.path / "paused" / f".{new}{_ENDING}"
+        self._place = base.path / "paused" / new
+
+    def made(self) -> TaskRow:
+        """The new task's records and files in their place, and its row, which is not in the catalogue yet."""
+        for _ in range(_TRIES):
+            here = self._base.folders.find(self._row.uuid)
+            if here is None:
+                raise TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
+            try:
+                with closing(open_for_reading(here, self._settings, name=self._row.uuid)) as source:
+                    return self._in_database(source) if here.parent.name == SCRATCH else self._in_folder(source, here)
+            except (StorageError, FileNotFoundError):
+                if self._base.folders.find(self._row.uuid) == here:
+                    raise  # the owner has not just moved it
+        raise TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
+
+    def remove(self) -> None:
+        """Nothing of the new task stays."""
+        if self._place.exists() or self._settings.database.url is None:
+            shutil.rmtree(self._place, ignore_errors=True)
+            return
+        from orihon.store.postgres_moving import remove_task
+
+        remove_task(postgres_of(self._settings), self._new, fenced=False)
+
+    # ---- in a folder -------------------------------------------------------------------------------------------
+
+    def _in_folder(self, source: TaskStore, here: Path) -> TaskRow:
+        cut = cut_at(source, self._at)
+        make_private_folder(self._staging.parent)
+        self._clear_leftovers()
+        try:
+            make_private_folder(self._staging)
+            backend = backend_of(here, "files")
+            with closing(self._opened(self._staging, backend, cut.epoch)) as store:
+                store.records.claim(cut.epoch)
+                _share(source.records, store.records, cut)
+                for stream in STREAMS:
+                    _copy(source.records, store.records, stream, cut.lasts[stream])
+                store.records.close()
+                store.claim()  # makes the view
+                row = self._described(store, cut, backend)
+            with wrapping(self._place):
+                self._staging.rename(self._place)
+                sync_folder(self._place.parent)
+        finally:
+            shutil.rmtree(self._staging, ignore_errors=True)
+        return row
+
+    def _clear_leftovers(self) -> None:
+        """Folders of forks that died; a younger one may be at work."""
+        for path in self._staging.parent.glob(f".*{_ENDING}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    # ---- in a database -----------------------------------------------------------------------------------------
+
+    def _in_database(self, source: TaskStore) -> TaskRow:
+        from orihon.store.postgres_forking import copy_beginning
+
+        cut = cut_at(source, self._at)
+        copy_beginning(
+            postgres_of(self._settings),
+            self._row.uuid,
+            self._new,
+            epoch=cut.epoch,
+            lasts=cut.lasts,
+            blobs=cut.blobs,
+            files=cut.files,
+        )
+        try:
+            with closing(self._opened(self._base.path / SCRATCH / self._new, "postgres", cut.epoch)) as store:
+                return self._described(store, cut, "postgres")
+        except BaseException:
+            self.remove()
+            raise
+
+    # ---- both --------------------------------------------------------------------------------------------------
+
+    def _opened(self, folder: Path, backend: str, epoch: int) -> TaskStore:
+        settings = self._settings.replace(**{"context_storage.backend": backend})
+        return open_task_store(folder, settings, key_file=self._base.path / "mask.key", epoch=epoch, name=self._new)
+
+    def _described(self, store: TaskStore, cut: _Cut, backend: str) -> TaskRow:
+        """The row of the new task, and what its folder knows about it by itself."""
+        old, now, tail = self._row, utc_now(), store.tail
+        origin = {"uuid": old.uuid, "at": self._at}
+        notes = {name: value for name, value in old.metadata.items() if name not in _OWN_NOTES}
+        row = TaskRow.of(
+            replace(old.key, uuid=None),
+            self._new,
+            TaskStatus.PAUSED,
+            created_at=now,
+            updated_at=now,
+            started_at=now,
+            backend=backend,
+            epoch=cut.epoch,
+            metadata={**notes, FORKED_FROM: origin},
+            compression_count=sum(record["kind"] == "compress" for record in store.read("compressions")),
+            total_messages=tail.seq,
+            total_summaries=cut.lasts["summaries"],
+            total_tool_calls=cut.lasts["tools"],
+            final_token_count=tail.view_tokens,
+            final_message_count=tail.view_entries,
+            view_tokens=tail.view_tokens,
+            **{name: getattr(old, name) for name in _TAKEN_OVER},
+        )
+        write_metadata(store.records, row, self._settings)
+        metadata = {**(read_metadata(store.records) or {}), FORKED_FROM: origin}
+        store.records.keep_file(METADATA, jsonio.encode_pretty(metadata))
+        return row
+
+
+def cut_at(store: TaskStore, seq: int) -> _Cut:
+    """What belongs to step ``seq`` of a task."""
+    check_step(store, seq)
+    after = next(store.read("messages", seq + 1, seq + 1), None)
+    beyond = None if after is None else str(after["timestamp"])
+    compressions = compression_at(store, seq)
+    lasts: dict[Stream, int] = {
+        "messages": seq,
+        "summaries": _last_summary(store, compressions, beyond),
+        "tools": _last_before(store, "tools", "timestamp", beyond),
+        "planning": _last_before(store, "planning", "created_at", beyond),
+        "compressions": compressions,
+    }
+    epoch = int(next(store.read("messages", seq, seq))["epoch"])
+    return _Cut(lasts, max(epoch, 1), *_mentioned(store.records, lasts))
+
+
+def _last_summary(store: TaskStore, compressions: int, beyond: str | None) -> int:
+    """The last fold that a compression of that time knows, and summaries that were added by hand after it."""
+    records = store.read("compressions", 1, compressions) if compressions else iter(())
+    last = max((number for record in records for number in record["folds"]), default=0)
+    for record in store.read("summaries", last + 1):
+        if "made_by" in record or _is_beyond(record.get("created_at"), beyond):
+            break
+        last = int(record["id"])
+    return last
+
+
+def _last_before(store: TaskStore, stream: Stream, field: str, beyond: str | None) -> int:
+    last = 0
+    for record in store.read(stream):
+        if _is_beyond(record.get(field), beyond):
+            break
+        last += 1
+    return last
+
+
+def _is_beyond(moment: Any, beyond: str | None) -> bool:
+    return beyond is not None and isinstance(moment, str) and moment >= beyond
+
+
+def _mentioned(records: RecordStore, lasts: dict[Stream, int]) -> tuple[frozenset[str], frozenset[str]]:
+    """The large contents and the files of the task that these records mention."""
+    kept = {name.rpartition("/")[2].encode(): name for name in records.kept_files() if name.startswith("outputs/")}
+    blobs: set[str] = set()
+    files: set[str] = set()
+    for stream, last in lasts.items():
+        for line in records.read(stream, (1, last)) if last else ():
+            if b'"blobs"' in line:
+                blobs.update(blob["sha256"] for blob in jsonio.decode(line).get("blobs", ()))
+            if kept:
+                files.update(kept[name] for name in _OUTPUT.findall(line) if name in kept)
+    return frozenset(blobs), frozenset(files)
+
+
+def _share(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
+    """Contents and files, durable before any record that mentions them."""
+    for digest in sorted(cut.blobs):
+        if not _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest):
+            target.put_blob(digest, source.get_blob(digest))
+    for name in sorted(cut.files):
+        if not _linked(source.folder / name, target.folder / name):
+            target.keep_file(name, source.kept_file(name) or b"")
+    for folder in {target.folder / "blobs", *((target.folder / name).parent for name in cut.files)}:
+        if folder.is_dir():
+            with wrapping(folder):
+                sync_folder(folder)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """The same file under another name; ``False`` where that is not possible, or the file is missing."""
+    make_private_folder(target.parent)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system, or one without links: then it is copied, and what is missing is said there
+        return False
+    return True
+
+
+def _copy(source: RecordStore, target: RecordStore, stream: Stream, last: int) -> None:
+    """Records as they are, a few at a time."""
+    first = 1
+    for batch in _batches(source, stream, last):
+        with target.writing():
+            target.append(stream, first, batch)
+        first += len(batch)
+
+
+def _batches(source: RecordStore, stream: Stream, last: int) -> Iterator[list[Pieces]]:
+    batch: list[Pieces] = []
+    size = 0
+    for line in source.read(stream, (1, last)) if last else ():
+        batch.append((line,))
+        size += len(line)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
