@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 SMALL = ("start", "append", "memory", "resume", "prune", "compress", "request", "postgres")
-LARGE = ("claims", "catalogue", "workers")
+LARGE = ("claims", "catalogue", "workers", "scale", "partitions")
 
 if __name__ == "__main__":
     for name in (*SMALL, *LARGE):

@@ -28,6 +28,7 @@ _TABLES: dict[Stream, str] = {
     "tools": "tool_records",
     "planning": "plan_records",
     "compressions": "compression_records",
+    "checkpoints": "checkpoint_records",
 }
 
 

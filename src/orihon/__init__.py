@@ -11,8 +11,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orihon.approval_handler import ApprovalHandler
+    from orihon.approvals import PendingApproval
     from orihon.archive import ArchivedTask, archive_old, archive_task, restore_task
     from orihon.catalogue import Catalogue, Lease, TaskRow
+    from orihon.checkpoints import Approval, Checkpoint, Phase
     from orihon.compression.compressor import ContextCompressor
     from orihon.compression.documents.optimizer import TokenOptimizer
     from orihon.compression.documents.sections import (
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from orihon.compression.result import CompressionResult
     from orihon.compression.squeezing.squeeze import squeeze
     from orihon.context import TaskContextManager
-    from orihon.errors import OrihonError
+    from orihon.errors import OrihonError, Waiting
     from orihon.forking import fork_task
     from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
     from orihon.ladder import AdaptiveContextManager, Ladder
@@ -50,7 +53,14 @@ if TYPE_CHECKING:
     from orihon.migration import MigrationReport, migrate_tasks
     from orihon.mirror import S3MessageStore, fetch_mirror
     from orihon.objects import ObjectStorage
+    from orihon.phase_archives import (
+        delete_old_phase_archives,
+        extract_section,
+        partial_restore,
+        restore_context,
+    )
     from orihon.records import Compression, Fold, FoldReport, Pin
+    from orihon.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
     from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
     from orihon.runtime.polling import SourcePoller
@@ -81,11 +91,14 @@ _HOMES = {
     "AdaptiveContextManager": "orihon.ladder",
     "AgentState": "orihon.compression.lists.memory_manager",
     "AnthropicClient": "orihon.llm.anthropic",
+    "Approval": "orihon.checkpoints",
+    "ApprovalHandler": "orihon.approval_handler",
     "ArchivedTask": "orihon.archive",
     "AutoCompressionManager": "orihon.compression.documents.sections",
     "BrokerTaskQueue": "orihon.runtime.broker_queue",
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
+    "Checkpoint": "orihon.checkpoints",
     "Compression": "orihon.records",
     "CompressionLevel": "orihon.compression.documents.sections",
     "CompressionNotification": "orihon.compression.notifications",
@@ -120,6 +133,8 @@ _HOMES = {
     "OpenAIClient": "orihon.llm.openai",
     "OrihonError": "orihon.errors",
     "Part": "orihon.message",
+    "PendingApproval": "orihon.approvals",
+    "Phase": "orihon.checkpoints",
     "Pin": "orihon.records",
     "PlannedFold": "orihon.view",
     "PlanningHistoryStore": "orihon.store",
@@ -151,8 +166,10 @@ _HOMES = {
     "ToolOptions": "orihon.runtime.tools",
     "ToolStore": "orihon.store",
     "View": "orihon.view",
+    "Waiting": "orihon.errors",
     "WorkerProcess": "orihon.runtime.worker",
     "archive_old": "orihon.archive",
+    "archive_old_contexts": "orihon.retention",
     "archive_task": "orihon.archive",
     "collect_cluster_stats": "orihon.runtime.stats",
     "collect_worker_stats": "orihon.runtime.stats",
@@ -161,27 +178,38 @@ _HOMES = {
     "compress_level1": "orihon.compression.documents.sections",
     "compress_level2": "orihon.compression.documents.sections",
     "compress_level3": "orihon.compression.documents.sections",
+    "delete_old_contexts": "orihon.retention",
+    "delete_old_phase_archives": "orihon.phase_archives",
+    "extract_section": "orihon.phase_archives",
     "fetch_mirror": "orihon.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
     "fork_task": "orihon.forking",
     "get_llm_client": "orihon.llm.clients",
+    "keep_task": "orihon.retention",
     "load_settings": "orihon.settings",
+    "maintain": "orihon.retention",
     "migrate_tasks": "orihon.migration",
     "monitor_workers": "orihon.runtime.supervisor",
     "open_queue": "orihon.runtime.broker_queue",
+    "partial_restore": "orihon.phase_archives",
+    "restore_context": "orihon.phase_archives",
     "restore_task": "orihon.archive",
     "squeeze": "orihon.compression.squeezing.squeeze",
+    "vacuum_databases": "orihon.retention",
 }
 
 __all__ = [
     "AdaptiveContextManager",
     "AgentState",
     "AnthropicClient",
+    "Approval",
+    "ApprovalHandler",
     "ArchivedTask",
     "AutoCompressionManager",
     "BrokerTaskQueue",
     "Budget",
     "Catalogue",
+    "Checkpoint",
     "Compression",
     "CompressionLevel",
     "CompressionNotification",
@@ -216,6 +244,8 @@ __all__ = [
     "OpenAIClient",
     "OrihonError",
     "Part",
+    "PendingApproval",
+    "Phase",
     "Pin",
     "PlannedFold",
     "PlanningHistoryStore",
@@ -247,8 +277,10 @@ __all__ = [
     "ToolOptions",
     "ToolStore",
     "View",
+    "Waiting",
     "WorkerProcess",
     "archive_old",
+    "archive_old_contexts",
     "archive_task",
     "collect_cluster_stats",
     "collect_worker_stats",
@@ -257,16 +289,24 @@ __all__ = [
     "compress_level1",
     "compress_level2",
     "compress_level3",
+    "delete_old_contexts",
+    "delete_old_phase_archives",
+    "extract_section",
     "fetch_mirror",
     "fetch_user_config",
     "fork_task",
     "get_llm_client",
+    "keep_task",
     "load_settings",
+    "maintain",
     "migrate_tasks",
     "monitor_workers",
     "open_queue",
+    "partial_restore",
+    "restore_context",
     "restore_task",
     "squeeze",
+    "vacuum_databases",
 ]
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from orihon.asking import Asking
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
@@ -21,7 +22,7 @@ from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageEr
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
-from orihon.mirror import fetch_mirror, mirror_at_end, open_message_store
+from orihon.mirror import fetch_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
@@ -34,7 +35,7 @@ logger = logging.getLogger("orihon.context")
 Hook = Callable[[], object]
 
 
-class TaskContextManager:
+class TaskContextManager(Asking):
     """Everything a task keeps: messages, summaries, tool calls, plans, state."""
 
     def __init__(
@@ -130,6 +131,8 @@ class TaskContextManager:
         self.message_store.context_length = row.context_length or self.settings.context_length
         self.message_store.correction = Correction(row.correction, int(row.correction != 1.0))
         self.compressor = ContextCompressor(self)
+        if self.task_store.count("checkpoints"):
+            self.checkpoints.settle()
         self._inheritance = self._find_inheritance(row) if inherit else None
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
 
@@ -191,10 +194,6 @@ class TaskContextManager:
         """Say that this process is alive, and how far it is; ``StaleWriter`` when another has taken the task over."""
         self.catalogue.renew(self.lease)
         self._write_figures()
-
-    def compress_if_needed(self) -> bool:
-        """Fold when the ladder says that the view is too full; did it change?"""
-        return self.compressor.compress_if_needed()
 
     def count_compression(self) -> None:
         """One more compression in the figures."""
@@ -325,6 +324,22 @@ class TaskContextManager:
             "final_message_count": tail.view_entries,
             "view_tokens": tail.view_tokens,
         }
+
+    def _take_up_again(self) -> None:
+        """Go on, with the same stores, with a task that this process has let go of while it waited."""
+        lease = self.catalogue.acquire(self.uuid, seconds=self.settings.context_storage.lease_seconds)
+        with ExitStack() as on_failure:
+            on_failure.callback(self.catalogue.release, lease)
+            _, opened, lease = TaskOpening(self.catalogue, self._folders, self.settings).open(lease)
+            opened.close()
+            self.context_dir = opened.records.folder
+            self.task_store.begin_again(lease.epoch, self.context_dir)
+            on_failure.pop_all()
+        self._lease = lease
+        enter_task(self.uuid)
+        go_on_mirroring(self.message_store, lease.epoch)
+        self._heartbeat = Heartbeat(self.heartbeat, lease.seconds / 3, self.uuid)
+        self.checkpoints.settle()
 
     # ---- ends --------------------------------------------------------------------------------------------------
 

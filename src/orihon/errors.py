@@ -14,11 +14,13 @@
     │   ├── TaskNotFound      no task by that name
     │   ├── TaskBusy          another live process owns the task
     │   ├── StaleWriter       this process owned the task once; another one has taken it over
-    │   └── NothingToUndo     no compression to undo, redo or open
+    │   ├── NothingToUndo     no compression to undo, redo or open
+    │   └── NotWaiting        a checkpoint that cannot be answered: not asked, answered already, or too late
     ├── StorageError          the disk or the database said no
     │   ├── DamagedStore      stored data that cannot be right; see ``orihon doctor``
     │   ├── NewerSchema       written by a newer Orihon
     │   └── StorageUnavailable full, read-only, locked for too long, or of a kind that cannot be used
+    ├── Waiting               the task waits for a person; nothing is wrong with it
     ├── BudgetExceeded        the protected text alone is larger than the window
     ├── ToolFailed            a tool could not do what it was asked; the model is told
     │   └── ToolServerError   an MCP server that does not start, ends, hangs or has changed
@@ -130,6 +132,14 @@ class StaleWriter(StateError):
 
 class NothingToUndo(StateError):
     """No compression to undo, redo or open."""
+
+
+class NotWaiting(StateError):
+    """A checkpoint that cannot be answered: not asked, answered already, or too late."""
+
+
+class Waiting(OrihonError):
+    """The task waits for a person. It was let go of in good order; open it again when the answer is there."""
 
 
 class StorageError(OrihonError):

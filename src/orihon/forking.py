@@ -27,7 +27,7 @@ from orihon.catalogue.metadata import read_metadata, write_metadata
 from orihon.catalogue.opening import catalogue_exists
 from orihon.catalogue.rows import FRESH_START, SPENT
 from orihon.clock import utc_now
-from orihon.errors import IllegalTransition, StorageError, TaskNotFound
+from orihon.errors import IllegalTransition, OrihonError, StorageError, TaskNotFound
 from orihon.extra import expect
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.postgres import postgres_of
@@ -49,7 +49,9 @@ _TAKEN_OVER = (
     *("max_retries", "priority", "inherits_from", "source", "prompt"),
 )
 
-_TRIES = 5
+#: What an owner that moves the folder away, and perhaps back again, makes a reader stumble over.
+_OF_A_MOVE = ("gone", "io", "denied", "blob_missing")
+_TRIES = 10
 _BATCH_BYTES = 4 << 20
 _OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
 _ENDING = ".fork"
@@ -102,17 +104,19 @@ class _Fork:
 
     def made(self) -> TaskRow:
         """The new task's records and files in their place, and its row, which is not in the catalogue yet."""
+        problem: OrihonError = TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
         for _ in range(_TRIES):
             here = self._base.folders.find(self._row.uuid)
             if here is None:
-                raise TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
+                continue  # it has none, or is on its way from one place to another
             try:
                 with closing(open_for_reading(here, self._settings, name=self._row.uuid)) as source:
                     return self._in_database(source) if here.parent.name == SCRATCH else self._in_folder(source, here)
-            except (StorageError, FileNotFoundError):
-                if self._base.folders.find(self._row.uuid) == here:
-                    raise  # the owner has not just moved it
-        raise TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
+            except StorageError as error:
+                if error.reason not in _OF_A_MOVE:
+                    raise
+                problem = error
+        raise problem
 
     def remove(self) -> None:
         """Nothing of the new task stays."""
@@ -224,6 +228,7 @@ def cut_at(store: TaskStore, seq: int) -> _Cut:
         "tools": _last_before(store, "tools", "timestamp", beyond),
         "planning": _last_before(store, "planning", "created_at", beyond),
         "compressions": compressions,
+        "checkpoints": _last_checkpoint(store, seq, beyond),
     }
     epoch = int(next(store.read("messages", seq, seq))["epoch"])
     return _Cut(lasts, max(epoch, 1), *_mentioned(store.records, lasts))
@@ -237,6 +242,16 @@ def _last_summary(store: TaskStore, compressions: int, beyond: str | None) -> in
         if "made_by" in record or _is_beyond(record.get("created_at"), beyond):
             break
         last = int(record["id"])
+    return last
+
+
+def _last_checkpoint(store: TaskStore, seq: int, beyond: str | None) -> int:
+    """The last record before an answer whose message is not part of the step."""
+    last = 0
+    for record in store.read("checkpoints"):
+        if _is_beyond(record.get("created_at"), beyond) or (record["kind"] == "answer" and (record["seq"] or 0) > seq):
+            break
+        last += 1
     return last
 
 

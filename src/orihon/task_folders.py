@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from orihon.postgres.pool import Postgres
 
 PLACES = ("running", "paused", "completed")
+#: How often a folder is looked for before it is taken to be missing.
+_LOOKS = 5
 #: Folders of tasks whose records are in a database.
 SCRATCH = "scratch"
 
@@ -47,7 +49,8 @@ class TaskFolders:
         """Every folder of this task; more than one is damage."""
         check_id(uuid)
         # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
-        return self._look(uuid) or self._look(uuid)
+        looks = (self._look(uuid) for _ in range(_LOOKS))
+        return next((found for found in looks if found), [])
 
     def _look(self, uuid: str) -> list[Path]:
         found = {}

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from orihon.retention.locking import only_one
+from orihon.settings import load_settings
 from orihon.task import TaskKey
-from tests.acceptance.test_cli import run
+from tests.acceptance.test_cli import run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.damage import start_task
 from tests.integration.object_server import CREDENTIALS
+from tests.services import Database
 
 
 @pytest.fixture
@@ -25,14 +28,14 @@ def finished(base: Path, number: int) -> str:
     return task.uuid
 
 
-@pytest.mark.parametrize("command", ["archive", "unarchive"])
+@pytest.mark.parametrize("command", ["archive", "unarchive", "keep", "cleanup", "vacuum", "maintain"])
 def test_every_command_has_its_help_and_its_place_in_the_pages(command: str) -> None:
     english, japanese = run(command, "--help"), run(command, "--help", language="ja")
     assert (english.code, japanese.code) == (0, 0)
     assert "--json" in english.out
     assert english.out != japanese.out
     for page in ("docs/cli.md", "docs/ja/cli.md"):
-        assert f"`orihon {command} " in (ROOT / page).read_text(encoding="utf-8")
+        assert f"`orihon {command}" in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_tasks_go_into_the_archive_and_come_back(base: Path) -> None:
@@ -76,3 +79,72 @@ def test_what_cannot_be_archived_is_said(base: Path, monkeypatch: pytest.MonkeyP
     ended = run("--base-dir", base, "--config", base / "config.yaml", "unarchive", sound, language="ja")
     assert ended.code == 2
     assert "s3://bucket が" in ended.err
+
+
+def test_a_task_in_the_database_is_archived_and_comes_back(base: Path, tmp_path: Path, postgres: Database) -> None:
+    settings = {"database": postgres.settings, "context_storage": {"backend": "postgres"}}
+    (tmp_path / "config.yaml").write_text(json.dumps(settings))
+    options = ("--base-dir", base, "--config", tmp_path / "config.yaml")
+    task = start_task(base, load_settings(settings))
+    task.complete()
+    view = run(*options, "view", task.uuid).out
+    assert run(*options, "archive", task.uuid).code == 0
+    listed = json.loads(run(*options, "list", "--json").out)["tasks"]
+    assert [(one["uuid"], one["status"]) for one in listed] == [(task.uuid, "archived")]
+    back = run(*options, "unarchive", task.uuid, language="ja")
+    assert (back.code, back.out) == (0, f"{task.uuid} をデータベースに戻しました。\n")
+    assert json.loads(run(*options, "unarchive", task.uuid, "--json").out)["folder"] is None
+    assert run(*options, "view", task.uuid).out == view
+    assert run(*options, "verify", task.uuid).code == 0
+    assert run(*options, "doctor").code == 0
+
+
+def test_old_tasks_are_removed_and_stay_in_the_list(base: Path) -> None:
+    kept, one, two = (finished(base, number) for number in range(3))
+    assert run("--base-dir", base, "keep", kept[:12]).out.startswith(f"{kept} is kept")
+    run("--base-dir", base, "archive", two)
+    dry = run("--base-dir", base, "cleanup", "--days", "0", "--dry-run")
+    assert (dry.code, len(dry.out.splitlines())) == (0, 3)
+    assert f"would remove {one} (" in dry.out
+    assert run("--base-dir", base, "cleanup").out.startswith("Cleanup: 0 tasks removed"), "none is thirty days old"
+    ended = run("--base-dir", base, "cleanup", "--days", "0")
+    assert ended.code == 0
+    assert ended.out.startswith("Cleanup: 2 tasks removed, ")
+    assert ended.out.endswith("Tasks before: archived 1, completed 2. After: archived 2, completed 1.\n")
+    statuses = [line.split("\t")[:2] for line in run("--base-dir", base, "list", language="ja").out.splitlines()]
+    assert statuses == [[two, "削除済み"], [one, "削除済み"], [kept, "completed"]]
+    rows = {row["uuid"]: row for row in json.loads(run("--base-dir", base, "list", "--json").out)["tasks"]}
+    assert rows[one]["metadata"]["cleaned"]["final_summary"]
+    assert rows[one]["total_messages"] == rows[kept]["total_messages"]
+    refused = run("--base-dir", base, "unarchive", one, language="ja")
+    assert (refused.code, "削除されました" in refused.err) == (2, True)
+    assert run("--base-dir", base, "verify", one).code == 0
+    assert run("--base-dir", base, "doctor").code == 0
+    assert run("--base-dir", base, "keep", kept, "--off", language="ja").out == f"{kept} の保持の印を外しました。\n"
+
+
+def test_maintain_does_everything_and_never_twice_at_once(base: Path) -> None:
+    old = finished(base, 1)
+    found = json.loads(run("--base-dir", base, "maintain", "--dry-run", "--archive-days", "0", "--json").out)
+    assert [task["uuid"] for task in found["archive"]["tasks"]] == [old]
+    assert (found["cleanup"]["tasks"], found["vacuum"]["dry_run"]) == ([], True)
+    with only_one(base, load_settings({})):
+        ended = run("--base-dir", base, "maintain", "--days", "0")
+        assert (ended.code, "Somebody else is maintaining" in ended.err) == (2, True)
+        assert run("--base-dir", base, "maintain", language="ja").err.startswith(f"orihon: {base} では今、別の")
+    ended = run("--base-dir", base, "maintain", "--archive-days", "0", language="ja")
+    assert ended.code == 0
+    kinds = [line.split(":")[0] for line in ended.out.splitlines()]
+    assert kinds == ["クリーンアップ", "アーカイブ", "実行前のタスク", "最適化"]
+    vacuumed = json.loads(run("--base-dir", base, "vacuum", "--json").out)
+    assert vacuumed["bytes_before"] >= vacuumed["bytes_after"] > 0
+    assert run("--base-dir", base, "unarchive", old).code == 0
+    assert run("--base-dir", base, "verify", old).code == 0
+
+
+def test_a_terminal_shows_how_far_a_cleanup_is(base: Path) -> None:
+    finished(base, 1)
+    ended = run_on_terminal("--base-dir", base, "cleanup", "--days", "0")
+    assert ended.code == 0
+    assert "removing" in ended.out
+    assert "1/1" in ended.out

@@ -80,8 +80,9 @@ def test_tasks_move_and_those_that_cannot_are_named(base: Path) -> None:
     way = ("--base-dir", base, "migrate", "--from", "files", "--to", "sqlite")
     dry = run(*way, "--dry-run")
     assert dry.code == 1, "one is in use"
-    assert f"moved\t{moved}" in dry.out.splitlines()
+    assert f"would move\t{moved}" in dry.out.splitlines()
     assert "nothing was changed: to move 2," in dry.out
+    assert f"移動予定\t{moved}" in run(*way, "--dry-run", language="ja").out.splitlines()
     ended = run(*way, language="ja")
     live.stop()
     live.catalogue.close()

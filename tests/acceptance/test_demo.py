@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from orihon.cli.demo import hints
 from orihon.demo.features import FEATURES
 from orihon.demo.models import model_file
 from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
@@ -274,3 +275,11 @@ def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: 
         return
     again = run("demo", "--folder", str(tmp_path), "--json")  # the paused task keeps nobody from playing again
     assert again.returncode == 0, again.stderr
+
+
+def test_the_demo_hints_only_at_files_that_are_there(tmp_path: Path) -> None:
+    assert hints(tmp_path) == [], "the task is in a database server"
+    (tmp_path / "current.jsonl").touch()
+    assert [hint.split()[-1] for hint in hints(tmp_path)] == [f"{tmp_path}/current.jsonl"]
+    (tmp_path / "context.db").touch()
+    assert [hint.split()[:2] for hint in hints(tmp_path)] == [["sqlite3", f"{tmp_path}/context.db"]]

@@ -162,6 +162,7 @@ _CONTENTS: dict[str, LiteralString] = {
     "tools": "SELECT convert_to(record, 'UTF8') FROM tool_records WHERE task = %s",
     "planning": "SELECT convert_to(record, 'UTF8') FROM plan_records WHERE task = %s",
     "compressions": "SELECT convert_to(record, 'UTF8') FROM compression_records WHERE task = %s",
+    "checkpoints": "SELECT convert_to(record, 'UTF8') FROM checkpoint_records WHERE task = %s",
     "documents": "SELECT body FROM documents WHERE task = %s",
     "blobs": "SELECT content FROM blobs WHERE task = %s",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.conformance.checkpoint_records import CheckpointBehaviour
 from tests.conformance.folds import FoldBehaviour, PinBehaviour, RecreateBehaviour
 from tests.conformance.log import LogBehaviour
 from tests.conformance.masking import MaskingBehaviour
@@ -20,6 +21,7 @@ class StoreConformance(
     MaskingBehaviour,
     SiblingBehaviour,
     FigureBehaviour,
+    CheckpointBehaviour,
     RefusalBehaviour,
     DamageBehaviour,
     EpochBehaviour,

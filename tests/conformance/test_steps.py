@@ -256,6 +256,21 @@ def test_a_step_that_splits_tool_calls_from_their_results_is_refused(kind: str, 
         assert [row.uuid for row in task.catalogue.open_tasks(KEY)] == known, "nothing was made"
 
 
+def test_a_fork_has_the_files_that_its_messages_mention(kind: str, tmp_path: Path) -> None:
+    settings = settings_of(kind)
+    with TaskContextManager(tmp_path, KEY, settings) as task:
+        for number in (1, 2):
+            task.task_store.records.keep_file(f"outputs/shell-0000000{number}.txt", b"output %d" % number)
+            task.message_store.add_message("user", f"see outputs/shell-0000000{number}.txt")
+        new = fork_task(tmp_path, task.uuid, settings, 1)
+    with TaskContextManager.resume(tmp_path, new, settings) as fork:
+        records = fork.task_store.records
+        assert records.kept_file("outputs/shell-00000001.txt") == b"output 1"
+        assert records.kept_file("outputs/shell-00000002.txt") is None
+        metadata = jsonio.decode(records.kept_file("metadata.json") or b"")
+        assert (metadata["uuid"], metadata[FORKED_FROM]) == (new, {"uuid": task.uuid, "at": 1})
+
+
 def test_what_is_pinned_after_the_step_refuses_the_rewind(kind: str, tmp_path: Path) -> None:
     with TaskContextManager(tmp_path, KEY, settings_of(kind)) as task:
         store = task.message_store

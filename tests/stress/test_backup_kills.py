@@ -69,7 +69,8 @@ def test_a_killed_backup_harms_none(backend: str, kills: int, tmp_path: Path) ->
 def _killed(base: Path, vault: Path, backend: str, chance: random.Random) -> int:
     """Kill the backups at some moment; returns how many had ended."""
     command = [sys.executable, "-c", PROGRAM, str(base), str(vault), backend]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=unmeasured()) as process:
+    environment = {**unmeasured(), "TMPDIR": str(base.parent)}  # where its temporary files stay behind
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=environment) as process:
         assert process.stdout is not None
         lines = Lines(process.stdout)
         assert lines.next() == b"ready"

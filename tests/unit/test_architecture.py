@@ -20,8 +20,10 @@ ROOMS = [
     *("extra", "strings", "parts", "dialects", "wire", "message", "records"),
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
     *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
-    *("compression", "inheritance", "heartbeat", "archive", "mirror", "logs", "context", "llm", "runtime"),
-    *("view_changes", "view_reading", "forking", "backup"),
+    *("compression", "inheritance", "heartbeat", "archive", "retention", "mirror", "logs", "view_changes"),
+    *("checkpoints", "phase_archives", "phase_restoring", "approval_handler", "approvals", "asking"),
+    *("context", "llm", "runtime"),
+    *("view_reading", "forking", "backup"),
     *("findings", "checks", "verify", "doctor", "migration", "demo", "cli"),
 ]
 

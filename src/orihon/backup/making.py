@@ -40,6 +40,8 @@ DATABASE_PIECE = 256 << 10
 #: Files of the base folder itself; it may be anybody's, so nothing else in it is looked at.
 _FILES = ("mask.key", "mcp_tools.json")
 _FOLDERS = (ARCHIVE, "aside")
+#: What an owner that moves the folder away, and perhaps back again, makes a reader stumble over.
+_OF_A_MOVE = ("gone", "io", "denied")
 _ROUNDS = 5
 _TRIES = 20
 
@@ -165,11 +167,14 @@ class _Run:
     def _task(
         self, uuid: str, status: TaskStatus | None, catalogue: CatalogueCopy, known: dict[str, FileEntry]
     ) -> list[FileEntry]:
+        problem: StorageError = StorageUnavailable("backup_restless", uuid=uuid)
         for _ in range(_TRIES):
             places = self._base.folders.places(uuid)
             if not places:
+                if status is None or folder(status) is None:
+                    return []
                 self._refuse_left(uuid, status)
-                return []
+                continue  # it may be on its way from one place to another
             if status is None and self._is_younger(uuid, catalogue):
                 return []
             try:
@@ -178,15 +183,18 @@ class _Run:
                 continue
             except OSError as error:
                 raise storage_error(error, places[0]) from error
-            except StorageError:
-                if self._base.folders.places(uuid) == places:
-                    raise  # it has not just been moved
-        raise StorageUnavailable("backup_restless", uuid=uuid)
+            except StorageError as error:
+                if error.reason not in _OF_A_MOVE:
+                    raise
+                problem = error
+        if not self._base.folders.places(uuid):
+            return []  # the catalogue says the same: its folder is lost, or was never made
+        raise problem
 
-    def _refuse_left(self, uuid: str, status: TaskStatus | None) -> None:
-        """A folder that is missing is the catalogue's truth, or was there when that was copied."""
+    def _refuse_left(self, uuid: str, status: TaskStatus) -> None:
+        """A folder that is missing was there when the catalogue was copied, if the row has changed since."""
         row = self._base.row(uuid)
-        if status is not None and folder(status) is not None and (row is None or row.status is not status):
+        if row is None or row.status is not status:
             raise _TaskLeft(uuid)
 
     def _is_younger(self, uuid: str, catalogue: CatalogueCopy) -> bool:

@@ -26,7 +26,10 @@ from orihon.folders import wrapping
 from orihon.store.base import DERIVED, is_unfinished
 
 # In this order: a record mentions only what was written before it, so each file read later has what an earlier needs.
-_GROWING = ("compressions.jsonl", "summaries.jsonl", "messages.jsonl", "tools.jsonl", "planning.jsonl")
+_GROWING = (
+    *("checkpoints.jsonl", "compressions.jsonl", "summaries.jsonl", "messages.jsonl"),
+    *("tools.jsonl", "planning.jsonl"),
+)
 _WRITER = "writer.json"
 _LEFT_OUT = frozenset(
     {

@@ -98,6 +98,8 @@ class TaskRow:
 IN_MOVE = "migrate:"  # before what is requested of a task, while it is moved to another back end or catalogue
 SUBTASK = "subtask"  # the type of a task that another one has started as a part of its work
 FRESH_START = "fresh_start"
+FOLDER_LOST = "folder_lost"  # the loss of the task's records has been reported and cannot be mended
+CLEANED = "cleaned"  # the task's records were removed on purpose; what is kept of them
 SPENT = "spent"  # seconds and money, while there are limits on them
 
 

@@ -177,9 +177,10 @@ class Tasks:
         epoch: int | None = None,
         statistics: Mapping[str, int] | None = None,
         available_at: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
         keep_lease: bool = False,
     ) -> TaskRow:
-        """A legal change of status, with the totals that belong to it.
+        """A legal change of status, with the totals and the metadata that belong to it.
 
         Whatever is not running has no owner: the lease is released, unless ``keep_lease`` asks to hold it
         until the folder has followed.
@@ -200,6 +201,8 @@ class Tasks:
                 available_at=available_at,
                 now=now,
             )
+            if metadata is not None:
+                _update(statements, uuid, {"metadata": metadata}, now)
             if new is not TaskStatus.RUNNING and not keep_lease:
                 statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
             return require(statements, uuid)
@@ -239,15 +242,9 @@ class Tasks:
     def update(self, uuid: str, /, *, epoch: int | None = None, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
         _refuse_unknown(columns, CHANGEABLE)
-        if isinstance(columns.get("metadata"), Mapping):
-            columns = columns | {"metadata": encoded(columns["metadata"])}
-        if "keep" in columns:
-            columns = columns | {"keep": int(bool(columns["keep"]))}
-        bindings = {name: columns.get(name) for name in CHANGEABLE}
-        switches = {f"set_{name}": int(name in columns) for name in CHANGEABLE}
         with self._db.write() as statements:
             refuse_stale(require(statements, uuid), epoch)
-            statements.run("update_task", uuid=uuid, now=utc_now(), **bindings, **switches)
+            _update(statements, uuid, columns, utc_now())
             return require(statements, uuid)
 
 
@@ -278,6 +275,17 @@ def refuse_stale(row: TaskRow, epoch: int | None) -> None:
     """An owner whose task another one has taken over since may not change it."""
     if epoch is not None and epoch < row.epoch:
         raise StaleWriter("lease", uuid=row.uuid, epoch=epoch, current=row.epoch)
+
+
+def _update(statements: Statements, uuid: str, columns: Mapping[str, Any], now: str) -> None:
+    given = dict(columns)
+    if isinstance(given.get("metadata"), Mapping):
+        given["metadata"] = encoded(given["metadata"])
+    if "keep" in given:
+        given["keep"] = int(bool(given["keep"]))
+    bindings = {name: given.get(name) for name in CHANGEABLE}
+    switches = {f"set_{name}": int(name in given) for name in CHANGEABLE}
+    statements.run("update_task", uuid=uuid, now=now, **bindings, **switches)
 
 
 def _set_totals(statements: Statements, uuid: str, totals: Mapping[str, int], now: str) -> None:

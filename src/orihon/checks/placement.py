@@ -8,7 +8,7 @@ from pathlib import Path
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
-from orihon.catalogue.rows import IN_MOVE
+from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.checks.database import fence
 from orihon.checks.folder import WRITER
 from orihon.findings import Finding, Report
@@ -16,9 +16,6 @@ from orihon.store.base import Stream
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, folder
 from orihon.task_folders import SCRATCH
-
-#: A note in the row's metadata: the loss of the folder has been reported and cannot be mended.
-FOLDER_LOST = "folder_lost"
 
 
 def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report) -> None:

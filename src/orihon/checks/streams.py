@@ -46,8 +46,8 @@ def records_of(records: RecordStore, stream: Stream, report: Report) -> Iterator
 
 
 def check_other_streams(records: RecordStore, report: Report) -> None:
-    """Tool calls and plans: numbered without gaps, readable, their blobs whole."""
-    streams: tuple[Stream, ...] = ("tools", "planning")
+    """Tool calls, plans and checkpoints: numbered without gaps, readable, their blobs whole."""
+    streams: tuple[Stream, ...] = ("tools", "planning", "checkpoints")
     for stream in streams:
         for number, record in records_of(records, stream, report):
             if record is not None:

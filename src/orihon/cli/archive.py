@@ -9,6 +9,7 @@ import typer
 from orihon.cli.changes import AsJson, Uuid, named_task
 from orihon.cli.options import Options
 from orihon.cli.output import print_json, shown
+from orihon.cli.retention import DryRun, print_run, progress_bar
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -20,18 +21,28 @@ _Days = Annotated[
 ]
 
 
-def archive(context: typer.Context, uuids: _Uuids = None, days: _Days = None, as_json: AsJson = False) -> None:
+def archive(
+    context: typer.Context,
+    uuids: _Uuids = None,
+    days: _Days = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Archive the named tasks, or those that ended some days ago; exit with 1 when some could not be."""
     from orihon.archive import ArchiveRun, archive_old, archive_task
 
     if uuids and days is not None:
         raise InvalidInput("options_together", first="UUID", second="--days")
+    if dry_run:
+        _say_what_would_be(context, uuids, days, as_json=as_json)
+        return
     options = context.ensure_object(Options)
     if uuids:
         tasks = [named_task(context, uuid) for uuid in uuids]
         run = ArchiveRun([archive_task(options.base, task, options.settings) for task in tasks])
     else:
-        run = archive_old(options.base, options.settings, days)
+        with progress_bar("archive", hidden=as_json) as progress:
+            run = archive_old(options.base, options.settings, days, progress=progress)
     if as_json:
         left = [{"uuid": uuid, "reason": error.reason, "error": str(error)} for uuid, error in run.left.items()]
         print_json({"archived": [task.as_dict() for task in run.archived], "left": left})
@@ -45,14 +56,31 @@ def archive(context: typer.Context, uuids: _Uuids = None, days: _Days = None, as
     raise typer.Exit(1 if run.left else 0)
 
 
+def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: int | None, *, as_json: bool) -> None:
+    from orihon.retention import archive_old_contexts
+
+    if uuids:
+        raise InvalidInput("options_together", first="UUID", second="--dry-run")
+    options = context.ensure_object(Options)
+    run = archive_old_contexts(options.base, options.settings, days, dry_run=True)
+    if as_json:
+        print_json(run.as_dict())
+    else:
+        print_run("archive", run)
+
+
 def unarchive(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Bring a task back."""
     from orihon.archive import restore_task
+    from orihon.task_folders import SCRATCH
 
     options = context.ensure_object(Options)
     task = named_task(context, uuid)
     folder = restore_task(options.base, task, options.settings)
+    is_in_database = folder.parent.name == SCRATCH
     if as_json:
-        print_json({"uuid": task, "folder": str(folder)})
+        print_json({"uuid": task, "folder": None if is_in_database else str(folder)})
+    elif is_in_database:
+        typer.echo(shown(text("cli.unarchive.in_database", uuid=task)))
     else:
         typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=folder)))

@@ -91,17 +91,19 @@ def _show(console: Console, report: DemoReport) -> None:
     console.print(Panel(inherited, title=text("demo.inherited"), title_align="left"))
     console.print(table)
     console.print(text("demo.next"))
-    folder = report.base_dir / "completed" / report.uuid
-    database = folder / "context.db"
-    look = f"head -c 600 {folder}/current.jsonl"
-    if database.exists():
-        look = f'sqlite3 {database} "{_QUERY}"'
     program = "orihon" if shutil.which("orihon") else sys.argv[0]  # a fresh checkout has it in .venv/bin only
     for command in (
         f"{program} --base-dir {report.base_dir} list",
         f"{program} --base-dir {report.base_dir} view {report.uuid}",
         f"{program} --base-dir {report.base_dir} verify {report.uuid}",
-        look,
+        *hints(report.base_dir / "completed" / report.uuid),
         f"cat {report.workspace}/README.md",
     ):
         console.print(f"  {escape(command)}", highlight=False, soft_wrap=True, style="cyan")
+
+
+def hints(folder: Path) -> list[str]:
+    """How to look at the task without us; not at all when it is in a database server."""
+    if (folder / "context.db").exists():
+        return [f'sqlite3 {folder / "context.db"} "{_QUERY}"']
+    return [f"head -c 600 {folder}/current.jsonl"] if (folder / "current.jsonl").exists() else []

@@ -45,11 +45,14 @@ def list_tasks(
 
 
 def _cells(row: TaskRow) -> tuple[object, ...]:
+    from orihon.catalogue.rows import CLEANED
+
     on_terminal = sys.stdout.isatty()
     uuid = row.uuid[:_SHORT_ID] if on_terminal else row.uuid
     updated = row.updated_at[:16].replace("T", " ") if on_terminal else row.updated_at
     tokens = row.view_tokens if row.final_token_count is None else row.final_token_count
-    return uuid, row.status.value, row.key.label, row.total_messages, "-" if tokens is None else tokens, updated
+    status = text("cli.list.cleaned") if CLEANED in row.metadata else row.status.value
+    return uuid, status, row.key.label, row.total_messages, "-" if tokens is None else tokens, updated
 
 
 def _as_dict(row: TaskRow) -> dict[str, Any]:

@@ -75,13 +75,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def build() -> typer.Typer:
     """The application in the language that is set."""
-    from orihon.cli import archive, changes, queue
+    from orihon.cli import approvals, archive, changes, queue, retention
     from orihon.cli.backup import backup
     from orihon.cli.compress import compress
     from orihon.cli.doctor import doctor
     from orihon.cli.fork import fork
     from orihon.cli.list import list_tasks
     from orihon.cli.migrate import migrate
+    from orihon.cli.restore import restore
     from orihon.cli.squeeze import squeeze
     from orihon.cli.stats import stats
     from orihon.cli.tools import tools
@@ -110,8 +111,17 @@ def build() -> typer.Typer:
         "resume": queue.resume,
         "cancel": queue.cancel,
         "retry": queue.retry,
+        "approvals": approvals.approvals,
+        "approve": approvals.approve,
+        "reject": approvals.reject,
+        "revise": approvals.revise,
+        "restore": restore,
         "archive": archive.archive,
         "unarchive": archive.unarchive,
+        "keep": retention.keep,
+        "cleanup": retention.cleanup,
+        "vacuum": retention.vacuum,
+        "maintain": retention.maintain,
         "tools": tools,
         "verify": verify,
         "doctor": doctor,

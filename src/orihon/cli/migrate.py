@@ -51,7 +51,8 @@ def migrate(
 def _print(report: MigrationReport) -> None:
     for task in report.tasks:
         if report.dry_run or task in report.left:
-            words = (text(f"cli.migrate.{task.outcome}"), task.uuid, task.why)
+            key = f"would_{task.outcome}" if report.dry_run and task not in report.left else task.outcome
+            words = (text(f"cli.migrate.{key}"), task.uuid, task.why)
             typer.echo("\t".join(shown(word) for word in words if word))
     counts: dict[str, Any] = {
         outcome: len(report.having(outcome)) for outcome in ("moved", "row", "finished", "skipped", "failed")

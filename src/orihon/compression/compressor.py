@@ -14,22 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orihon.compression.compression_log import log_compression
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.economics import Prices, prices_of
 from orihon.compression.final_summary import final_summary
 from orihon.compression.lists.importance import ContentScores
 from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
 from orihon.compression.notifications import Notifier
+from orihon.compression.occasion import WHOLE_VIEW, Occasion
 from orihon.compression.opened import opened_runs
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
 from orihon.compression.planning import Draft, Job, draft
 from orihon.compression.request_file import write_request_file
 from orihon.compression.result import CompressionResult
 from orihon.compression.strategies.named import Strategies
+from orihon.compression.wanted_rungs import rung_by_hand, rung_on
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.ladder import Fullness, fullness_of, ladder_of
 from orihon.settings import Settings, load_settings
-from orihon.settings.rungs import EVENTS, STRATEGIES, Rung
+from orihon.settings.rungs import Rung
 from orihon.store import MessageStore, SummaryStore
 from orihon.texts import text
 from orihon.tokens import Gauge
@@ -153,7 +156,7 @@ class ContextCompressor:
         now = self._fullness()
         self.notifier.usage(now.tokens, now.usage)
         rung = self.ladder.rung(now)
-        if rung is None or self._waits(now):
+        if rung is None or self._waits(now) or self._is_for_a_person(now):
             return False
         if not rung.strategies:  # the rung only says so
             self._in_vain_at = now
@@ -165,14 +168,33 @@ class ContextCompressor:
             self._in_vain_at = after  # all that could be done is done
         return result.changed
 
-    def compress_on(self, event: str) -> CompressionResult:
+    def compress_now(self) -> CompressionResult:
+        """Fold by the rung that the view has reached, whoever would have to be asked: somebody has said yes."""
+        rung = self.ladder.rung(self._fullness()) or self.ladder.strongest()
+        return self._fold(rung, "usage", self._opened(self._fullness()))
+
+    def _is_for_a_person(self, now: Fullness) -> bool:
+        """Whether somebody has to be asked first; what cannot be sent is folded in any case."""
+        return self.settings.compression.confirm_before_compress and now.usage <= 1
+
+    def compress_on(self, event: str, occasion: Occasion = WHOLE_VIEW) -> CompressionResult:
         """Fold because of an event, as the ladder says: ``approval``, ``phase_end`` or ``iteration_end``."""
-        if event not in EVENTS:
-            raise InvalidInput("event", name=event, known=", ".join(EVENTS))
-        rung = self.ladder.rung_for(event)
-        if rung is None or (event == "approval" and not self.settings.compression.auto_compress_on_approval):
+        rung = self._rung_on(event, occasion)
+        if rung is None:
             return self._nothing(self._pages(), NothingToFold("", WhyNot.NO_RUNG))
-        return self._fold(rung, event, self._opened(self._fullness()), least_saving=_LEAST_SAVING)
+        least = _LEAST_SAVING if occasion.span is None else 0.0
+        return self._fold(rung, event, self._opened(self._fullness()), least, occasion)
+
+    def preview_on(self, event: str, occasion: Occasion = WHOLE_VIEW, *, model: bool = True) -> Draft | NothingToFold:
+        """What ``compress_on`` would do, or (``usage``) what the ladder would do now; no ``model``: what it can do."""
+        rung = self.ladder.rung(self._fullness()) if event == "usage" else self._rung_on(event, occasion)
+        if rung is None or not rung.strategies:
+            return NothingToFold("", WhyNot.NO_RUNG)
+        rung = rung if model else replace(rung, model=False)
+        return self._draft(self._pages(), rung, self._opened(self._fullness()), occasion)
+
+    def _rung_on(self, event: str, occasion: Occasion) -> Rung | None:
+        return rung_on(event, self.ladder, self.settings, whole_view=occasion.span is None)
 
     def _opened(self, now: Fullness) -> tuple[Span, ...]:
         return opened_runs(self.message_store.task_store, self.ladder, now, self._fullness)
@@ -220,16 +242,22 @@ class ContextCompressor:
         if context is not None:
             wanted = level or CompressionLevel.STANDARD
             return compress_document(context, wanted, archive_path, preserved_patterns=self.preserved_patterns)
-        return self._fold(self._wanted(strategy, level, target), "manual")
+        return self._fold(rung_by_hand(self.ladder, strategy, level, target), "manual")
 
     def preview(
         self, *, strategy: str | None = None, level: CompressionLevel | None = None, target: float | None = None
     ) -> Draft | NothingToFold:
         """What ``compress`` would do. Nothing changes; ``apply`` makes it so, with other texts if need be."""
-        return self._draft(self._pages(), self._wanted(strategy, level, target))
+        return self._draft(self._pages(), rung_by_hand(self.ladder, strategy, level, target))
 
     def apply(
-        self, planned: Draft, *, trigger: str = "manual", level: str = "", made_by: str = "ContextCompressor"
+        self,
+        planned: Draft,
+        *,
+        trigger: str = "manual",
+        level: str = "",
+        made_by: str = "ContextCompressor",
+        occasion: Occasion = WHOLE_VIEW,
     ) -> CompressionResult:
         """Make a previewed compression; ``IllegalFold`` when the view has changed so that it cannot be."""
         store = self.message_store
@@ -242,6 +270,7 @@ class ContextCompressor:
             made_by=made_by,
         )
         self._in_vain_at = None
+        log_compression(store.task_store, record, occasion)
         if self.task_ctx is not None:
             self.task_ctx.count_compression()
         after = self._fullness()
@@ -260,45 +289,31 @@ class ContextCompressor:
             goal=planned.goal,
         )
 
-    def _wanted(self, strategy: str | None, level: CompressionLevel | None, target: float | None) -> Rung:
-        """The rung for a compression by hand."""
-        if strategy is not None and strategy not in STRATEGIES:
-            raise InvalidInput("strategy", name=strategy, known=", ".join(STRATEGIES))
-        if target is not None and not 0 < target <= 1:
-            raise InvalidInput("target", value=target)
-        rung = self.ladder.strongest()
-        if strategy is None and level is not None:
-            strategy = "sections"
-        return replace(
-            rung,
-            strategies=rung.strategies if strategy is None else (strategy,),
-            level=rung.level if level is None else level.name.lower(),
-            target=rung.target if target is None else target,
-        )
-
     def _fold(
         self,
         rung: Rung,
         trigger: str,
         opened: tuple[Span, ...] = (),
         least_saving: float = 0.0,
+        occasion: Occasion = WHOLE_VIEW,
         *,
         is_second: bool = False,
     ) -> CompressionResult:
         pages = self._pages()
-        planned = self._draft(pages, rung, opened)
+        planned = self._draft(pages, rung, opened, occasion)
         is_little = isinstance(planned, Draft) and planned.saved < least_saving * pages.tokens
         if isinstance(planned, Draft) and is_little and pages.tokens <= self.gauge.room:
             planned = NothingToFold(planned.plan.strategy, WhyNot.NO_GAIN)
         if isinstance(planned, NothingToFold):
             return self._nothing(pages, planned)
         try:
-            return self.apply(planned, trigger=trigger, level=rung.level if "sections" in rung.strategies else "")
+            level = rung.level if "sections" in rung.strategies else ""
+            return self.apply(planned, trigger=trigger, level=level, occasion=occasion)
         except IllegalFold:
             if is_second:
                 raise
             # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
-            return self._fold(rung, trigger, opened, least_saving, is_second=True)
+            return self._fold(rung, trigger, opened, least_saving, occasion, is_second=True)
 
     def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
         logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
@@ -311,13 +326,16 @@ class ContextCompressor:
     def _pages(self) -> Pages:
         return Pages(*self.message_store.task_store.pages())
 
-    def _draft(self, pages: Pages, rung: Rung, opened: tuple[Span, ...] = ()) -> Draft | NothingToFold:
+    def _draft(
+        self, pages: Pages, rung: Rung, opened: tuple[Span, ...] = (), occasion: Occasion = WHOLE_VIEW
+    ) -> Draft | NothingToFold:
         goal = int(self.ladder.goal(rung, self._fullness()) / self.gauge.correction.factor)
         compression = self.settings.compression
         patterns = self.preserved_patterns if self.ladder.keeps_headings else compression.pin_patterns or ()
+        keep = self.keep_recent if occasion.span is None else 0
         job = Job(
             rung,
-            Aim(goal, self.keep_recent, self.min_to_compress, opened),
+            Aim(goal, keep, self.min_to_compress, (*opened, *occasion.outside(pages.view.last_seq))),
             limit=self.gauge.room,
             pin_patterns=tuple(patterns),
             pin_roles=compression.pin_roles,
@@ -325,7 +343,8 @@ class ContextCompressor:
             model=self._summarizer(),
             bends=self.ladder.bends,
         )
-        strategies = Strategies(self.settings, self.ladder, tuple(self.preserved_patterns), self._scores)
+        preserved = tuple(self.preserved_patterns)
+        strategies = Strategies(self.settings, self.ladder, preserved, self._scores, occasion.archived_to)
         return draft(pages, job, strategies.named)
 
     def _summarizer(self) -> LLMSummarizer | None:

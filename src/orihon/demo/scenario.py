@@ -24,7 +24,6 @@ from orihon.demo.models import DemoModel
 from orihon.demo.watching import Progress, Watcher
 from orihon.demo.workspace import Workspace
 from orihon.errors import InvalidInput, StateError
-from orihon.folders import folder_size
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import LogPlan, WorkerSpec
 from orihon.runtime.handlers import DEFAULT_HANDLER
@@ -32,6 +31,7 @@ from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.supervisor import SupervisedWorker
 from orihon.settings import Settings, load_settings
+from orihon.store.opening import open_for_reading
 from orihon.task import FINISHED, TaskKey, TaskStatus
 from orihon.texts import language, text
 from orihon.verify import verify
@@ -246,6 +246,10 @@ class Scenario:
             }
         )
 
+    def _size_of(self, folder: Path) -> int:
+        with closing(open_for_reading(folder, self._settings)) as store:
+            return store.records.size()
+
     def _report(self, first: Watcher, second: Watcher) -> DemoReport:
         row, second_row, folder = first.row, second.row, first.folder
         assert folder is not None
@@ -271,7 +275,7 @@ class Scenario:
             window=row.context_length or 0,
             folds=row.total_summaries,
             compressions=row.compression_count,
-            bytes_on_disk=folder_size(folder),
+            bytes_on_disk=self._size_of(folder),
             memory_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
             findings=len(verify(self.base_dir, row.uuid, self._settings)),
             inherits_from=second_row.inherits_from,

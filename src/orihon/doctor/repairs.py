@@ -17,8 +17,9 @@ from orihon.base_folder import BaseFolder, Hold, move_aside
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
+from orihon.catalogue.rows import FOLDER_LOST
 from orihon.checks.folder import everything_in, open_to_others
-from orihon.checks.placement import FOLDER_LOST, reached_epoch
+from orihon.checks.placement import reached_epoch
 from orihon.clock import utc_now
 from orihon.doctor.rebuilding import owners_store, rescued_rows, row_from_folder
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound

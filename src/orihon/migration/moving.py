@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Literal
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
-from orihon.checks.placement import FOLDER_LOST
+from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
 from orihon.heartbeat import Heartbeat
-from orihon.migration.copying import check_copy, contents_of, copy_records
+from orihon.migration.copying import check_copy
 from orihon.migration.rows import give_up, hand_over, is_marked, mark, unmark
 from orihon.migration.transfers import Transfer
+from orihon.store.copying import contents_of, copy_records
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus
 
@@ -102,7 +103,7 @@ class Move:
             _reached(uuid, "sealed")
             with closing(transfer.new_copy(uuid, self._epoch)) as copy:
                 copy.records.claim(self._epoch)
-                copy_records(source.records, copy.records)
+                copy_records(source.records, copy.records, told=lambda stream: _reached(uuid, f"copied_{stream}"))
                 copy.claim()  # makes what is derived
                 _reached(uuid, "copied")
                 check_copy(uuid, contents_of(source), copy)

@@ -18,10 +18,10 @@ from pathlib import Path
 from orihon.base_folder import is_id, move_aside
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.folders import make_private_folder, sync_folder, wrapping
-from orihon.migration.copying import is_beginning
 from orihon.postgres import postgres_of
 from orihon.settings import Settings
 from orihon.store.base import DERIVED, STREAMS
+from orihon.store.copying import is_beginning
 from orihon.store.opening import backend_of, open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, folder

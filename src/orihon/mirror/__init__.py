@@ -5,6 +5,7 @@ from orihon.mirror.stores import (
     MirroredMessageStore,
     S3MessageStore,
     fetch_mirror,
+    go_on_mirroring,
     mirror_at_end,
     open_message_store,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "MirroredMessageStore",
     "S3MessageStore",
     "fetch_mirror",
+    "go_on_mirroring",
     "mirror_at_end",
     "open_message_store",
 ]

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orihon import jsonio
-from orihon.archive.archive import MIRRORS
 from orihon.archive.databases import DATABASE, database_copies, is_database_part, set_fence
 from orihon.archive.packing import is_tame
+from orihon.archive.work import MIRRORS
 from orihon.clock import process_identity, utc_now
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
 from orihon.folders import make_private_folder, open_private, replace_file, sync_folder, wrapping
@@ -37,7 +37,10 @@ _BLOCK = 1 << 20
 _ATTEMPTS = 4
 
 # In this order: a record mentions only what was written before it, so each file read later has what an earlier needs.
-_GROWING = ("compressions.jsonl", "summaries.jsonl", "messages.jsonl", "tools.jsonl", "planning.jsonl")
+_GROWING = (
+    *("checkpoints.jsonl", "compressions.jsonl", "summaries.jsonl", "messages.jsonl"),
+    *("tools.jsonl", "planning.jsonl"),
+)
 # Derived from the log, of this machine alone, or secret.
 _LEFT_OUT = frozenset(("current.jsonl", "index.json", "request.json", "writer.lock", "mask.key"))
 _WRITER = "writer.json"

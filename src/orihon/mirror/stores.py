@@ -74,6 +74,11 @@ class MirroredMessageStore(MessageStore):
         except StorageError as error:
             logger.warning("%s: not mirrored; tried again later: %s", self.task_store.name, error)
 
+    def take_up(self, epoch: int) -> None:
+        """Go on with a new lease."""
+        self._epoch, self._refusal = epoch, None
+        self.mirror_if_possible()
+
     def mirror_at_end(self, folder: Path | None = None) -> None:
         """The last time before the task is let go: nothing is raised, and what went wrong is an error in the log."""
         if self._refusal is None:
@@ -105,6 +110,12 @@ def mirror_at_end(store: MessageStore, folder: Path) -> None:
     """A task is let go and lies in ``folder``: its mirror, if it has one, gets the rest."""
     if isinstance(store, MirroredMessageStore):
         store.mirror_at_end(folder)
+
+
+def go_on_mirroring(store: MessageStore, epoch: int) -> None:
+    """A task that was let go is taken up again by the same process: its mirror is claimed with the new lease."""
+    if isinstance(store, MirroredMessageStore):
+        store.take_up(epoch)
 
 
 def fetch_mirror(settings: Settings, uuid: str, folder: Path) -> bool:

@@ -18,6 +18,7 @@ from orihon.llm.base import LLMClient
 from orihon.llm.retry import may_pass
 from orihon.llm.text_calls import read_done
 from orihon.llm.tool_shapes import read_tools
+from orihon.runtime.checkpoint_tool import ASK
 from orihon.runtime.steps import ToolSteps
 from orihon.runtime.stopping import Limits, Watch
 from orihon.runtime.task_tools import TaskTools
@@ -105,6 +106,7 @@ class Agent:
             return Ending("paused")
         if self._was_cut():
             self._client.send_user_message(text("agent.go_on"))
+        self._context.wait_if_asked()
         while (said := self._final_answer()) is None:
             if self._should_stop():
                 return Ending("paused")
@@ -121,7 +123,10 @@ class Agent:
         self._limits.add(self._client.last_usage)
         calls = self._steps.read(said, asked)
         if calls:
-            return self._steps.run(calls)
+            is_done = self._steps.run(calls)
+            if is_done and any(call.name == ASK for call in calls):
+                self._context.wait_if_asked()
+            return is_done
         answer = self._client.last_answer
         if answer is not None and answer.finish in _CUT:
             self._client.send_user_message(text("agent.go_on"))

@@ -17,10 +17,11 @@ from typing import Any, Literal
 
 from orihon.catalogue import TaskRow
 from orihon.context import TaskContextManager
-from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter
+from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter, Waiting
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import get_llm_client
 from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
+from orihon.runtime.checkpoint_tool import CheckpointServer
 from orihon.runtime.children import DEEPEST, ChildServer, plan_server
 from orihon.runtime.handlers import is_final
 from orihon.runtime.opening import open_context
@@ -107,6 +108,9 @@ class TaskHandler:
                 self._pause(context, teller)
         except StaleWriter:
             raise  # it is another worker's task now
+        except Waiting as waiting:
+            teller.wait(waiting.fields["checkpoint"], _masked(context, waiting.fields["question"]))
+            raise
         except Exception as error:
             self._end_badly(context, task, teller, error)
             raise
@@ -148,6 +152,8 @@ class TaskHandler:
             return self._work(child, lambda: prompt, silent, should_stop, depth + 1).outcome
 
         servers: list[ToolServer] = [plan_server(context.planning_store)]
+        if depth == 0:  # a helper asks whoever has started it, by its report
+            servers.append(CheckpointServer(context.checkpoints))
         if depth < DEEPEST:
             servers.append(ChildServer(context, work_on_child, unfinished))
         return self._supply.of(context, servers)
@@ -203,9 +209,9 @@ class TaskHandler:
         return self._sources[name]
 
 
-def _masked(context: TaskContextManager, error: Exception) -> str:
-    """An error as the world may read it."""
-    said = str(error) if isinstance(error, OrihonError) else f"{type(error).__name__}: {error}"
+def _masked(context: TaskContextManager, error: Exception | str) -> str:
+    """An error, or a question, as the world may read it."""
+    said = str(error) if isinstance(error, OrihonError | str) else f"{type(error).__name__}: {error}"
     return context.task_store.redactor.mask(said)
 
 

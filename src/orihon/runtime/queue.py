@@ -145,10 +145,10 @@ class TaskQueue(Wishes):
         if status is TaskStatus.RUNNING:
             status = TaskStatus.PAUSED if stopped else TaskStatus.COMPLETED
             self._change(row.uuid, task.lease, status)
-        if status is not TaskStatus.PAUSED:
+        if status not in (TaskStatus.PAUSED, TaskStatus.WAITING):
             return status
         self.catalogue.forgive_attempt(row.uuid)
-        if row.requested == "pause":
+        if row.requested == "pause" and status is TaskStatus.PAUSED:
             self.catalogue.request(row.uuid, None, TaskStatus.PAUSED, over=False, instead_of="pause")
         if row.requested == "cancel":
             return self._cancelled(row.uuid)

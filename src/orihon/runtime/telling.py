@@ -38,6 +38,10 @@ class Teller:
         """Work goes on after a pause or a crash."""
         self._try(lambda source: source.resumed(self._key))
 
+    def wait(self, checkpoint: int, question: str) -> None:
+        """A person is asked, and nothing is done until the answer is there."""
+        self._say(f"checkpoint-{checkpoint}", text("agent.comment.waiting", question=question))
+
     def trouble(self, attempt: int, error: object) -> None:
         """An attempt has failed."""
         self._say(f"error-{attempt}", text("agent.comment.error", error=error))

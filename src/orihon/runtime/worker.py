@@ -17,10 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orihon.approvals import sweep
 from orihon.catalogue import WorkerFigures
 from orihon.catalogue.line import TELL
 from orihon.clock import process_identity
-from orihon.errors import OrihonError, StaleWriter, StorageUnavailable
+from orihon.errors import OrihonError, StaleWriter, StorageUnavailable, Waiting
 from orihon.logs import enter_task, leave_task
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
@@ -36,6 +37,7 @@ logger = logging.getLogger("orihon.worker")
 EXIT_OVERDUE = 75
 _SHORTEST_NAP = 0.02
 _TELL_AGAIN = 30.0  # seconds
+_SWEEP_SECONDS = 5.0
 
 
 class WorkerProcess:
@@ -62,6 +64,7 @@ class WorkerProcess:
         self._draining = threading.Event()
         self._next_note = 0.0
         self._next_telling = 0.0
+        self._next_sweep = 0.0
 
     @property
     def should_stop(self) -> bool:
@@ -110,8 +113,10 @@ class WorkerProcess:
                 self._work(task)
                 nap = _SHORTEST_NAP
                 self._tell_ends()
+                self._look_after_waiting()
                 continue
             self._tell_ends()
+            self._look_after_waiting()
             if self._until_empty and self.queue.is_empty():
                 return
             if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:
@@ -136,6 +141,17 @@ class WorkerProcess:
                 self._next_telling = time.monotonic() + _TELL_AGAIN
                 logger.warning("%s: its source could not be told: %s", row.uuid, _described(error))
                 logger.debug("%s: why", row.uuid, exc_info=True)
+
+    def _look_after_waiting(self) -> None:
+        """Tasks that wait for people: time limits, reminders, and answers whose giver has died on the way."""
+        if time.monotonic() < self._next_sweep:
+            return
+        self._next_sweep = time.monotonic() + _SWEEP_SECONDS
+        try:
+            for uuid in sweep(self.queue.base_dir, self.settings).to_cancel:
+                self.queue.cancel(uuid)
+        except OrihonError as error:  # looked after again soon
+            logger.warning("%s: %s", self.name, error)
 
     def _note(self, state: str, task: str | None = None) -> None:
         """Say what this worker does; often enough that who cannot see the process knows that it is alive."""
@@ -186,6 +202,9 @@ class WorkerProcess:
             self._handlers.of(task).handle(task, holding.should_stop)
         except StaleWriter:
             raise
+        except Waiting as waiting:  # neither done nor failed: this worker is free for others
+            logger.info("%s: %s", task.uuid, waiting)
+            return self.queue.ack(task, stopped=True)
         except (Exception, SystemExit) as error:
             logger.debug("%s: failed", task.uuid, exc_info=True)
             return self.queue.nack(task, _described(error), retry=not is_final(error))

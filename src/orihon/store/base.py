@@ -1,6 +1,6 @@
 """The contract between Orihon and a place that keeps records: what a back end implements, and no more.
 
-A task has five streams of records, each append-only and numbered 1, 2, 3 …; a back end sees a record as opaque bytes
+A task has six streams of records, each append-only and numbered 1, 2, 3 …; a back end sees a record as opaque bytes
 (one JSON object whose first field is its number). It promises:
 
 - what is appended inside one ``writing`` is written whole or not at all, and when the section ends well it is durable
@@ -28,8 +28,8 @@ from typing import ClassVar, Literal
 from orihon.errors import StorageError, StorageUnavailable
 from orihon.folders import make_private_folder, replace_file, wrapping
 
-Stream = Literal["messages", "summaries", "tools", "planning", "compressions"]
-STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
+Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
+STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
 
 #: Records that follow each other: stream, first and last number.
 Run = tuple[Stream, int, int]
@@ -46,6 +46,7 @@ NUMBER_FIELD: dict[Stream, str] = {
     "tools": "seq",
     "planning": "id",
     "compressions": "id",
+    "checkpoints": "id",
 }
 
 #: The documents that stores derive for themselves; see ``RecordStore.save``.
@@ -181,6 +182,12 @@ class RecordStore(ABC):
         path = self.folder / name
         with wrapping(path):
             return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def drop_file(self, name: str) -> None:
+        """Remove a kept file, if it is there."""
+        path = self.folder / name
+        with wrapping(path):
+            path.unlink(missing_ok=True)
 
     def kept_files(self) -> list[str]:
         """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""

@@ -347,6 +347,9 @@ class PostgresRecords(RecordStore):
         found = self._asked("kept", (self._task, name))
         return bytes(found[0][0]) if found else None
 
+    def drop_file(self, name: str) -> None:
+        self._run(lambda connection: connection.execute(SQL["drop"], (self._task, name)))
+
     def kept_files(self) -> list[str]:
         return [name for (name,) in self._asked("kept_names", (self._task,)) if name not in DERIVED]
 

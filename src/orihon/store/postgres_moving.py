@@ -24,3 +24,9 @@ def rename_task(pool: Postgres, old: str, new: str) -> None:
 def remove_task(pool: Postgres, uuid: str, *, fenced: bool) -> None:
     """Delete all of a task; ``fenced``: it has left for good, and whoever wrote it here is refused."""
     pool.patiently(lambda connection: connection.execute(_SQL["remove"], {"uuid": uuid, "fenced": fenced}))
+
+
+def left_epoch(pool: Postgres, uuid: str) -> int:
+    """The epoch of a task that has left; 0 when it has not."""
+    found = pool.patiently(lambda connection: connection.execute(_SQL["left_epoch"], {"uuid": uuid}).fetchone())
+    return 0 if found is None else int(found[0])

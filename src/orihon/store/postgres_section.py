@@ -27,6 +27,7 @@ class LogRow(NamedTuple):
     tools: int
     planning: int
     compressions: int
+    checkpoints: int
 
     def last(self, stream: Stream) -> int:
         """The number of the stream's last record."""

@@ -27,6 +27,7 @@ _TABLES: dict[Stream, str] = {
     "tools": "tool_records",
     "planning": "plan_records",
     "compressions": "compression_records",
+    "checkpoints": "checkpoint_records",
 }
 # Table names are ours; nothing from outside ever becomes part of a statement.
 _INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, CAST(? AS TEXT))" for stream, table in _TABLES.items()}
@@ -36,6 +37,8 @@ _PAGE_OF = {
     for stream, table in _TABLES.items()
 }
 _FOREVER = (1 << 62) - 1
+#: The schema of a new database, and the steps that bring an old one to it.
+_SCHEMA = ("context.sql", "context_to_version_2.sql")
 
 
 class SqliteRecords(RecordStore):
@@ -230,8 +233,9 @@ def _connect(path: Path, timeout: float, durable: bool) -> apsw.Connection:
         raise StorageUnavailable("gone", path=path.parent)
     if not path.exists() and path.with_name("writer.json").exists():
         raise StaleWriter("moved", path=path.parent)  # a new, empty database would hide the files of the task
-    schema = files("orihon.store").joinpath("sql/context.sql").read_text(encoding="utf-8")
-    return open_database(path, schema=schema, steps=[], timeout=timeout, durable=durable)
+    sql = files("orihon.store").joinpath("sql")
+    schema, *steps = (sql.joinpath(name).read_text(encoding="utf-8") for name in _SCHEMA)
+    return open_database(path, schema=schema, steps=steps, timeout=timeout, durable=durable)
 
 
 class _Section:

@@ -31,6 +31,7 @@ _REQUIRED: dict[Stream, tuple[str, ...]] = {
     "tools": ("tool_name", "status"),
     "planning": ("plan_type", "plan_content"),
     "compressions": ("kind", "folds", "removed", "visible", "pins"),
+    "checkpoints": ("kind",),
 }
 
 

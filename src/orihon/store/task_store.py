@@ -65,10 +65,15 @@ class TaskStore(TaskReader):
 
     def append(self, message: Message) -> int:
         """Add a message; its number is returned once it is stored."""
+        return self.change(partial(self._append, self._masked(message)))
+
+    def append_inside(self, message: Message, tail: Tail) -> int:
+        """The same inside ``change``, where a record and a message belong together."""
+        return self._append(self._masked(message), tail)
+
+    def _masked(self, message: Message) -> Sequence[Message]:
         messages = message.as_chat()
-        if self.redactor.enabled:
-            messages = tuple(one.map_strings(self.redactor.mask) for one in messages)
-        return self.change(partial(self._append, messages))
+        return tuple(one.map_strings(self.redactor.mask) for one in messages) if self.redactor.enabled else messages
 
     def _append(self, messages: Sequence[Message], tail: Tail) -> int:
         admitted = admit(messages, tail, self._was_used)
@@ -283,6 +288,14 @@ class TaskStore(TaskReader):
             self.epoch = self._lease_epoch
             self._writer_pid = 0
             self._tail = None
+
+    def begin_again(self, epoch: int, folder: Path) -> None:
+        """The task that was ended here goes on with a new lease, in the folder where it lies now."""
+        with self._lock:
+            self.records.moved_to(folder)
+            self.epoch = self._lease_epoch = epoch
+            self._ended = None
+            self._become_writer()
 
     def end(self, status: str, folder: Path) -> None:
         """The task has ended (or pauses) and lies in ``folder`` now: it can be read here, no longer changed."""

@@ -80,8 +80,8 @@ UPDATE tasks SET
     available_at = :available_at,
     retry_due = NULL,
     retry_boot = NULL,
-    -- A task that pauses keeps what is wanted of it: its worker may die before it can act on that.
-    requested = CASE WHEN :status = 'paused' THEN requested END,
+    -- A task that pauses or waits keeps what is wanted of it: its worker may die before it can act on that.
+    requested = CASE WHEN :status IN ('paused', 'waiting') THEN requested END,
     error_message = CASE WHEN :status = 'completed' THEN CAST(:error_message AS text)
         ELSE coalesce(:error_message, error_message) END
 WHERE uuid = :uuid;

@@ -114,16 +114,17 @@ def compress_document(
     *,
     preserved_patterns: Sequence[str] = PRESERVED_PATTERNS,
     summarizer: Callable[[str], str] | None = None,
+    details: str = "",
 ) -> CompressionResult:
     """Compress a document; with ``archive_path`` the whole text is kept there first.
 
     The archive is a file, or a folder (it exists, ends in ``/`` or has no suffix) in which the file is named after
     its content. An archive that holds another text is never overwritten: the new one gets a name of its own beside
     it. ``summarizer`` is asked once, about the longest exploration, from STANDARD on; its answer stands above what
-    was found by rule.
+    was found by rule. ``details`` is where the whole text lies already.
     """
     archive = None if archive_path is None else _archive_file(archive_path, text)
-    manner = Manner(archive="" if archive is None else archive.as_posix())
+    manner = Manner(archive=details if archive is None else archive.as_posix())
     reduction = _Reduction(text, preserved_patterns)
     preserved = tuple(section.title for section in reduction.document.root.protected_sections())
     for number in range(1, level.value + 1):

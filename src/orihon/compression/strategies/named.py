@@ -25,6 +25,7 @@ class Strategies:
     ladder: Ladder
     preserved_patterns: tuple[str, ...] = ()
     scores: ContentScores = field(default_factory=ContentScores)  # kept from one compression to the next
+    details: str = ""  # where the whole text lies
 
     def named(self, name: str, rung: Rung) -> Strategy:
         """The strategy that a rung names."""
@@ -39,5 +40,6 @@ class Strategies:
                 scores=self.scores,
             )
         if name == "sections":
-            return Sections(CompressionLevel[rung.level.upper()], preserved_patterns=self.preserved_patterns)
+            level = CompressionLevel[rung.level.upper()]
+            return Sections(level, preserved_patterns=self.preserved_patterns, details=self.details)
         return Offload()

@@ -31,6 +31,7 @@ class Sections:
 
     level: CompressionLevel = CompressionLevel.STANDARD
     preserved_patterns: tuple[str, ...] = PRESERVED_PATTERNS
+    details: str = ""  # where the whole text lies
     name: ClassVar[str] = "sections"
 
     def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
@@ -67,7 +68,8 @@ class Sections:
     def _shortened(self, pages: Pages, place: int) -> str:
         """The compressed text; empty when too little is gained or a pinned line is lost."""
         said = _said(pages, place)
-        short = compress_document(said, self.level, preserved_patterns=self.preserved_patterns).text
+        patterns = self.preserved_patterns
+        short = compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
         if not short.strip() or pages.count(short) > (1 - _LEAST_GAIN) * pages.count(said):
             return ""
         if any(line not in short for line in pages.pinned_lines(Run(place, place + 1))):

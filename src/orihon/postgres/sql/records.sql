@@ -13,7 +13,8 @@ CREATE TABLE task_logs (
     summaries bigint NOT NULL DEFAULT 0,
     tools bigint NOT NULL DEFAULT 0,
     planning bigint NOT NULL DEFAULT 0,
-    compressions bigint NOT NULL DEFAULT 0
+    compressions bigint NOT NULL DEFAULT 0,
+    checkpoints bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 70); -- room for the new version of a row beside the old one: no index has to be touched
 
 CREATE TABLE message_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
@@ -21,6 +22,7 @@ CREATE TABLE summary_records (task bigint NOT NULL, id bigint NOT NULL, record t
 CREATE TABLE tool_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
 CREATE TABLE plan_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
 CREATE TABLE compression_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
+CREATE TABLE checkpoint_records (task bigint NOT NULL, id bigint NOT NULL, record text NOT NULL, PRIMARY KEY (task, id));
 
 -- Tasks that have been moved out of here, and the epoch that they had: nobody who wrote here before may begin them anew.
 CREATE TABLE left_logs (uuid text PRIMARY KEY, epoch bigint NOT NULL);

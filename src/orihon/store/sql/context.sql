@@ -1,4 +1,4 @@
--- context.db, version 1: the records of one task.
+-- context.db, version 2: the records of one task.
 -- A record is the JSON text that the files back end would write as a line; its number is the primary key.
 
 CREATE TABLE message_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
@@ -6,6 +6,7 @@ CREATE TABLE summary_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE tool_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE plan_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 CREATE TABLE compression_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
+CREATE TABLE checkpoint_records (id INTEGER PRIMARY KEY, record TEXT NOT NULL);
 
 -- Derived: losing a row costs a rebuild, never history.
 CREATE TABLE documents (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;

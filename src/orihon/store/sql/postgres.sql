@@ -1,10 +1,10 @@
 -- The statements of the postgres back end, by name. Each is a round trip.
 
 -- name: find
-SELECT number, epoch, version, messages, summaries, tools, planning, compressions FROM task_logs WHERE uuid = %s
+SELECT number, epoch, version, messages, summaries, tools, planning, compressions, checkpoints FROM task_logs WHERE uuid = %s
 
 -- name: lock
-SELECT number, epoch, version, messages, summaries, tools, planning, compressions FROM task_logs WHERE uuid = %s FOR UPDATE
+SELECT number, epoch, version, messages, summaries, tools, planning, compressions, checkpoints FROM task_logs WHERE uuid = %s FOR UPDATE
 
 -- name: claim
 -- Not where a task has left the database: a former writer would begin it anew, unseen by whoever goes on with it.
@@ -12,7 +12,7 @@ INSERT INTO task_logs (uuid, epoch)
 SELECT %(uuid)s, %(epoch)s
 WHERE NOT EXISTS (SELECT 1 FROM left_logs WHERE left_logs.uuid = %(uuid)s AND left_logs.epoch >= %(epoch)s)
 ON CONFLICT (uuid) DO UPDATE SET epoch = greatest(task_logs.epoch, excluded.epoch)
-RETURNING number, epoch, version, messages, summaries, tools, planning, compressions
+RETURNING number, epoch, version, messages, summaries, tools, planning, compressions, checkpoints
 
 -- name: append_message
 -- The statement that nearly every append is. The row of the task is changed first, or nothing is; the CASE says what a
@@ -35,7 +35,7 @@ INSERT INTO message_records (task, id, record) SELECT number, %(messages)s, %(re
 WITH moved AS (
     UPDATE task_logs SET
         version = version + 1, messages = %(messages)s, summaries = %(summaries)s, tools = %(tools)s,
-        planning = %(planning)s, compressions = %(compressions)s
+        planning = %(planning)s, compressions = %(compressions)s, checkpoints = %(checkpoints)s
     WHERE
         number = %(number)s AND epoch = %(epoch)s AND version = %(version)s
         AND CASE
@@ -63,6 +63,9 @@ plans AS (
 ),
 compressions AS (
     INSERT INTO compression_records SELECT number, id, record FROM given WHERE stream = 'compressions'
+),
+checkpoints AS (
+    INSERT INTO checkpoint_records SELECT number, id, record FROM given WHERE stream = 'checkpoints'
 ),
 kept AS (
     INSERT INTO documents (task, name, body)
@@ -100,6 +103,9 @@ UNION ALL
             UNION ALL
             SELECT id, record FROM compression_records
             WHERE run.stream = 'compressions' AND task = log.number AND id BETWEEN run.start AND run.stop
+            UNION ALL
+            SELECT id, record FROM checkpoint_records
+            WHERE run.stream = 'checkpoints' AND task = log.number AND id BETWEEN run.start AND run.stop
         ) AS item
     ORDER BY run.place, item.id
     LIMIT %(page)s
@@ -112,6 +118,9 @@ ON CONFLICT (task, name) DO UPDATE SET body = excluded.body
 
 -- name: kept
 SELECT body FROM documents WHERE task = (SELECT number FROM task_logs WHERE uuid = %s) AND name = %s
+
+-- name: drop
+DELETE FROM documents WHERE task = (SELECT number FROM task_logs WHERE uuid = %s) AND name = %s
 
 -- name: put_blob
 -- Not waited for: the record that mentions it is committed later, and waits for both.
@@ -142,6 +151,8 @@ SELECT coalesce(sum(bytes), 0)::bigint FROM (
     SELECT pg_column_size(record) FROM plan_records, log WHERE task = log.number
     UNION ALL
     SELECT pg_column_size(record) FROM compression_records, log WHERE task = log.number
+    UNION ALL
+    SELECT pg_column_size(record) FROM checkpoint_records, log WHERE task = log.number
     UNION ALL
     SELECT pg_column_size(content) FROM blobs, log WHERE task = log.number
     UNION ALL

@@ -4,8 +4,8 @@
 SELECT number FROM task_logs WHERE uuid = %(uuid)s
 
 -- name: begin
-INSERT INTO task_logs (uuid, epoch, version, messages, summaries, tools, planning, compressions)
-VALUES (%(uuid)s, %(epoch)s, 1, %(messages)s, %(summaries)s, %(tools)s, %(planning)s, %(compressions)s)
+INSERT INTO task_logs (uuid, epoch, version, messages, summaries, tools, planning, compressions, checkpoints)
+VALUES (%(uuid)s, %(epoch)s, 1, %(messages)s, %(summaries)s, %(tools)s, %(planning)s, %(compressions)s, %(checkpoints)s)
 RETURNING number
 
 -- name: messages
@@ -27,6 +27,10 @@ SELECT %(new)s, id, record FROM plan_records WHERE task = %(old)s AND id <= %(pl
 -- name: compressions
 INSERT INTO compression_records (task, id, record)
 SELECT %(new)s, id, record FROM compression_records WHERE task = %(old)s AND id <= %(compressions)s
+
+-- name: checkpoints
+INSERT INTO checkpoint_records (task, id, record)
+SELECT %(new)s, id, record FROM checkpoint_records WHERE task = %(old)s AND id <= %(checkpoints)s
 
 -- name: blobs
 INSERT INTO blobs (task, digest, content)

@@ -13,6 +13,7 @@ summaries AS (DELETE FROM summary_records USING log WHERE task = log.number),
 tools AS (DELETE FROM tool_records USING log WHERE task = log.number),
 plans AS (DELETE FROM plan_records USING log WHERE task = log.number),
 compressions AS (DELETE FROM compression_records USING log WHERE task = log.number),
+checkpoints AS (DELETE FROM checkpoint_records USING log WHERE task = log.number),
 contents AS (DELETE FROM blobs USING log WHERE task = log.number),
 kept AS (DELETE FROM documents USING log WHERE task = log.number)
 INSERT INTO left_logs (uuid, epoch) SELECT uuid, epoch FROM log WHERE %(fenced)s
@@ -23,3 +24,6 @@ UPDATE task_logs SET uuid = %(new)s WHERE uuid = %(old)s
 
 -- name: let_in
 DELETE FROM left_logs WHERE uuid = %(new)s
+
+-- name: left_epoch
+SELECT epoch FROM left_logs WHERE uuid = %(uuid)s

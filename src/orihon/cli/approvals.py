@@ -1,0 +1,161 @@
+"""``orihon approvals``, ``approve``, ``reject``, ``revise``: what waits for people, and their answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orihon.cli.changes import MOST, AsJson, Uuid, named_task
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, print_table, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.approvals import Answered, SweepReport
+
+_By = Annotated[str | None, option("--by", help=text("cli.answer.by"))]
+_Number = Annotated[
+    int | None,
+    typer.Option("--checkpoint", metavar="N", min=1, max=MOST, help=text("cli.answer.checkpoint"), show_default=False),
+]
+_Sections = Annotated[list[str] | None, option("--section", help=text("cli.answer.section"))]
+
+
+def approvals(
+    context: typer.Context,
+    remind: Annotated[bool, flag("--remind", help=text("cli.approvals.remind"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List what waits."""
+    from orihon.approvals import SweepReport, pending, sweep
+
+    options = context.ensure_object(Options)
+    done = sweep(options.base, options.settings) if remind else SweepReport()
+    found = pending(options.base, options.settings)
+    if as_json:
+        print_json({"pending": [one.as_dict() for one in found], **done.as_dict()})
+        return
+    _say_swept(done)
+    if not found:
+        typer.echo(text("cli.approvals.none"))
+        return
+    columns = ["UUID", *(text(f"cli.approvals.column_{name}") for name in ("task", "name", "question"))]
+    columns += [text("cli.approvals.column_since"), text("cli.approvals.column_until")]
+    rows = [
+        (
+            one.uuid,
+            one.label,
+            f"{one.checkpoint.id} {one.checkpoint.name}",
+            one.checkpoint.question,
+            one.checkpoint.created_at[:19],
+            (one.checkpoint.expires_at or "-")[:19],
+        )
+        for one in found
+    ]
+    print_table(columns, rows, flexible=3)
+
+
+def approve(
+    context: typer.Context,
+    uuid: Uuid,
+    reason: Annotated[str, option("--reason", help=text("cli.approve.reason"))] = "",
+    by: _By = None,
+    checkpoint: _Number = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say yes."""
+    from orihon.approvals import approve as answer
+
+    options, task = context.ensure_object(Options), named_task(context, uuid)
+    done = answer(options.base, task, options.settings, by=by or _me(), reason=reason, checkpoint=checkpoint)
+    _say(context, done, as_json=as_json)
+
+
+def reject(
+    context: typer.Context,
+    uuid: Uuid,
+    reason: Annotated[str, option("--reason", help=text("cli.reject.reason"))],
+    section: _Sections = None,
+    by: _By = None,
+    checkpoint: _Number = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say no."""
+    from orihon.approvals import reject as answer
+
+    options, task = context.ensure_object(Options), named_task(context, uuid)
+    wanted = {"by": by or _me(), "reason": reason}
+    done = answer(options.base, task, options.settings, **wanted, sections=section or (), checkpoint=checkpoint)
+    _say(context, done, as_json=as_json)
+
+
+def revise(
+    context: typer.Context,
+    uuid: Uuid,
+    instructions: Annotated[str, option("--instructions", help=text("cli.revise.instructions"))],
+    section: _Sections = None,
+    by: _By = None,
+    checkpoint: _Number = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask for changes."""
+    from orihon.approvals import revise as answer
+
+    options, task = context.ensure_object(Options), named_task(context, uuid)
+    wanted = {"by": by or _me(), "instructions": instructions}
+    done = answer(options.base, task, options.settings, **wanted, sections=section or (), checkpoint=checkpoint)
+    _say(context, done, as_json=as_json)
+
+
+def _me() -> str:
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container may know no name for its user
+        return "cli"
+
+
+def _say(context: typer.Context, done: Answered, *, as_json: bool) -> None:
+    if done.requested == "resume":
+        _wake_workers(context, done.uuid)
+    if as_json:
+        print_json(done.as_dict())
+        return
+    assert done.checkpoint.answer is not None
+    decision = text(f"approvals.decision.{done.checkpoint.answer.decision}")
+    name, before, after = done.checkpoint.name, done.before_tokens, done.after_tokens
+    line = text("cli.answer.done", name=name, uuid=done.uuid, decision=decision, before=before, after=after)
+    typer.echo(shown(line))
+    if done.waits_for is not None:
+        asked = done.waits_for
+        typer.echo(shown(text("cli.answer.still", name=asked.name, question=asked.question)))
+    elif done.requested == "resume":
+        typer.echo(text("cli.answer.in_line"))
+    else:
+        typer.echo(text("cli.answer.paused", status=done.status.value))
+
+
+def _wake_workers(context: typer.Context, uuid: str) -> None:
+    """Workers that listen to a broker hear of it at once; the others look into the catalogue anyway."""
+    from orihon.errors import OrihonError, StateError
+    from orihon.runtime.broker_queue import open_queue
+
+    options = context.ensure_object(Options)
+    if options.settings.queue.url is None:
+        return
+    try:
+        queue = open_queue(options.base, options.settings)
+        queue.resume(uuid)
+        queue.close()
+    except StateError:  # a worker has it already
+        return
+    except OrihonError as error:
+        typer.echo(f"orihon: {shown(error)}", err=True)
+
+
+def _say_swept(done: SweepReport) -> None:
+    for kind, found in (("expired", done.expired), ("reminded", done.reminded)):
+        for one in found:
+            typer.echo(shown(text(f"cli.approvals.{kind}", uuid=one.uuid, name=one.checkpoint.name)))

@@ -1,0 +1,147 @@
+"""``orihon cleanup``, ``vacuum``, ``maintain`` and ``keep``: what becomes of tasks that ended long ago."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.changes import AsJson, Uuid, named_task
+from orihon.cli.options import Options, flag
+from orihon.cli.output import print_json, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.retention import RetentionRun, VacuumRun
+
+MOST_DAYS = 36500
+DryRun = Annotated[bool, flag("--dry-run", help=text("cli.maintain.dry_run"))]
+_Days = Annotated[
+    int | None,
+    typer.Option("--days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.cleanup.days"), show_default=False),
+]
+_ArchiveDays = Annotated[
+    int | None,
+    typer.Option(
+        "--archive-days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.maintain.archive_days"), show_default=False
+    ),
+]
+
+
+def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Remove the records of tasks that ended long ago; exit with 1 when some could not be."""
+    from orihon.retention import delete_old_contexts
+
+    options = context.ensure_object(Options)
+    with progress_bar("cleanup", hidden=as_json) as progress:
+        run = delete_old_contexts(options.base, options.settings, days, dry_run=dry_run, progress=progress)
+    if as_json:
+        print_json(run.as_dict())
+    else:
+        print_run("cleanup", run)
+    raise typer.Exit(1 if run.left else 0)
+
+
+def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """Give back the room of removed records."""
+    from orihon.retention import vacuum_databases
+
+    options = context.ensure_object(Options)
+    with progress_bar("vacuum", hidden=as_json) as progress:
+        run = vacuum_databases(options.base, options.settings, dry_run=dry_run, progress=progress)
+    if as_json:
+        print_json(run.as_dict())
+    else:
+        _print_vacuum(run)
+    raise typer.Exit(1 if run.left else 0)
+
+
+def maintain(
+    context: typer.Context,
+    days: _Days = None,
+    archive_days: _ArchiveDays = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """All of it, for a timer."""
+    import orihon.retention
+
+    options = context.ensure_object(Options)
+    with progress_bar("maintain", hidden=as_json) as progress:
+        done = orihon.retention.maintain(
+            options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
+        )
+    if as_json:
+        print_json(done.as_dict())
+    else:
+        print_run("cleanup", done.deleted)
+        print_run("archive", done.archived)
+        _print_vacuum(done.vacuumed)
+    raise typer.Exit(0 if done.is_complete else 1)
+
+
+def keep(
+    context: typer.Context,
+    uuid: Uuid,
+    off: Annotated[bool, flag("--off", help=text("cli.keep.off"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Mark a task, or take the mark away."""
+    from orihon.retention import keep_task
+
+    options = context.ensure_object(Options)
+    task = named_task(context, uuid)
+    keep_task(options.base, task, options.settings, keep=not off)
+    if as_json:
+        print_json({"uuid": task, "keep": not off})
+    else:
+        typer.echo(text("cli.keep.undone" if off else "cli.keep.done", uuid=task))
+
+
+def print_run(command: str, run: RetentionRun) -> None:
+    """Each task in a dry run, each that was left, and the sums."""
+    if run.dry_run:
+        for task in run.tasks:
+            typer.echo(text(f"cli.{command}.would", uuid=task.uuid, size=task.bytes_before))
+    for uuid, error in run.left.items():
+        typer.echo(shown(text("cli.archive.left", uuid=uuid, error=error)), err=True)
+    kind = "would_all" if run.dry_run else "all"
+    sums: dict[str, Any] = {
+        "tasks": len(run.tasks),
+        "before": run.bytes_before,
+        "after": run.bytes_after,
+        "left": len(run.left),
+    }
+    typer.echo(text(f"cli.{command}.{kind}", **sums))
+    if run.counts_before != run.counts_after:
+        before, after = (_counted(counts) for counts in (run.counts_before, run.counts_after))
+        typer.echo(text("cli.maintain.counts", before=before, after=after))
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{status} {count:,}" for status, count in sorted(counts.items()))
+
+
+def _print_vacuum(run: VacuumRun) -> None:
+    for name, why in run.left.items():
+        typer.echo(shown(text("cli.archive.left", uuid=name, error=why)), err=True)
+    sums: dict[str, Any] = {"databases": run.databases, "before": run.bytes_before, "after": run.bytes_after}
+    typer.echo(text("cli.vacuum.would_all" if run.dry_run else "cli.vacuum.all", **sums))
+
+
+@contextmanager
+def progress_bar(command: str, *, hidden: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal with the time left."""
+    if hidden or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        job = bar.add_task(text(f"cli.{command}.working"), total=None)
+        yield lambda done, of: bar.update(job, completed=done, total=of)

@@ -1,0 +1,495 @@
+"""People in the loop, on every back end: asking, waiting, answering, time limits, and what follows in the view."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orihon import (
+    Approval,
+    ApprovalHandler,
+    Checkpoint,
+    Settings,
+    TaskContextManager,
+    TaskKey,
+    Waiting,
+    delete_old_phase_archives,
+    fork_task,
+    load_settings,
+    partial_restore,
+    restore_context,
+)
+from orihon.approvals import PendingApproval, approve, pending, reject, revise, sweep
+from orihon.catalogue.opening import open_catalogue
+from orihon.checkpoints import CLOCK, Ledger, read_ledger
+from orihon.errors import InvalidInput, NotWaiting
+from orihon.phase_restoring import read_phase, restore_phase
+from orihon.store.opening import open_for_reading
+from orihon.task import TaskStatus
+from orihon.task_folders import folders_of
+from orihon.verify import verify
+from tests.conformance.backends import BACKENDS
+from tests.helpers import refused
+from tests.integration.answering import start, told
+
+DETAILS = "\n".join(f"- 比較 {number}: 細かい点を一つずつ調べた結果です。" for number in range(60))
+EXPLORATION = f"""## 調査フェーズ
+
+### ゲームエンジンの選定
+
+まず、2Dアクションゲームに適したゲームエンジンを調査しました。
+
+#### Unity
+Unityは最も人気のあるゲームエンジンの1つです。
+{DETAILS}
+
+#### Godot
+Godotはオープンソースのゲームエンジンです。スクリプトは GDScript です。
+{DETAILS}
+
+### 結論
+検討の結果、Unityを採用することにしました。理由は以下の通りです：
+1. 開発者の経験
+2. 豊富なリソース
+
+## 依存関係
+
+- Unity 2022.3
+"""
+QUESTION = "Unity でよいですか？"
+
+
+class Loop:
+    """A task with an exploration, and the people around it."""
+
+    def __init__(self, base: Path, config: dict[str, Any]) -> None:
+        self.base = base
+        self.config = config
+        self.settings: Settings = load_settings(config)
+        self.ctx = TaskContextManager(base, TaskKey("cli", "", "", "task", base.name, "me"), self.settings)
+        self.uuid = self.ctx.uuid
+        self.ctx.message_store.add_message("system", "You plan games.")
+        self.ctx.message_store.add_message("user", "Choose an engine.")
+        self.ctx.phase("exploration")
+        self.ctx.message_store.add_message("assistant", EXPLORATION)
+
+    def ask(self, name: str = "concept", **options: Any) -> Waiting:
+        with pytest.raises(Waiting) as caught:
+            self.ctx.checkpoint(name, QUESTION, **options)
+        return caught.value
+
+    def resume(self) -> TaskContextManager:
+        self.ctx = TaskContextManager.resume(self.base, self.uuid, self.settings)
+        return self.ctx
+
+    def pending(self) -> list[PendingApproval]:
+        return [one for one in pending(self.base, self.settings) if one.uuid == self.uuid]
+
+    def row(self) -> Any:
+        with closing(open_catalogue(self.base, self.settings)) as catalogue:
+            return catalogue.get(self.uuid)
+
+    def read(self, look: Callable[[Any], Any]) -> Any:
+        folder = folders_of(self.base, self.settings).find(self.uuid)
+        assert folder is not None
+        with closing(open_for_reading(folder, self.settings, name=self.uuid)) as store:
+            return look(store)
+
+    def ledger(self) -> Ledger:
+        found: Ledger = self.read(read_ledger)
+        return found
+
+    def file(self, name: str) -> str:
+        return str(self.read(lambda store: store.records.kept_file(f"archives/{name}")).decode())
+
+    def log(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.file("compression_log.json"))["compressions"]
+        return found
+
+    def shown(self) -> str:
+        lines: list[bytes] = self.read(lambda store: list(store.view_lines()))
+        return "\n".join(str(json.loads(line)["content"]) for line in lines)
+
+    def check(self) -> None:
+        findings = verify(self.base, self.uuid, self.settings)
+        assert [found for found in findings if found.severity != "warning"] == []
+
+
+@pytest.fixture
+def loop(kind: str, tmp_path: Path) -> Loop:
+    return Loop(tmp_path / "contexts", BACKENDS[kind].config())
+
+
+def files_loop(tmp_path: Path, **compression: Any) -> Loop:
+    return Loop(tmp_path / "contexts", {"compression": compression})
+
+
+# ---- asking and answering ----------------------------------------------------------------------------------------
+
+
+def test_a_task_that_asks_waits_and_goes_on_where_it_stood(loop: Loop) -> None:
+    waiting = loop.ask(context="the comparison", timeout=3600)
+    assert waiting.fields["question"] == QUESTION
+    row = loop.row()
+    assert (row.status, row.lease_owner) == (TaskStatus.WAITING, None)
+    (found,) = loop.pending()
+    assert (found.checkpoint.name, found.checkpoint.context) == ("concept", "the comparison")
+    assert found.checkpoint.phase is not None
+    assert found.checkpoint.phase.name == "exploration"
+    done = approve(loop.base, loop.uuid, loop.settings, by="ann", reason="fine")
+    assert (done.status, done.requested, loop.pending()) == (TaskStatus.PAUSED, None, [])
+    ctx = loop.resume()
+    answer = ctx.checkpoint("concept", QUESTION)
+    assert (answer.approved, answer.by, answer.reason, answer.seq) == (True, "ann", "fine", 4)
+    said = ctx.message_store.get_message(4).message
+    assert (said.role, said.text.splitlines()[0]) == ("user", "## Approved: concept")
+    ctx.complete()
+    loop.check()
+
+
+def test_an_approval_folds_the_exploration_and_keeps_what_the_next_phase_needs(loop: Loop) -> None:
+    before = loop.ctx.message_store.get_current_token_count()
+    loop.ask()
+    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    assert done.after_tokens < before / 5
+    shown = loop.shown()
+    assert "- **決定**: Unity" in shown
+    assert "- **理由**: 開発者の経験、豊富なリソース" in shown
+    assert "- **詳細**: archives/phase1_exploration.md" in shown
+    assert "## 依存関係\n\n- Unity 2022.3" in shown
+    assert "GDScript" not in shown
+    (entry,) = loop.log()
+    assert (entry["trigger"], entry["checkpoint"], entry["level"]) == ("approval", "concept", "standard")
+    assert entry["archived_to"] == "phase1_exploration.md"
+    assert entry["original_tokens"] > 5 * entry["compressed_tokens"]
+    assert EXPLORATION in loop.file("phase1_exploration.md")
+    decisions = loop.file("phase1_decisions.md")
+    assert "- **決定**: Unity" in decisions
+    assert "- **concept**: approved, ann" in decisions
+    assert "細かい点" not in decisions
+    loop.check()
+
+
+def test_changes_that_are_wanted_open_what_they_are_about(loop: Loop) -> None:
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    ctx = loop.resume()
+    ctx.phase("building")
+    ctx.message_store.add_message("assistant", "Built with Unity.")
+    loop.ask("build")
+    done = revise(loop.base, loop.uuid, loop.settings, by="bob", instructions="Godot の比較をもう一度見せてください")
+    assert done.after_tokens > 5 * done.before_tokens
+    assert "GDScript" in loop.shown()
+    ctx = loop.resume()
+    answer = ctx.checkpoint("build", QUESTION)
+    assert (answer.approved, answer.decision) == (False, "revise")
+    assert answer.instructions.startswith("Godot")
+    assert ctx.checkpoint("build", QUESTION) == answer  # nothing has changed since
+    ctx.message_store.add_message("assistant", "Built with Godot.")
+    loop.ask("build")
+    approve(loop.base, loop.uuid, loop.settings, by="bob")
+    assert loop.resume().checkpoint("build", QUESTION).approved
+    loop.ctx.complete()
+    loop.check()
+
+
+@pytest.mark.parametrize(
+    ("reason", "sections", "is_opened"),
+    [
+        ("GDScript を使いたい", (), True),  # by a word that only the folded text has
+        ("もっと安く", (), False),
+        ("もっと安く", ("unity",), True),
+        ("Godot!", ("Phaser",), False),  # what is named counts
+    ],
+)
+def test_a_rejection_opens_by_name_or_by_words(
+    tmp_path: Path, reason: str, sections: tuple[str, ...], is_opened: bool
+) -> None:
+    loop = files_loop(tmp_path)
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    loop.resume().message_store.add_message("assistant", "Go.")
+    loop.ask("second")
+    reject(loop.base, loop.uuid, loop.settings, by="bob", reason=reason, sections=sections)
+    assert (EXPLORATION in loop.shown()) == is_opened
+    assert loop.ledger().checkpoints[-1].answer is not None
+    loop.check()
+
+
+def test_who_comes_too_late_is_told(loop: Loop) -> None:
+    with refused(NotWaiting, "running"):
+        loop.ctx.checkpoints.ask(Checkpoint(0, "early", "?"))
+        approve(loop.base, loop.uuid, loop.settings, by="ann")
+    loop.ctx.checkpoints.answer(2, Approval("approve", "ann"))
+    with refused(NotWaiting, "answered"):
+        approve(loop.base, loop.uuid, loop.settings, by="bob")
+    loop.ask()
+    with refused(InvalidInput, "empty_field"):
+        reject(loop.base, loop.uuid, loop.settings, by="bob", reason=" ")
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    with refused(NotWaiting, "answered") as caught:
+        reject(loop.base, loop.uuid, loop.settings, by="bob", reason="no")
+    assert "ann" in caught.value.cause
+    loop.resume().complete()
+    with refused(NotWaiting, "ended"):
+        approve(loop.base, loop.uuid, loop.settings, by="bob")
+
+
+def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
+    store = loop.ctx.message_store
+    somebody = start(
+        what="answer", base=str(loop.base), config=loop.config, uuid=loop.uuid, by="ann", decision="approve",
+        at=time.time() + 3.0,
+    )  # fmt: skip
+    answer = loop.ctx.checkpoint("concept", QUESTION, wait=True)
+    assert told(somebody) is not None
+    assert (answer.by, store.count_messages()) == ("ann", answer.seq)
+    assert loop.row().status is TaskStatus.RUNNING
+    store.add_message("assistant", "It goes on with the same stores.")
+    loop.ctx.complete()
+    loop.check()
+
+
+# ---- time --------------------------------------------------------------------------------------------------------
+
+
+def test_a_time_limit_answers_and_reminders_are_written(loop: Loop) -> None:
+    loop.ask(timeout=0.2, remind_every=0.01)
+    time.sleep(0.02)
+    report = sweep(loop.base, loop.settings)
+    assert loop.uuid in {one.uuid for one in report.reminded}
+    assert len(loop.ledger().checkpoints[0].reminded_at) == 1
+    time.sleep(0.2)
+    report = sweep(loop.base, loop.settings)
+    assert loop.uuid in {one.uuid for one in report.expired}
+    answer = loop.resume().checkpoint("concept", QUESTION)
+    assert (answer.decision, answer.by) == ("reject", CLOCK)
+    assert "Nobody has answered until" in answer.reason
+    loop.ctx.complete()
+    assert sweep(loop.base, loop.settings).settled == []
+
+
+def test_the_outcome_of_a_time_limit_can_be_chosen_and_a_waiting_program_sees_to_it(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path)
+    answer = loop.ctx.checkpoint("concept", QUESTION, timeout=0.05, on_timeout="approve", wait=True)
+    assert (answer.decision, answer.by) == ("approve", CLOCK)
+    with refused(InvalidInput, "decision"):
+        loop.ctx.checkpoint("next", QUESTION, on_timeout="perhaps")  # type: ignore[arg-type]
+    loop.ctx.complete()
+
+
+# ---- triggers and confirmation -----------------------------------------------------------------------------------
+
+
+def test_every_trigger_has_its_own_rung_and_stands_in_the_log(tmp_path: Path) -> None:
+    events = [
+        {"event": "approval", "strategies": ["sections"], "level": "light"},
+        {"event": "phase_end", "strategies": ["sections"], "level": "standard", "target": 0.01},
+        {"event": "iteration_end", "strategies": ["sections"], "level": "aggressive", "target": 0.01},
+    ]
+    usage = {"usage": 0.02, "strategies": ["offload", "summarize"], "target": 0.01}
+    loop = files_loop(tmp_path, ladder=[usage, *events], keep_recent=1, min_to_compress=1)
+    ctx, store = loop.ctx, loop.ctx.message_store
+    ctx.phase("second")
+    store.add_message("assistant", EXPLORATION)
+    store.add_message("user", "So?")
+    result = ctx.end_iteration()
+    assert result is not None
+    assert result.changed
+    for _ in range(3):
+        store.add_message("user", "word " * 2000)
+    assert ctx.compress_if_needed()
+    store.add_message("assistant", EXPLORATION)
+    store.add_message("user", "So?")
+    ctx.compressor.compress(strategy="summarize")
+    found = [(entry["trigger"], entry["level"]) for entry in loop.log()]
+    assert found == [("phase_end", "standard"), ("iteration_end", "aggressive"), ("usage", ""), ("manual", "")]
+    ctx.complete()
+    loop.check()
+
+
+def test_an_approval_folds_nothing_where_the_settings_do_not_want_it(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path, auto_compress_on_approval=False)
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    assert EXPLORATION in loop.shown()
+    assert loop.read(lambda store: [name for name in store.records.kept_files() if "archives" in name]) == []
+
+
+@pytest.mark.parametrize("is_confirmed", [True, False])
+def test_a_compression_can_be_a_checkpoint_that_shows_its_preview(tmp_path: Path, is_confirmed: bool) -> None:
+    loop = files_loop(tmp_path, confirm_before_compress=True)
+    loop.ask()
+    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    assert done.status is TaskStatus.WAITING
+    assert done.waits_for is not None
+    assert "- **決定**: Unity" in done.waits_for.context
+    assert EXPLORATION in loop.shown()
+    messages = loop.read(lambda store: store.count("messages"))
+    if is_confirmed:
+        done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    else:
+        done = reject(loop.base, loop.uuid, loop.settings, by="ann", reason="I want to read it.")
+    assert (done.status, done.waits_for) == (TaskStatus.PAUSED, None)
+    assert (EXPLORATION in loop.shown()) != is_confirmed
+    assert loop.read(lambda store: store.count("messages")) == messages  # the model has nothing to do with it
+    assert loop.resume().checkpoint("concept", QUESTION).approved
+    loop.ctx.complete()
+    loop.check()
+
+
+def test_a_full_view_asks_before_it_is_folded(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path, confirm_before_compress=True, token_threshold=1500, keep_recent=1, min_to_compress=1)
+    loop.ctx.message_store.add_message("user", "So?")
+    with pytest.raises(Waiting):
+        loop.ctx.compress_if_needed()
+    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    assert done.after_tokens < done.before_tokens
+    ctx = loop.resume()
+    assert not ctx.compress_if_needed()
+    (entry,) = loop.log()
+    assert entry["trigger"] == "usage"
+    ctx.complete()
+
+
+# ---- archives ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("archive_format", ["markdown", "json"])
+def test_an_archive_opens_again_whole_and_by_section(tmp_path: Path, archive_format: str) -> None:
+    loop = files_loop(tmp_path, archive_format=archive_format)
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    (path,) = (loop.base / "paused" / loop.uuid / "archives").glob("phase1_exploration.*")
+    assert restore_context(path) == EXPLORATION
+    godot = partial_restore(path, "godot")
+    assert godot.startswith("#### Godot\nGodotはオープンソース")
+    assert "結論" not in godot
+    with refused(InvalidInput, "no_section") as caught:
+        partial_restore(path, "Phaser")
+    assert "Godot" in caught.value.cause
+    plain = tmp_path / "plain.md"
+    plain.write_text(EXPLORATION, encoding="utf-8")
+    assert restore_context(plain) == EXPLORATION
+    assert partial_restore(plain, "Godot") == godot
+
+
+def test_a_phase_is_read_and_restored_on_every_back_end_also_without_its_archive(loop: Loop) -> None:
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    later = datetime.now(UTC) + timedelta(days=6)
+    assert not [name for name in delete_old_phase_archives(loop.base, loop.settings, now=later) if loop.uuid in name]
+    assert read_phase(loop.base, loop.uuid, loop.settings, section="Godot").startswith("#### Godot")
+    later += timedelta(days=2)
+    deleted = delete_old_phase_archives(loop.base, loop.settings, now=later)
+    assert f"{loop.uuid}/archives/phase1_exploration.md" in deleted
+    assert "Unity" in loop.file("phase1_decisions.md")
+    assert EXPLORATION in read_phase(loop.base, loop.uuid, loop.settings, phase=1)
+    assert "GDScript" not in loop.shown()
+    restored = restore_phase(loop.base, loop.uuid, loop.settings, section="Godot")
+    assert len(restored.folds) == 1
+    assert EXPLORATION in loop.shown()
+    assert restore_phase(loop.base, loop.uuid, loop.settings).folds == ()
+    with refused(InvalidInput, "no_phase_archive"):
+        read_phase(loop.base, loop.uuid, loop.settings, phase=7)
+    loop.check()
+
+
+def test_a_handler_without_a_task_works_on_the_text_of_the_checkpoint() -> None:
+    handed_on = ApprovalHandler().on_approval(
+        Checkpoint(1, "concept", QUESTION, exploration_context=EXPLORATION), Approval("approve", "ann")
+    )
+    assert "- **決定**: Unity" in handed_on
+    assert len(handed_on) < len(EXPLORATION) / 5
+
+
+# ---- several people, and misfortunes -----------------------------------------------------------------------------
+
+
+def test_of_two_people_who_answer_at_once_one_wins_and_the_other_is_told(loop: Loop) -> None:
+    loop.ask()
+    plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid, "at": time.time() + 2}
+    both = [start(**plan, by=by, decision=what) for by, what in (("ann", "approve"), ("bob", "reject"))]
+    said = [told(process) for process in both]
+    winner = 0 if said[0] is not None and "status" in said[0] else 1
+    won, lost = said[winner], said[1 - winner]
+    assert won is not None
+    assert lost is not None
+    assert won["status"] == "paused"
+    assert (lost["refused"], lost["by"]) == ("answered", ("ann", "bob")[winner])
+    (asked,) = loop.ledger().checkpoints
+    assert asked.answer is not None
+    assert (asked.answer.by, asked.answer.at) == (lost["by"], lost["at"])
+    assert loop.read(lambda store: store.count("messages")) == 4
+    loop.check()
+
+
+def spread(count: int, most: int = 14) -> list[int]:
+    """Steps from the first to the last, a few more towards the end where things are written."""
+    return sorted({1 + round((count - 1) * (place / (most - 1)) ** 0.8) for place in range(most)})
+
+
+def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes_on(loop: Loop) -> None:
+    loop.ask()
+    plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid}
+    rehearsal = Loop(loop.base, loop.config)
+    rehearsal.ask()
+    counted = told(start(**{**plan, "uuid": rehearsal.uuid}, by="ann", decision="approve"))
+    assert counted is not None
+    for round_, step in enumerate(spread(counted["steps"])):
+        if round_:
+            loop = Loop(loop.base, loop.config)
+            loop.ask()
+        killed = start(**{**plan, "uuid": loop.uuid}, by="ann", decision="approve", die_at=step)
+        assert told(killed) is None or step == counted["steps"]
+        sweep(loop.base, loop.settings)
+        with suppress(NotWaiting):  # the answer of the one who died counts
+            approve(loop.base, loop.uuid, loop.settings, by="bob")
+        assert loop.row().status is TaskStatus.PAUSED
+        ctx = loop.resume()
+        answer = ctx.checkpoint("concept", QUESTION)
+        assert (answer.approved, answer.by in ("ann", "bob")) == (True, True)
+        texts = [stored.message.text for stored in ctx.message_store.get_messages()]
+        assert [seq for seq, said in enumerate(texts, start=1) if said.startswith("## Approved")] == [answer.seq] == [4]
+        ctx.complete()
+        assert "GDScript" not in loop.shown()
+        assert [entry["trigger"] for entry in loop.log()] == ["approval"]
+        loop.check()
+
+
+def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop) -> None:
+    loop.ctx.stop()
+    plan = {"what": "ask", "base": str(loop.base), "config": loop.config}
+    counted = told(start(**plan, uuid=loop.uuid))
+    assert counted is not None
+    for step in spread(counted["steps"], most=10):
+        loop = Loop(loop.base, loop.config)
+        loop.ctx.stop()
+        assert told(start(**plan, uuid=loop.uuid, die_at=step)) is None or step == counted["steps"]
+        if loop.row().status is not TaskStatus.WAITING:
+            loop.resume()
+            loop.ask()
+        assert len(loop.ledger().checkpoints) == len(loop.pending()) == 1
+        approve(loop.base, loop.uuid, loop.settings, by="ann")
+        assert loop.resume().checkpoint("concept", QUESTION).approved
+        loop.ctx.complete()
+        loop.check()
+
+
+def test_a_fork_before_an_answer_does_not_know_it(loop: Loop) -> None:
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    new = fork_task(loop.base, loop.uuid, loop.settings, 3)
+    with TaskContextManager.resume(loop.base, new, loop.settings) as forked:
+        assert [one.answer for one in forked.checkpoints.read().checkpoints] == [None]
+        assert forked.message_store.count_messages() == 3
+    at_end = fork_task(loop.base, loop.uuid, loop.settings, 4)
+    with TaskContextManager.resume(loop.base, at_end, loop.settings) as forked:
+        assert forked.checkpoint("concept", QUESTION).by == "ann"
