@@ -22,7 +22,7 @@ from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageEr
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.logs import enter_task, leave_task
-from orihon.mirror import fetch_mirror, go_on_mirroring, mirror_at_end, open_message_store
+from orihon.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
@@ -69,7 +69,7 @@ class TaskContextManager(Asking):
         self._stop_hooks: dict[str, Hook] = {}
         key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
         self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
-        fetch = partial(fetch_mirror, self.settings)
+        fetch = partial(fetch_newer_mirror, self.settings)
         opening = TaskOpening(self.catalogue, self._folders, self.settings, fetch=fetch)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed).key
         seconds = self.settings.context_storage.lease_seconds

@@ -15,12 +15,12 @@ from typing import Any
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
-from orihon.errors import DamagedStore, IllegalTransition, StaleWriter
+from orihon.errors import DamagedStore, IllegalTransition, StaleWriter, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskKey, TaskStatus, check_change
-from orihon.task_folders import TaskFolders
+from orihon.task_folders import SCRATCH, TaskFolders
 
 logger = logging.getLogger("orihon.context")
 
@@ -34,9 +34,9 @@ class TaskOpening:
         folders: TaskFolders,
         settings: Settings,
         *,
-        fetch: Callable[[str, Path], bool] | None = None,
+        fetch: Callable[[Lease, Path | None, Path], bool] | None = None,
     ) -> None:
-        """``fetch`` makes the folder of a task that another machine had, if there is a mirror of it."""
+        """``fetch`` makes the folder of a task that another machine had meanwhile, if there is a mirror of it."""
         self._catalogue = catalogue
         self._folders = folders
         self._settings = settings
@@ -79,7 +79,7 @@ class TaskOpening:
         row = self._catalogue.get(lease.uuid)
         if row.status is not TaskStatus.RUNNING:
             self._refuse_finished(row)
-        here = self._folders.find(row.uuid) or self._fetched(row)
+        here = self._place_of(row, lease)
         self._refuse_lost_log(row, here)
         with ExitStack() as on_failure:
             store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
@@ -114,14 +114,22 @@ class TaskOpening:
             store.claim()
         return store, lease
 
-    def _fetched(self, row: TaskRow) -> Path | None:
-        """The folder of a task that somebody has worked on elsewhere."""
-        place = self._folders.new_place(row.uuid)
-        if self._fetch is None or row.epoch <= 1 or not self._fetch(row.uuid, place):
-            return None
-        logger.info("%s: fetched from its mirror", row.uuid)
-        self._is_fetched = True
-        return place
+    def _place_of(self, row: TaskRow, lease: Lease) -> Path | None:
+        """Where the task lies; ``None`` for one that nobody has worked on.
+
+        A task of this catalogue may have been another machine's: then it is fetched from its mirror, or refused where
+        there is none. To begin it anew would give it two histories.
+        """
+        here, place = self._folders.find(row.uuid), self._folders.new_place(row.uuid)
+        if lease.epoch <= 1 or self._settings.database.url is None or (here or place).parent.name == SCRATCH:
+            return here
+        if self._fetch is not None and self._fetch(lease, here, place):
+            logger.info("%s: fetched from its mirror", row.uuid)
+            self._is_fetched = True
+            return place
+        if here is None and row.model is not None:
+            raise StorageUnavailable("elsewhere", uuid=row.uuid)
+        return here
 
     def _store(self, folder: Path, uuid: str, epoch: int | None = None) -> TaskStore:
         key_file = self._folders.base_dir / "mask.key"

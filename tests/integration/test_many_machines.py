@@ -13,13 +13,18 @@ import pytest
 
 from orihon import TaskContextManager
 from orihon.doctor import examine
-from orihon.errors import StaleWriter
+from orihon.errors import StaleWriter, StorageUnavailable
+from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
+from orihon.runtime.worker import WorkerProcess
 from orihon.settings import load_settings
 from orihon.task import TaskKey, TaskStatus
 from orihon.verify import verify
 from orihon.view import PlannedFold
 from tests.conformance.child import ROOT
+from tests.helpers import refused
+from tests.integration.run_supervisor import put
+from tests.integration.worker_handlers import HANDLER
 from tests.services import Database
 
 KEY = TaskKey("github", "owner", "repo", "issue", "27")
@@ -126,6 +131,63 @@ def test_a_mirrored_task_goes_on_without_its_disk(tmp_path: Path, mirrored: dict
     assert view(there) == seen
     assert there.context_dir.is_relative_to(tmp_path / "b" / "running")
     there.complete()
+
+
+def test_a_task_comes_back_to_the_machine_that_had_it_first(tmp_path: Path, mirrored: dict[str, Any]) -> None:
+    """Once it went on from its old folder, and the mirror lost what the other machine had added."""
+    here = filled(tmp_path / "a", mirrored)
+    here.stop()
+    there = TaskContextManager.resume(tmp_path / "b", here.uuid, mirrored)
+    there.message_store.add_message("assistant", "from the other machine")
+    there.message_store.folding.compress([PlannedFold(6, 8, "three more")])
+    seen = view(there)
+    there.stop()
+    back = TaskContextManager.resume(tmp_path / "a", here.uuid, mirrored)
+    assert view(back) == seen
+    back.message_store.add_message("user", "and home again")
+    back.stop()
+    last = TaskContextManager.resume(tmp_path / "c", here.uuid, mirrored)
+    assert [stored.message.text for stored in last.message_store.get_messages()][-2:] == [
+        "from the other machine",
+        "and home again",
+    ]
+    last.complete()
+    assert findings(tmp_path / "c", here.uuid, mirrored) == []
+
+
+def test_a_machine_without_the_files_begins_no_second_history(tmp_path: Path, config: dict[str, Any]) -> None:
+    local = config | {"context_storage": {"backend": "files"}}
+    here = filled(tmp_path / "a", local)
+    here.stop()
+    with refused(StorageUnavailable, "elsewhere"):
+        TaskContextManager.resume(tmp_path / "b", here.uuid, local)
+    again = TaskContextManager.resume(tmp_path / "a", here.uuid, local)
+    assert again.message_store.count_messages() == 9
+    again.complete()
+
+
+def test_a_worker_without_the_files_gives_the_task_back(tmp_path: Path, config: dict[str, Any]) -> None:
+    """Once it failed there until it was dead, although the other machine could have gone on."""
+    local = config | {"context_storage": {"backend": "files"}}
+    here, there = TaskQueue(tmp_path / "a", local), TaskQueue(tmp_path / "b", local)
+    uuid = put(here, "steps 3 0.0")
+    claimed = here.dequeue()
+    assert claimed is not None
+    context = open_context(claimed, tmp_path / "a", here.settings)
+    context.message_store.add_message("user", "step 1")
+    context.stop()
+    here.ack(claimed, stopped=True)
+    here.resume(uuid)
+    worker = WorkerProcess("b", local, base_dir=tmp_path / "b", handler=HANDLER)
+    task = there.dequeue()
+    assert task is not None
+    worker._work(task)
+    row = here.catalogue.get(uuid)
+    assert (row.status, row.attempts) == (TaskStatus.QUEUED, 0)
+    assert row.available_at is not None
+    here.close()
+    there.close()
+    worker.queue.close()
 
 
 def test_a_machine_that_died_loses_what_it_had_not_mirrored_and_nothing_else(

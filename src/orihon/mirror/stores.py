@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from orihon.archive.databases import DATABASE, read_fence
+from orihon.base_folder import move_aside
+from orihon.catalogue import Lease
 from orihon.catalogue.metadata import read_object
 from orihon.errors import DamagedStore, InvalidId, StaleWriter, StorageError
 from orihon.folders import wrapping
@@ -123,6 +125,21 @@ def fetch_mirror(settings: Settings, uuid: str, folder: Path) -> bool:
     if settings.archive.url is None or not settings.archive.mirror_every:
         return False
     return Mirror(ObjectStorage.of(settings), uuid).fetch(folder)
+
+
+def fetch_newer_mirror(settings: Settings, lease: Lease, here: Path | None, place: Path) -> bool:
+    """The same when another machine has gone on since the folder ``here`` was written; that one is put aside."""
+    if here is None:
+        return fetch_mirror(settings, lease.uuid, place)
+    reached = _reached_epoch(here)
+    if settings.archive.url is None or not settings.archive.mirror_every or lease.epoch <= reached + 1:
+        return False  # nobody has had the task between our last lease and this one
+    manifest = Mirror(ObjectStorage.of(settings), lease.uuid).manifest()
+    if manifest is None or manifest.epoch <= reached:
+        return False
+    kept = move_aside(here, here.parent.parent, lease.uuid)
+    logger.warning("%s: another machine has gone on with it; what was here is kept in %s", lease.uuid, kept)
+    return fetch_mirror(settings, lease.uuid, place)
 
 
 class S3MessageStore(MirroredMessageStore):

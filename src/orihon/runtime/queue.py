@@ -34,6 +34,7 @@ from orihon.texts import text
 logger = logging.getLogger("orihon.queue")
 
 MAX_PROMPT_BYTES = 1024 * 1024
+_ELSEWHERE_SECONDS = 2.0  # until a task that only another machine can do is in line again
 _LOOK_SECONDS = 1.0  # how often one worker looks for tasks whose worker is gone
 
 
@@ -184,6 +185,13 @@ class TaskQueue(Wishes):
             self.catalogue.request(row.uuid, "pause", TaskStatus.QUEUED)
         logger.warning("%s: attempt %d failed, next in %.1f s: %s", row.uuid, row.attempts, delay, message)
         return TaskStatus.QUEUED
+
+    def give_back(self, task: QueuedTask, why: object) -> None:
+        """Another machine has to do it: the task is in line again after a while, as if nobody had claimed it."""
+        row = self._still_held(task)
+        self.catalogue.put_back(row.uuid, epoch=task.lease.epoch, error_message=str(why), delay=_ELSEWHERE_SECONDS)
+        self.catalogue.forgive_attempt(row.uuid)
+        logger.info("%s: given back: %s", row.uuid, why)
 
     def depth(self) -> int:
         """How many tasks wait for a worker, those that are put off too."""

@@ -206,6 +206,9 @@ class WorkerProcess:
             logger.info("%s: %s", task.uuid, waiting)
             return self.queue.ack(task, stopped=True)
         except (Exception, SystemExit) as error:
+            if isinstance(error, StorageUnavailable) and error.reason == "elsewhere":
+                self.queue.give_back(task, error)
+                return None
             logger.debug("%s: failed", task.uuid, exc_info=True)
             return self.queue.nack(task, _described(error), retry=not is_final(error))
         if holding.reason == "timeout":
