@@ -19,7 +19,6 @@ from typing import Any
 from orihon.approval_handler import ApprovalHandler
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.opening import open_catalogue
 from orihon.checkpoints import CLOCK, Approval, Checkpoint, CheckpointLog, Ledger, read_ledger, refuse_answered
 from orihon.clock import utc_now
 from orihon.errors import (
@@ -44,6 +43,7 @@ logger = logging.getLogger("orihon.approvals")
 #: Seconds to wait for somebody who holds the task for a moment: another answer, a look.
 _PATIENCE = 10.0
 _NAP = 0.02
+_TRIES = 20
 _ANSWERABLE = (TaskStatus.WAITING, TaskStatus.PAUSED)
 _PAGE = 1000
 
@@ -227,7 +227,7 @@ def _held(
                 raise
             time.sleep(_NAP)
             continue
-        row = _let_go_on(Path(base_dir).absolute(), task.row, ledger, settings)
+        row = _let_go_on(Path(base_dir).absolute(), uuid, settings)
         waits_for = ledger.open[0] if ledger.open else None
         return Answered(uuid, asked, row.status, row.requested, before, after, waits_for)
 
@@ -258,17 +258,25 @@ def _wanted(ledger: Ledger, number: int | None, row: TaskRow) -> Checkpoint:
     return ledger.open[0] if ledger.open else ledger.checkpoints[-1]
 
 
-def _let_go_on(base_dir: Path, row: TaskRow, ledger: Ledger, settings: Settings) -> TaskRow:
-    """All is answered: a worker's task is in line again, any other is paused."""
-    with closing(open_catalogue(base_dir, settings)) as catalogue:
-        if row.status is TaskStatus.WAITING and not ledger.open:
+def _let_go_on(base_dir: Path, uuid: str, settings: Settings) -> TaskRow:
+    """All is answered: a worker's task is in line again, any other is paused.
+
+    Somebody who comes too late with another answer takes the lease for a moment, and its epoch rises: then again.
+    """
+    with BaseFolder(base_dir, settings) as base:
+        catalogue = base.open_catalogue()
+        assert catalogue is not None
+        for _ in range(_TRIES):
+            row = catalogue.get(uuid)
+            if row.status is not TaskStatus.WAITING or _ledger(base, uuid).open:
+                break
             try:
                 if row.claimed:  # first the wish: a paused task without it would be forgotten by a crash in between
-                    catalogue.request(row.uuid, "resume", TaskStatus.WAITING, over=False)
-                catalogue.change_status(row.uuid, TaskStatus.PAUSED, epoch=row.epoch)
-            except (StaleWriter, IllegalTransition) as error:  # somebody else has seen to it
-                logger.info("%s: %s", row.uuid, error)
-        return catalogue.get(row.uuid)
+                    catalogue.request(uuid, "resume", TaskStatus.WAITING, over=False)
+                return catalogue.change_status(uuid, TaskStatus.PAUSED, epoch=row.epoch)
+            except (StaleWriter, IllegalTransition) as error:
+                logger.info("%s: %s", uuid, error)
+        return catalogue.get(uuid)
 
 
 # ---- looking after -------------------------------------------------------------------------------------------------
