@@ -17,11 +17,12 @@ from typing import Any
 
 from orihon.archive.archive import archive_task, ended_before, is_elsewhere, rows_having
 from orihon.archive.cleaning import Cleaning, read_task
-from orihon.archive.work import ARCHIVED, at_work
+from orihon.archive.work import ARCHIVED, at_work, refuse_local
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
+from orihon.phase_archives import delete_old_phase_archives
 from orihon.retention.locking import only_one
 from orihon.retention.vacuuming import Progress, VacuumRun, vacuum_databases
 from orihon.settings import Settings
@@ -91,6 +92,7 @@ class Maintenance:
     deleted: RetentionRun
     archived: RetentionRun
     vacuumed: VacuumRun
+    phase_archives: tuple[str, ...] = ()  # of explorations, past ``preserve_exploration_days``
 
     @property
     def is_complete(self) -> bool:
@@ -103,6 +105,7 @@ class Maintenance:
             "cleanup": self.deleted.as_dict(),
             "archive": self.archived.as_dict(),
             "vacuum": self.vacuumed.as_dict(),
+            "phase_archives": list(self.phase_archives),
         }
 
 
@@ -128,7 +131,7 @@ def archive_old_contexts(
 
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         rows = [row for row in rows_having(base, FINISHED) if ended_before(row, moment) and row.uuid not in without]
-        return _each(base, rows, archive, dry_run=dry_run, progress=progress)
+        return _each(base, rows, archive, dry_run=dry_run, progress=progress, check=refuse_local)
 
 
 def delete_old_contexts(
@@ -173,7 +176,9 @@ def maintain(
         archived = archive_old_contexts(
             base, settings, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
         )
-        return Maintenance(deleted, archived, vacuum_databases(base, settings, dry_run=dry_run, progress=progress))
+        phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
+        vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)
+        return Maintenance(deleted, archived, vacuumed, phases)
 
 
 def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool = True) -> None:
@@ -199,11 +204,14 @@ def _each(
     *,
     dry_run: bool,
     progress: Progress | None,
+    check: Callable[[str, Path, Settings], None] | None = None,
 ) -> RetentionRun:
     run = RetentionRun(dry_run, counts_before=_counts(base))
     for number, row in enumerate(rows, start=1):
         try:
             _refuse_held(base, row)
+            if check is not None and (place := base.folders.find(row.uuid)) is not None:
+                check(row.uuid, place, base.settings)
             before = _size(base, row)
             outcome = TaskOutcome(row.uuid, before, 0) if dry_run else act(row, before)
             run.tasks.extend(() if outcome is None else (outcome,))
