@@ -178,7 +178,8 @@ def transcripts(meter: Meter, folder: Path, settings: Settings, source: Path) ->
         f"90th percentile {statistics.quantiles(sizes, n=10)[-1]:,.0f}, most {max(sizes):,}\n"
         f"  stored, everything counted: {stored / len(sizes):,.0f} B per message"
     )
-    packed = sum(archive_task(folder / "base", uuid, settings).bytes for uuid in uuids)
+    shelf = settings.replace(**{"archive.url": (folder / "shelf").absolute().as_uri()})
+    packed = sum(archive_task(folder / "base", uuid, shelf).bytes for uuid in uuids)
     for table in STORED:
         meter.run(f"VACUUM {SCHEMA}.{table}")
     left = "SELECT sum(pg_column_size(t.*)) FROM {}.{} AS t WHERE uuid = ANY('{{{}}}')"

@@ -44,6 +44,8 @@ def test_tasks_go_into_the_archive_and_come_back(base: Path) -> None:
     assert ended.code == 0
     assert ended.out.startswith(f"{one} is archived: archive/{one}.tar.zst in {base} (")
     assert not (base / "completed" / one).exists()
+    checked = run("--base-dir", base, "verify", one)
+    assert (checked.code, checked.out.startswith(f"{one}: archived as archive/{one}.tar.zst in {base}. ")) == (0, True)
     listed = json.loads(run("--base-dir", base, "list", "--json").out)["tasks"]
     assert {task["uuid"]: task["status"] for task in listed} == {one: "archived", two: "completed"}
     assert run("--base-dir", base, "archive").out == "No task is old enough.\n"
@@ -73,7 +75,9 @@ def test_what_cannot_be_archived_is_said(base: Path, monkeypatch: pytest.MonkeyP
     assert ended.code == 2
     assert "Traceback" not in ended.err
     running.close()
-    assert run("--base-dir", base, "unarchive", spoilt).code == 0, "its folder stands"
+    ended = run("--base-dir", base, "unarchive", spoilt)
+    assert (ended.code, ended.out) == (2, ""), "it was never archived"
+    assert f"The task {spoilt} is completed and not archived." in ended.err
     with (base / "config.yaml").open("w") as file:
         file.write("archive: {url: 's3://bucket', endpoint: 'http://127.0.0.1:9'}\n")
     ended = run("--base-dir", base, "--config", base / "config.yaml", "unarchive", sound, language="ja")
@@ -82,17 +86,25 @@ def test_what_cannot_be_archived_is_said(base: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_task_in_the_database_is_archived_and_comes_back(base: Path, tmp_path: Path, postgres: Database) -> None:
-    settings = {"database": postgres.settings, "context_storage": {"backend": "postgres"}}
+    archive = {"url": f"file://{tmp_path}/shelf"}
+    settings = {"database": postgres.settings, "context_storage": {"backend": "postgres"}, "archive": archive}
     (tmp_path / "config.yaml").write_text(json.dumps(settings))
     options = ("--base-dir", base, "--config", tmp_path / "config.yaml")
     task = start_task(base, load_settings(settings))
     task.complete()
     view = run(*options, "view", task.uuid).out
+    ended = run(*options, "unarchive", task.uuid)
+    assert (ended.code, ended.out) == (2, "")
+    assert f"The task {task.uuid} is completed and not archived." in ended.err
     assert run(*options, "archive", task.uuid).code == 0
+    found = json.loads(run(*options, "verify", task.uuid, "--json").out)
+    assert (found["clean"], found["records"]) == (True, "archived")
+    assert found["archive"] == {"place": f"{tmp_path}/shelf", "key": f"archive/{task.uuid}.tar.zst"}
     listed = json.loads(run(*options, "list", "--json").out)["tasks"]
     assert [(one["uuid"], one["status"]) for one in listed] == [(task.uuid, "archived")]
     back = run(*options, "unarchive", task.uuid, language="ja")
     assert (back.code, back.out) == (0, f"{task.uuid} をデータベースに戻しました。\n")
+    run(*options, "archive", task.uuid)
     assert json.loads(run(*options, "unarchive", task.uuid, "--json").out)["folder"] is None
     assert run(*options, "view", task.uuid).out == view
     assert run(*options, "verify", task.uuid).code == 0
@@ -118,7 +130,8 @@ def test_old_tasks_are_removed_and_stay_in_the_list(base: Path) -> None:
     assert rows[one]["total_messages"] == rows[kept]["total_messages"]
     refused = run("--base-dir", base, "unarchive", one, language="ja")
     assert (refused.code, "削除されました" in refused.err) == (2, True)
-    assert run("--base-dir", base, "verify", one).code == 0
+    checked = run("--base-dir", base, "verify", one)
+    assert (checked.code, "its records were removed at" in checked.out) == (0, True)
     assert run("--base-dir", base, "doctor").code == 0
     assert run("--base-dir", base, "keep", kept, "--off", language="ja").out == f"{kept} の保持の印を外しました。\n"
 

@@ -172,6 +172,8 @@ def test_verify_of_a_sound_task(base: Path, backend: str) -> None:
         "task": uuid,
         "clean": True,
         "findings": [],
+        "records": "read",
+        "archive": None,
     }
 
 

@@ -132,7 +132,8 @@ def test_a_task_goes_into_its_archive_and_comes_back_as_it_was(
         row.error_message,
         row.metadata,
     )
-    assert restore_task(base, uuid, settings) == folder
+    with refused(IllegalTransition, "not_archived"):
+        restore_task(base, uuid, settings)
     assert_sound(base, uuid, settings)
     assert leftovers(base) == []
     assert archive_task(base, uuid, settings).contents == task.contents, "and in again"
@@ -253,7 +254,12 @@ def test_a_crash_while_archiving_can_be_answered_by_restoring(base: Path, config
     uuid = finished(base, config, "fail")
     log = log_of(base / "completed" / uuid, settings)
     assert dies(base, uuid, "archive", config, step)
-    assert log_of(restore_task(base, uuid, settings), settings) == log
+    if step in ("packed", "stored"):  # it is not in the archive yet
+        with refused(IllegalTransition, "not_archived"):
+            restore_task(base, uuid, settings)
+    else:
+        restore_task(base, uuid, settings)
+    assert log_of(base / "completed" / uuid, settings) == log
     assert row_of(base, uuid, settings).status is TaskStatus.FAILED
     assert_sound(base, uuid, settings)
     assert leftovers(base) == []

@@ -13,9 +13,10 @@ from orihon.archive import archive_old, archive_task, restore_task
 from orihon.archive.in_database import reached_epoch
 from orihon.catalogue.opening import open_catalogue
 from orihon.doctor import examine
-from orihon.errors import StaleWriter
+from orihon.errors import IllegalTransition, StaleWriter
 from orihon.message import Message
 from orihon.postgres import postgres_of
+from orihon.retention import archive_old_contexts
 from orihon.settings import Settings, load_settings
 from orihon.store.copying import Contents, contents_of
 from orihon.store.opening import open_for_reading, open_task_store
@@ -107,7 +108,8 @@ def test_a_task_goes_from_the_database_into_its_archive_and_comes_back_as_it_was
     with refused(StaleWriter, "taken_over"):
         former.append(Message("user", "too late"))
     former.close()
-    assert restore_task(base, uuid, settings) == base / "scratch" / uuid
+    with refused(IllegalTransition, "not_archived"):
+        restore_task(base, uuid, settings)
     assert_sound(base, uuid, settings)
     assert leftovers(base) == []
     assert archive_task(base, uuid, settings).contents == task.contents, "and in again"
@@ -120,13 +122,35 @@ def test_old_tasks_in_the_database_are_archived(base: Path, alone: Settings) -> 
     assert run.left == {}
 
 
+def test_a_task_in_the_database_is_not_put_on_the_disk_of_one_machine(base: Path, alone: Settings) -> None:
+    settings = alone.replace(**{"archive.url": None})
+    uuid = finished(base, settings)
+    with refused(IllegalTransition, "archive_local"):
+        archive_task(base, uuid, settings)
+    assert {name: error.reason for name, error in archive_old(base, settings, days=0).left.items()} == {
+        uuid: "archive_local"
+    }
+    for dry_run in (True, False):
+        run = archive_old_contexts(base, settings, days=0, dry_run=dry_run)
+        assert ([task.uuid for task in run.tasks], [*run.left]) == ([], [uuid])
+    assert row_of(base, uuid, settings).status is TaskStatus.COMPLETED
+    assert not list((base / "archive").glob("*"))
+    local = settings.replace(**{"context_storage.backend": "files"})
+    assert archive_task(base, finished(base, local), local).place == str(base), "a folder is on one disk anyway"
+    assert_sound(base, uuid, settings)
+
+
 @pytest.mark.parametrize("step", ARCHIVE_STEPS)
 def test_a_crash_while_archiving_loses_nothing(base: Path, settings: Settings, step: str) -> None:
     uuid = finished(base, settings)
     before = contents(base, uuid, settings)
     assert killed_at(step, lambda: archive_task(base, uuid, settings))
     assert is_in_database(uuid, settings) == (step != "moved away")
-    restore_task(base, uuid, settings)
+    if step in ("exported", "packed", "stored"):  # it is not in the archive yet
+        with refused(IllegalTransition, "not_archived"):
+            restore_task(base, uuid, settings)
+    else:
+        restore_task(base, uuid, settings)
     assert contents(base, uuid, settings) == before, "a crash can be answered by restoring"
     assert row_of(base, uuid, settings).status is TaskStatus.COMPLETED
     assert killed_at(step, lambda: archive_task(base, uuid, settings))

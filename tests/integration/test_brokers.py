@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -251,6 +252,26 @@ def test_a_message_that_was_waited_for_is_not_kept_from_others(own: OwnQueue, op
     assert own.size() == 0
 
 
+def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened: Opener, tmp_path: Path) -> None:
+    """As with tasks that take longer than the interval, while as many come as go."""
+    queue = opened(limits=QueueLimits(poll_interval=0.0))
+    urgent = unannounced(tmp_path, 100, priority=9)
+    for number in range(3):
+        queue.enqueue(key(number))
+    found = []
+    for number in range(3, 13):
+        queue.enqueue(key(number))
+        task = queue.dequeue()
+        assert task is not None
+        found.append(task.lease.uuid)
+        queue.nack(task, "no good", retry=False)
+    assert urgent in found[:2], "the catalogue has its turn, too"
+    assert own.size() <= queue.depth() + 1
+    while task := queue.dequeue():
+        queue.nack(task, "no good", retry=False)
+    assert own.size() == 0
+
+
 # ---- consumers that die --------------------------------------------------------------------------------------------
 
 KILLED = """
@@ -417,6 +438,38 @@ def test_a_wrong_password_is_said_once_and_clearly(
     with pytest.raises(StorageUnavailable) as caught:
         Broker(BrokerAddress.of(url), own.name).get()
     assert "w0rd" not in str(caught.value)
+
+
+def test_a_queue_of_another_kind_is_said_as_an_error(
+    own: OwnQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if own.is_redis:
+        own._ask_redis("sadd", own.name, "something else")
+    else:
+        with kombu.Connection(own.url) as connection:
+            kombu.Queue(own.name, durable=True)(connection.channel()).queue_declare()
+    queue = open_queue(tmp_path, own.config)
+    uuid = queue.enqueue(key())
+    task = queue.dequeue()
+    assert task is not None
+    assert task.uuid == uuid
+    queue.close()
+    (line,) = said(caplog, logging.ERROR)
+    assert own.name in line
+    assert "not a queue as Orihon makes it" in line
+    assert said(caplog) == []
+
+
+def test_a_place_that_the_broker_does_not_have_is_said_as_an_error(
+    own: OwnQueue, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = urlsplit(own.url)._replace(path="/12345").geturl()
+    queue = open_queue(tmp_path, own.at(url))
+    queue.enqueue(key())
+    queue.close()
+    (line,) = said(caplog, logging.ERROR)
+    assert "has no such virtual host or database" in line
+    assert said(caplog) == []
 
 
 # ---- connections ---------------------------------------------------------------------------------------------------

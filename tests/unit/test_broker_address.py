@@ -24,6 +24,7 @@ SECRET = "pa%2Fss-w0rd"
         (f"amqps://me:{SECRET}@[::1]//", "amqps://[::1]"),
         (f"redis://:{SECRET}@host:6379/0?ssl_cert_reqs={SECRET}", "redis://host:6379/0"),
         (f"rediss://me:{SECRET}@host", "rediss://host"),
+        (f"redis://me:{SECRET}@host//1", "redis://host//1"),
         (f"sqs://KEY:{SECRET}@", "sqs://"),
         (f"amqp://me:{SECRET}@one:1;amqp://me:other@two:2", "amqp://one:1;amqp://two:2"),
     ],
@@ -32,7 +33,7 @@ def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
     address = BrokerAddress.of(url)
     assert address.shown == shown
     assert "w0rd" not in repr(address)
-    trouble = address.trouble(ConnectionError(f"no way to {url} with pa/ss-w0rd"))
+    trouble = address.trouble(ConnectionError(f"no way to {url} with pa/ss-w0rd"), "tasks")
     assert "w0rd" not in str(trouble)
     assert trouble.reason == "broker_away"
 
@@ -52,6 +53,8 @@ def test_an_address_is_shown_without_its_secrets(url: str, shown: str) -> None:
         (f"amqp://me:{SECRET}@[::1", "broker_address"),
         (f"amqp://one;redis://me:{SECRET}@two", "broker_address"),
         ("amqp://one;memory://", "broker_memory"),
+        (f"redis://me:{SECRET}@host:6379/s3cr3t", "broker_database"),
+        ("rediss://one/0;rediss://two/-1", "broker_database"),
     ],
 )
 def test_brokers_that_cannot_be_used_are_refused(url: str, reason: str, tmp_path: Path) -> None:

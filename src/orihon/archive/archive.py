@@ -4,7 +4,8 @@ Promises that a task is readable in one of the two places whatever happens: the 
 has been read back from where it lies, and the packed task goes only after the folder stands. A task that is in the
 database is packed as a folder that is made for that, and goes back into the database where the settings want it there.
 A second run goes on where the first one ended. Everything is done under the task's lease, so two machines do not fight;
-whoever comes second finds the work done. Refuses tasks that are not finished.
+whoever comes second finds the work done. Refuses tasks that are not finished, tasks in the database while the archive
+is on this machine's disk (``archive.url`` is not set), and to bring back what is not archived.
 """
 
 from __future__ import annotations

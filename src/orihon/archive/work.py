@@ -101,6 +101,7 @@ class Work:
         folder = self.folder()
         if folder is None:
             return self._archived_before()
+        refuse_local(self._uuid, folder, self._settings)
         if folder.parent.name == SCRATCH:
             return self._archive_from_database(self._in_database())
         task = self._put_and_mark(folder)
@@ -201,6 +202,10 @@ class Work:
         make_private_folder(self._place)
         self._clear_leftovers()
         task = self._shelf.find(self._uuid)
+        is_noted = self._other_metadata() != self._row.metadata
+        if self._row.status is not TaskStatus.ARCHIVED and task is None and not is_noted:
+            # Neither archived, nor on its way there or back when a run died.
+            raise IllegalTransition("not_archived", uuid=self._uuid, status=self._row.status.value)
         if folder is None:
             if task is None:
                 self._refuse_tombstone(CLEANING)
@@ -308,6 +313,12 @@ class Work:
 
     def _done(self, step: str) -> None:
         logger.debug("%s: %s", self._uuid, step)
+
+
+def refuse_local(uuid: str, place: Path, settings: Settings) -> None:
+    """All machines see a task that is in the database; packed onto the disk of one, it would be lost to the others."""
+    if place.parent.name == SCRATCH and settings.archive.url is None:
+        raise IllegalTransition("archive_local", uuid=uuid)
 
 
 def _summary_in(folder: Path) -> str:

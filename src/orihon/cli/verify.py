@@ -1,14 +1,24 @@
-"""``orihon verify``: derive everything about one task again and say what differs."""
+"""``orihon verify``: derive everything about one task again and say what differs, or that its records are not here."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orihon.cli.options import Options, flag
-from orihon.cli.output import print_findings, print_json
+from orihon.cli.output import print_findings, print_json, shown
 from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.base_folder import BaseFolder
+
+_SAID = {
+    "read": "cli.verify.clean",
+    "archived": "cli.verify.archived",
+    "removed": "cli.verify.removed",
+    "none": "cli.verify.no_records",
+}
 
 
 def verify(
@@ -23,11 +33,31 @@ def verify(
     options = context.ensure_object(Options)
     with BaseFolder(options.base, options.settings) as base:
         task = base.resolve(uuid)
-    findings = look(options.base, task, options.settings)
+        findings = look(options.base, task, options.settings)
+        records, noted = _records(base, task) if not findings else (None, {})
     if as_json:
-        print_json({"task": task, "clean": not findings, "findings": [finding.as_dict() for finding in findings]})
-    elif findings:
+        listed = [finding.as_dict() for finding in findings]
+        archive = noted if records == "archived" else None
+        print_json({"task": task, "clean": not findings, "findings": listed, "records": records, "archive": archive})
+    elif records is None:
         print_findings(findings)
     else:
-        typer.echo(text("cli.verify.clean", task=task))
+        typer.echo(shown(text(_SAID[records], task=task, **noted)))
     raise typer.Exit(1 if findings else 0)
+
+
+def _records(base: BaseFolder, task: str) -> tuple[str, dict[str, Any]]:
+    """Whether there were records to look at, and if not, what the row says of them."""
+    from orihon.catalogue.rows import CLEANED
+    from orihon.task import TaskStatus
+
+    row = base.row(task)
+    if row is None or base.folders.places(task):
+        return "read", {}
+    if CLEANED in row.metadata:
+        return "removed", {"at": row.metadata[CLEANED].get("at", "-")}
+    if row.status is TaskStatus.ARCHIVED:
+        noted = row.metadata.get("archived")
+        known = noted if isinstance(noted, dict) else {}
+        return "archived", {name: known.get(name, "-") for name in ("place", "key")}
+    return "none", {}

@@ -128,7 +128,7 @@ class Broker:
                     self._drop()
                     logger.debug("%s: broken", self._address.shown, exc_info=True)
                     if is_last:
-                        raise self._address.trouble(error) from error
+                        raise self._address.trouble(error, self._name) from error
                     is_last = True
 
     def _drop(self) -> None:

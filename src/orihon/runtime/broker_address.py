@@ -6,6 +6,7 @@ and says which package is missing. Promises that what is shown of an address has
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Self
@@ -22,6 +23,9 @@ _PACKAGES = {
     "sqs": ("boto3", "sqs"),
 }
 _LOSING = ("filesystem", "sqla", "sqlalchemy")
+#: What is there is not what we need: it stays so until somebody changes something.
+_OTHER_QUEUE = re.compile("inequivalent arg|WRONGTYPE")
+_NO_SUCH_PLACE = re.compile(r"vhost \S+ not found|to vhost .* refused for user '[^']*'(?!:)|DB index is out of range")
 _REFUSED_LOGIN = {"AccessRefused", "AuthenticationError", "NoPermissionError", "NoCredentialsError"}
 _LONGEST_DETAIL = 300
 
@@ -45,6 +49,8 @@ class BrokerAddress:
             _refuse(scheme)
         if len(schemes) > 1:
             raise InvalidSettings("broker_address")
+        if not all(_has_database(place) for place in places):
+            raise InvalidSettings("broker_database")
         secrets = {secret for place in places if place.password for secret in (place.password, unquote(place.password))}
         shown = ";".join(f"{place.scheme}://{_host(place)}{place.path.rstrip('/')}" for place in places)
         return cls(";".join(parts), places[0].scheme, shown, tuple(sorted(secrets, key=len, reverse=True)))
@@ -68,10 +74,15 @@ class BrokerAddress:
         place = urlsplit(self.url)
         return place.hostname is None or place.port in (None, 443)
 
-    def trouble(self, error: BaseException) -> StorageUnavailable:
-        """What a driver's error means, without secrets."""
+    def trouble(self, error: BaseException, queue: str) -> StorageUnavailable:
+        """What a driver's error about a queue means, without secrets."""
         if _is_refused_login(error):
             return StorageUnavailable("broker_login", address=self.shown)
+        said = str(error)
+        if _OTHER_QUEUE.search(said):
+            return StorageUnavailable("broker_queue", address=self.shown, queue=queue)
+        if _NO_SUCH_PLACE.search(said):
+            return StorageUnavailable("broker_place", address=self.shown)
         detail = f"{type(error).__name__}: {error}"[:_LONGEST_DETAIL]
         for secret in self.secrets:
             detail = detail.replace(secret, "***")
@@ -98,6 +109,12 @@ def _refuse(scheme: str) -> None:
     if scheme == "memory":
         raise InvalidSettings("broker_memory", scheme=scheme)
     raise InvalidSettings("broker_unknown", scheme=scheme, known=", ".join(f"{name}://" for name in _PACKAGES))
+
+
+def _has_database(place: SplitResult) -> bool:
+    """Is it where kombu finds a queue? Redis has databases by number."""
+    number = unquote(place.path[1:]).removeprefix("/")
+    return place.scheme not in ("redis", "rediss") or not number or (number.isascii() and number.isdecimal())
 
 
 def _host(place: SplitResult) -> str:

@@ -3,9 +3,10 @@
 A task is written into the catalogue first and announced at the broker afterwards. A delivery is only a hint: the claim
 in the catalogue says whether there is anything to do, so one that comes twice, late, or for a task that nobody knows
 does no harm. Every ``poll_interval``, whenever no message is there, and always while the broker is away, the catalogue
-is asked itself: a message that was lost costs at most that time. Promises that a broker which is away never fails
-anything; it is said once, and tried again after pauses that grow. Messages come in the order of their sending: a task
-with a higher priority goes first only where the catalogue is asked.
+is asked itself: a message that was lost costs at most that time. A worker that is due at each of its tasks takes every
+other one from a message: nobody would use them up otherwise. Promises that a broker which is away never fails anything;
+it is said once, and tried again after pauses that grow. Messages come in the order of their sending: a task with a
+higher priority goes first only where the catalogue is asked.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ class BrokerTaskQueue(TaskQueue):
         self._made: WeakSet[Broker] = WeakSet()
         self._brokers = ThreadConnections(partial(_new_broker, address, loaded.queue.name, self._made))
         self._next_poll = 0.0
+        self._is_turn_of_messages = False  # the last task came without one
 
     def close(self) -> None:
         """Close the connections; a later call opens again."""
@@ -119,10 +121,13 @@ class BrokerTaskQueue(TaskQueue):
     def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
         """The next task, held by a lease from now on; ``None`` when there is none to be had."""
         is_due = time.monotonic() >= self._next_poll
-        task = None if is_due else self._delivered(worker)
+        # With tasks that take longer than the interval it is always due, and messages would pile up for ever.
+        task = self._delivered(worker) if self._is_turn_of_messages or not is_due else None
+        self._is_turn_of_messages = False
         if task is None:
             self._next_poll = time.monotonic() + self.limits.poll_interval
             task = super().dequeue(worker=worker)
+            self._is_turn_of_messages = task is not None
         if task is not None:
             with self._brokers.use() as broker:
                 broker.rest()
@@ -234,7 +239,7 @@ class Outage:
             self._pause = min(max(self._pause * 2, self._SHORTEST), self._LONGEST)
             self._try_at = time.monotonic() + self._pause
         if is_new:
-            level = logging.ERROR if error.reason == "broker_login" else logging.WARNING
+            level = logging.WARNING if error.reason == "broker_away" else logging.ERROR  # somebody has to act
             logger.log(level, "%s", error)
 
     def end(self) -> None:
