@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orihon.approvals import PendingApproval
     from orihon.archive import ArchivedTask, archive_old, archive_task, restore_task
     from orihon.catalogue import Catalogue, Lease, TaskRow
+    from orihon.chain import ChainLink, Inherited, task_chain
     from orihon.checkpoints import Approval, Checkpoint, Phase
     from orihon.compression.compressor import ContextCompressor
     from orihon.compression.documents.optimizer import TokenOptimizer
@@ -98,6 +99,7 @@ _HOMES = {
     "BrokerTaskQueue": "orihon.runtime.broker_queue",
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
+    "ChainLink": "orihon.chain",
     "Checkpoint": "orihon.checkpoints",
     "Compression": "orihon.records",
     "CompressionLevel": "orihon.compression.documents.sections",
@@ -114,6 +116,7 @@ _HOMES = {
     "GitHubSource": "orihon.runtime.sources.github",
     "GitLabSource": "orihon.runtime.sources.gitlab",
     "InheritanceContext": "orihon.inheritance",
+    "Inherited": "orihon.chain",
     "IntelligentSummarizer": "orihon.compression.model.hierarchical",
     "LLMClient": "orihon.llm.base",
     "LLMClientProtocol": "orihon.compression.model.call",
@@ -195,6 +198,7 @@ _HOMES = {
     "restore_context": "orihon.phase_archives",
     "restore_task": "orihon.archive",
     "squeeze": "orihon.compression.squeezing.squeeze",
+    "task_chain": "orihon.chain",
     "vacuum_databases": "orihon.retention",
 }
 
@@ -209,6 +213,7 @@ __all__ = [
     "BrokerTaskQueue",
     "Budget",
     "Catalogue",
+    "ChainLink",
     "Checkpoint",
     "Compression",
     "CompressionLevel",
@@ -225,6 +230,7 @@ __all__ = [
     "GitHubSource",
     "GitLabSource",
     "InheritanceContext",
+    "Inherited",
     "IntelligentSummarizer",
     "LLMClient",
     "LLMClientProtocol",
@@ -306,6 +312,7 @@ __all__ = [
     "restore_context",
     "restore_task",
     "squeeze",
+    "task_chain",
     "vacuum_databases",
 ]
 

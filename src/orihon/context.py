@@ -20,7 +20,7 @@ from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
 from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageError, TaskBusy
 from orihon.heartbeat import Heartbeat
-from orihon.inheritance import ContextInheritanceManager, InheritanceContext
+from orihon.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_wish
 from orihon.logs import enter_task, leave_task
 from orihon.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.settings import Settings, load_settings
@@ -49,13 +49,15 @@ class TaskContextManager(Asking):
         is_resumed: bool | None = None,
         take_over: bool = False,
         inherit: bool = True,
+        inherit_from: str | None = None,
         lease: Lease | None = None,
     ) -> None:
         """Start a task, or go on with the one that ``uuid`` names.
 
         A paused task resumes; a running one whose process is dead is taken over (``take_over`` also from a live one);
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
-        worker's claim gave it; the task is opened with it, and with no other.
+        worker's claim gave it; the task is opened with it, and with no other. A new task inherits from the last one
+        that is finished on its key, from the one that ``inherit_from`` names, or (``inherit=False``) nothing, for good.
         """
         self.settings = load_settings(config)
         where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
@@ -71,7 +73,8 @@ class TaskContextManager(Asking):
         self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
         fetch = partial(fetch_newer_mirror, self.settings)
         opening = TaskOpening(self.catalogue, self._folders, self.settings, fetch=fetch)
-        self.task_key = opening.find_or_register(self.uuid, key, is_resumed).key
+        wish = inheritance_wish(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
+        self.task_key = opening.find_or_register(self.uuid, key, is_resumed, **wish).key
         seconds = self.settings.context_storage.lease_seconds
         self._lease: Lease | None = (
             self._renewed(lease)
@@ -203,7 +206,7 @@ class TaskContextManager(Asking):
     # ---- inheritance -------------------------------------------------------------------------------------------
 
     def _find_inheritance(self, row: TaskRow) -> InheritanceContext | None:
-        if not self.settings.inheritance.enabled:
+        if not self.settings.inheritance.enabled or row.metadata.get(INHERIT) is False:
             return None
         if not row.inherits_from and self.task_store.count("messages"):
             return None  # the first message has been written: what it inherits was settled then
@@ -213,7 +216,7 @@ class TaskContextManager(Asking):
         return found
 
     def get_inheritance_context(self) -> InheritanceContext | None:
-        """What this task inherits from the last finished one on its key."""
+        """What this task inherits from the last finished one on its key, or from the one it was pointed at."""
         return self._inheritance
 
     def has_inheritance_context(self) -> bool:

@@ -4,7 +4,8 @@ Owns the search for earlier tasks, reading what they left behind, and wording it
 Finished tasks stay as they are: this looks, never claims, and makes no file in them. What is inherited is told
 to the model as background and not as an instruction, within ``inheritance.max_summary_tokens`` and a tenth of the
 new task's window: it joins the system prompt, which is never folded. A task whose folder is gone (archived) has
-nothing to give; a damaged one raises, except for a task that is just being started.
+nothing to give; a damaged one raises, except for a task that is just being started. What is wished for one task
+(nothing, or a given task's) is in its row, so that whoever opens it, on whatever machine, does the same.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from orihon import jsonio
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.opening import open_catalogue
-from orihon.errors import DamagedStore, StorageError
+from orihon.catalogue.rows import CLEANED
+from orihon.errors import DamagedStore, IllegalTransition, InvalidInput, StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("orihon.inheritance")
 
 Plan = Mapping[str, Any]
+
+#: In a row's metadata, ``False``: the task inherits nothing.
+INHERIT = "inherit"
 
 _MOST_PREVIOUS = 10
 _MOST_EARLIER = 3
@@ -107,10 +112,13 @@ class ContextInheritanceManager:
         """
         try:
             uuid = row.inherits_from or self._last_finished(row)
-            return None if uuid is None else self.get_inheritance_context(uuid)
+            found = None if uuid is None else self.get_inheritance_context(uuid)
         except StorageError as error:
             logger.warning("%s: nothing is inherited: %s", row.uuid, error)
             return None
+        if found is None and row.inherits_from:
+            logger.warning("%s: nothing is inherited: %s has nothing to give here", row.uuid, row.inherits_from)
+        return found
 
     def _last_finished(self, row: TaskRow) -> str | None:
         previous = self._catalogue.previous(row.key, _MOST_PREVIOUS)
@@ -289,6 +297,33 @@ class ContextInheritanceManager:
     @staticmethod
     def _format_summary_with_prefix(summary: str, prefix: str) -> str:
         return f"{prefix}\n\n{summary}"
+
+
+def inheritance_wish(
+    catalogue: Catalogue, settings: Settings, uuid: str, *, inherit: bool = True, inherit_from: str | None = None
+) -> dict[str, Any]:
+    """The columns of a new task's row that say what it inherits; raises where the wish cannot be met.
+
+    A task that is there already keeps what its row says: to wish the same again is no mistake, anything else is.
+    """
+    if inherit_from is None:
+        return {} if inherit else {"metadata": {INHERIT: False}}
+    if not inherit:
+        raise InvalidInput("options_together", first="inherit=False", second="inherit_from")
+    if (known := catalogue.find(uuid)) is not None:
+        if known.inherits_from != inherit_from:
+            raise IllegalTransition("inherit_settled", uuid=uuid, source=known.inherits_from or "-")
+        return {}
+    if not settings.inheritance.enabled:
+        raise InvalidInput("inheritance_off")
+    source = catalogue.get(inherit_from)
+    if CLEANED in source.metadata:
+        raise IllegalTransition("cleaned", uuid=source.uuid, at=source.metadata[CLEANED].get("at", "-"))
+    if source.status is TaskStatus.ARCHIVED:
+        raise IllegalTransition("inherit_archived", uuid=source.uuid)
+    if source.status not in FINISHED:
+        raise IllegalTransition("inherit_unfinished", uuid=source.uuid, status=source.status.value)
+    return {"inherits_from": source.uuid}
 
 
 def _shares(sizes: Sequence[int], room: int) -> list[int]:

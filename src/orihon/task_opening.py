@@ -43,8 +43,11 @@ class TaskOpening:
         self._fetch = fetch
         self._is_fetched = False
 
-    def find_or_register(self, uuid: str, key: TaskKey | None, is_resumed: bool | None) -> TaskRow:
-        """The row of the task; a new one when there is none, a key is given and no old task is insisted on."""
+    def find_or_register(self, uuid: str, key: TaskKey | None, is_resumed: bool | None, **columns: Any) -> TaskRow:
+        """The row of the task; a new one when there is none, a key is given and no old task is insisted on.
+
+        ``columns`` are what a new row says besides.
+        """
         row = self._catalogue.find(uuid)
         if row is not None:
             if is_resumed is False:
@@ -59,6 +62,7 @@ class TaskOpening:
             uuid,
             status=TaskStatus.RUNNING,
             **self._means(),
+            **columns,
         )
 
     def _means(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.opening import catalogue_exists, is_known_beside, open_catalogue
 from orihon.checks.database import damage_in
 from orihon.checks.folder import check_folder, check_metadata
 from orihon.checks.folds import boundaries, check_compressions, read_folds
@@ -82,15 +82,22 @@ def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]
         return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, settings))]
     if row is None and not places:
         raise TaskNotFound("uuid", uuid=uuid)
-    return verify_placed(uuid, row, places, settings, in_use=in_use)
+    beside = row is None and is_known_beside(base, settings, uuid)
+    return verify_placed(uuid, row, places, settings, in_use=in_use, is_known_beside=beside)
 
 
 def verify_placed(
-    uuid: str, row: TaskRow | None, places: list[Path], settings: Settings, *, in_use: bool
+    uuid: str,
+    row: TaskRow | None,
+    places: list[Path],
+    settings: Settings,
+    *,
+    in_use: bool,
+    is_known_beside: bool = False,
 ) -> list[Finding]:
     """The same for a task whose row and folders have been looked up."""
     findings = Findings()
-    check_placement(row, places, findings.report)
+    check_placement(row, places, findings.report, is_known_beside=is_known_beside)
     contents = verify_folder(uuid, row, places[0], settings, in_use=in_use) if len(places) == 1 else []
     return [*findings.about(uuid), *contents]
 

@@ -122,9 +122,9 @@ def test_the_version() -> None:
     [
         (
             ["mend"],
-            "There is no command mend. Use one of: list, view, compress, undo, redo, rewind, fork, unfold, edit, pin, "
-            "unpin, enqueue, worker, pause, resume, cancel, retry, approvals, approve, reject, revise, restore, "
-            "archive, unarchive, keep, cleanup, vacuum, maintain, tools, verify, doctor, backup, "
+            "There is no command mend. Use one of: list, view, chain, compress, undo, redo, rewind, fork, unfold, "
+            "edit, pin, unpin, enqueue, worker, pause, resume, cancel, retry, approvals, approve, reject, revise, "
+            "restore, archive, unarchive, keep, cleanup, vacuum, maintain, tools, verify, doctor, backup, "
             "migrate, workers, stats, squeeze, demo.",
             "コマンド mend はありません。",
         ),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from orihon import jsonio
+from orihon.catalogue.opening import open_catalogue
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from tests.acceptance.test_cli import ORIHON, PATIENCE, Ended, environment, run, run_on_terminal
@@ -227,3 +228,31 @@ def test_take_overs_and_the_line_are_counted(cluster: Cluster) -> None:
     on_terminal = run_on_terminal(*cluster.options, "stats")
     assert "1,234" in on_terminal.out
     assert "take-overs" in on_terminal.out
+
+
+def test_a_narrow_terminal_leaves_no_field_out(cluster: Cluster) -> None:
+    worker = "worker-1@a-host-with-a-very-long-name:123"
+    with open_catalogue(cluster.base, cluster.settings) as catalogue:
+        catalogue.add_worker(worker, "1")
+        host = catalogue.workers(60)[0].host
+    for language in ("en", "ja"):
+        shown = run_on_terminal(*cluster.options, "workers", language=language, COLUMNS="40", NO_COLOR="1").out
+        assert worker in "".join(shown.split())
+        figures = run_on_terminal(*cluster.options, "stats", language=language, COLUMNS="40", NO_COLOR="1").out
+        assert f": {host}" in figures
+
+
+def test_tasks_that_a_newly_named_database_does_not_show_are_spoken_of(
+    base: Path, tmp_path: Path, postgres: Database
+) -> None:
+    base.mkdir()
+    run("--base-dir", base, "enqueue", "one")
+    cluster = Cluster(base, tmp_path / "config.yaml", {"database": postgres.settings})
+    for command in ("list", "stats"):
+        ended = cluster.run(command)
+        assert ended.code == 0
+        assert "tasks.db" in ended.err
+        assert "orihon migrate" in ended.err
+        assert "orihon migrate" not in run("--base-dir", base, command).err
+    cluster.run("migrate", "--from", "files", "--to", "postgres")
+    assert cluster.run("list").err == ""

@@ -504,6 +504,58 @@ def test_no_worker_gets_a_queued_task_twice_when_its_move_is_killed(crossing: Wo
             assert found[0].uuid == uuid
 
 
+@pytest.mark.parametrize("is_switched", [False, True])
+def test_a_task_with_a_row_in_both_catalogues_is_moved_and_has_one(crossing: World, is_switched: bool) -> None:
+    uuid = crossing.paused()
+    row = crossing.rows(uuid)["files" if crossing.source != "postgres" else "postgres"]
+    if is_switched:
+        killed_at("switched", crossing, uuid)
+    with crossing.catalogue(crossing.target) as catalogue:
+        catalogue.adopt(dataclasses.replace(row, llm_call_count=0, prompt="", hostname=None, process_id=None))
+    with crossing.catalogue(crossing.source) as catalogue:
+        catalogue.add_statistics(uuid, llm_calls=5)
+    assert [task.outcome for task in crossing.migrate().tasks] == ["finished" if is_switched else "moved"]
+    assert crossing.arrived(uuid).llm_call_count == 5
+
+
+def test_a_task_that_went_on_by_the_other_catalogue_keeps_the_row_of_that_one(crossing: World) -> None:
+    uuid = crossing.paused()
+    (row,) = crossing.rows(uuid).values()
+    with crossing.catalogue(crossing.target) as catalogue:
+        catalogue.adopt(row)
+        catalogue.set_totals(uuid, total_messages=row.total_messages)
+    with crossing.catalogue(crossing.source) as catalogue:
+        catalogue.set_totals(uuid, total_messages=row.total_messages - 1)
+    assert crossing.migrate().left == []
+    assert crossing.arrived(uuid).total_messages == row.total_messages
+
+
+def test_another_task_of_the_same_name_is_found_before_anything_is_moved(crossing: World) -> None:
+    uuid = crossing.paused()
+    before = crossing.rows(uuid)
+    with crossing.catalogue(crossing.target) as catalogue:
+        catalogue.register(TaskKey("github", "o", "r", "issue", "other"), uuid, status=TaskStatus.QUEUED)
+    (task,) = crossing.migrate().tasks
+    assert task.outcome == "failed"
+    assert "other" in task.why
+    assert crossing.backend(uuid) == crossing.source
+    for kind, row in before.items():
+        assert crossing.rows(uuid)[kind] == row
+
+
+def test_the_doctor_makes_no_second_row_for_a_task_that_tasks_db_knows(tmp_path: Path, postgres: Database) -> None:
+    world = World(tmp_path / "contexts", "files", "postgres", postgres)
+    uuid = world.paused()
+    for found in (examine(world.base, world.both), repair(world.base, world.both)):
+        about = [finding for finding in found if finding.task == uuid]
+        assert [(finding.kind, finding.repair) for finding in about] == [(("catalogue", "not_moved"), "none")]
+        assert "orihon migrate" in about[0].remedy
+    assert [finding.detail for finding in verify(world.base, uuid, world.both)] == ["not_moved"]
+    assert list(world.rows(uuid)) == ["files"]
+    world.migrate()
+    world.arrived(uuid)
+
+
 def test_what_was_wanted_of_a_task_is_wanted_after_the_move(crossing: World) -> None:
     uuid = crossing.paused()
     with crossing.catalogue(crossing.source) as catalogue:

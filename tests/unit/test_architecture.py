@@ -20,7 +20,7 @@ ROOMS = [
     *("extra", "strings", "parts", "dialects", "wire", "message", "records"),
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
     *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
-    *("compression", "inheritance", "heartbeat", "archive", "mirror", "logs", "view_changes"),
+    *("compression", "inheritance", "chain", "heartbeat", "archive", "mirror", "logs", "view_changes"),
     *("checkpoints", "phase_archives", "phase_restoring", "approval_handler", "approvals", "asking"),
     *("context", "llm", "runtime"),
     *("view_reading", "forking", "backup", "retention"),

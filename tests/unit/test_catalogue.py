@@ -249,6 +249,8 @@ def test_columns_are_set_by_name_and_no_others(catalogue: Catalogue) -> None:
             catalogue.set_totals("one", **given)
     with refused(InvalidInput, "column_value"):
         catalogue.update("one", context_length="long")
+    with refused(InvalidInput, "column_value"):
+        catalogue.update("one", context_length=2**70)
     assert catalogue.get("one").context_length == 10
     assert catalogue.get("one").created_at == before.created_at
 

@@ -40,7 +40,9 @@ class Leases:
     ) -> Lease:
         """Own the task from now on; ``take_over`` also takes it from a live owner."""
         me = process_identity()
-        with self._db.write() as statements:
+        taken = Taken()
+
+        def action(statements: Statements) -> tuple[TaskRow, Lease]:
             row = require(statements, uuid)
             moment = statements.moment()
             if not take_over and is_held(row, moment, me):
@@ -52,11 +54,14 @@ class Leases:
                     pid=row.lease_pid,
                     seconds_left=_seconds_left(row, moment),
                 )
-            return take(statements, uuid, owner, seconds, me)[1]
+            return taken.note(take(statements, uuid, owner, seconds, me))
+
+        return self._db.change(action, done=taken.still)[1]
 
     def renew(self, lease: Lease) -> Lease:
         """Go on owning the task, also after the lease ran out, as long as nobody else has taken it."""
-        with self._db.write(durable=False) as statements:  # what a power failure loses makes the lease shorter
+
+        def action(statements: Statements) -> Lease:
             now = statements.moment().seconds
             renewed = replace(lease, until=now + lease.seconds)
             changed = statements.run(
@@ -64,25 +69,39 @@ class Leases:
             )
             if not changed:
                 raise _stale(statements, lease)
-        return renewed
+            return renewed
+
+        return self._db.change(action, durable=False)  # what a power failure loses makes the lease shorter
 
     def raise_epoch(self, lease: Lease, *, above: int) -> Lease:
         """The same lease with an epoch higher than one that the folder has reached without the catalogue."""
         raised = replace(lease, epoch=max(lease.epoch, above) + 1)
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> Lease:
             if not statements.run("raise_epoch", uuid=lease.uuid, epoch=lease.epoch, raised=raised.epoch):
                 raise _stale(statements, lease)
-        return raised
+            return raised
+
+        def done(statements: Statements) -> Lease | None:
+            row = require(statements, lease.uuid)
+            return raised if (row.epoch, row.lease_owner) == (raised.epoch, lease.owner) else None
+
+        return self._db.change(action, done=done)
 
     def release(self, lease: Lease) -> None:
         """Give the task back; nothing happens if it is no longer owned."""
-        with self._db.write(durable=False) as statements:
-            statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch)
+        self._db.change(
+            lambda statements: statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch), durable=False
+        )
 
-    def stale_leases(self) -> list[TaskRow]:
-        """Tasks that no live process owns although they are running, or have a lease."""
+    def stale_leases(self, *, near: bool = False) -> list[TaskRow]:
+        """Tasks that no live process owns although they are running, or have a lease.
+
+        With a shared catalogue they come without their prompts. ``near`` leaves out leases of other machines that ran
+        out: every one would have to be looked at.
+        """
         me, moment = process_identity(), self._db.moment()
-        rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment))]
+        rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment, near=near))]
         return [row for row in rows if not is_held(row, moment, me)]
 
     def is_held(self, row: TaskRow | None) -> bool:
@@ -94,6 +113,26 @@ class Leases:
     def seconds_left(self, row: TaskRow) -> float:
         """How long the lease in a row still holds, if nobody renews it."""
         return _seconds_left(row, self._db.moment())
+
+
+class Taken:
+    """A lease that was written and may not have come about: the answer to the end of its transaction was lost."""
+
+    def __init__(self) -> None:
+        self._claim: tuple[TaskRow, Lease] | None = None
+
+    def note(self, claim: tuple[TaskRow, Lease]) -> tuple[TaskRow, Lease]:
+        self._claim = claim
+        return claim
+
+    def still(self, statements: Statements) -> tuple[TaskRow, Lease] | None:
+        """The claim, if it stands in the catalogue as it was written."""
+        if self._claim is None:
+            return None
+        row, lease = self._claim
+        stored = require(statements, row.uuid)
+        is_ours = (stored.epoch, stored.lease_owner, stored.lease_until) == (lease.epoch, lease.owner, lease.until)
+        return self._claim if is_ours else None
 
 
 def is_held(row: TaskRow, moment: Moment, me: ProcessIdentity) -> bool:
@@ -121,10 +160,10 @@ def _seconds_left(row: TaskRow, moment: Moment) -> float:
     return round((row.lease_until or moment.seconds) - moment.seconds, 1)
 
 
-def whereabouts(moment: Moment) -> dict[str, Value]:
-    """Now and here, for statements that leave out owners who are surely alive."""
-    me = process_identity()
-    return {"moment": moment.seconds, "my_host": me.host, "my_space": me.space, "my_boot": me.boot}
+def whereabouts(moment: Moment, *, near: bool) -> dict[str, Value]:
+    """Now and here, for statements that leave out owners who are surely alive; ``near``: and other machines'."""
+    me, far = process_identity(), int(not near)
+    return {"moment": moment.seconds, "my_host": me.host, "my_space": me.space, "my_boot": me.boot, "far": far}
 
 
 def _stale(statements: Statements, lease: Lease) -> StaleWriter:

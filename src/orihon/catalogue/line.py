@@ -8,18 +8,17 @@ retry waits on the clock of the leases: setting a machine's wall clock neither h
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orihon.catalogue.leases import LEASE_SECONDS, Lease, is_held, take, whereabouts
+from orihon.catalogue.leases import LEASE_SECONDS, Lease, Taken, is_held, take, whereabouts
 from orihon.catalogue.rows import TaskRow, row_from
-from orihon.catalogue.tasks import refuse_stale, require
+from orihon.catalogue.tasks import refuse_stale, require, set_status
 from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
 from orihon.catalogue.workers import WorkerFigures, note
 from orihon.clock import process_identity, utc_now
-from orihon.task import FINISHED, TaskStatus
+from orihon.task import TaskStatus
 
 #: A retry that is due later than this was written before a boot, on a system that does not name its boots.
 LONGEST_DELAY = 86_400.0
@@ -72,25 +71,25 @@ class Line:
         *,
         limits: ClaimLimits | None = None,
         abandoned: bool = False,
+        near: bool = False,
         worker: WorkerFigures | None = None,
     ) -> tuple[TaskRow, Lease] | None:
         """Start the first task in line: one without its worker, one to go on with, or by priority and age.
 
-        ``None`` when none is due. ``abandoned`` looks for dead workers too. ``worker`` is written down with the claim.
+        ``None`` when none is due. ``abandoned`` looks for dead workers too, ``near`` for those of this machine only.
+        ``worker`` is written down with the claim.
         """
         limits = limits or ClaimLimits()
         # A worker that only asks must not take the write lock.
         moments = _moments(self._db.moment())
-        if not (abandoned and self.abandoned_tasks()) and self._db.one("any_claimable", **moments) is None:
+        if not (abandoned and self.abandoned_tasks(near=near)) and self._db.one("any_claimable", **moments) is None:
             return None
-        with self._claiming(limits) as statements:
-            uuid = (_first_abandoned(statements, limits) if abandoned else None) or _first_waiting(statements, limits)
-            if uuid is None:
-                return None
-            row, lease = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
-            if worker is not None:
-                note(statements, worker, "working", uuid)
-            return row, lease
+
+        def first(statements: Statements) -> str | None:
+            gone_on = _first_abandoned(statements, limits, near=near) if abandoned else None
+            return gone_on or _first_waiting(statements, limits)
+
+        return self._claimed(first, owner, seconds, limits, worker)
 
     def claim(
         self,
@@ -105,32 +104,47 @@ class Line:
         limits = limits or ClaimLimits()
         if not _is_claimable(self._db, uuid, limits):  # whoever hears of a task late must not take the write lock
             return None
-        with self._claiming(limits) as statements:
-            if statements.one("task_to_change", uuid=uuid) is None or not _is_claimable(statements, uuid, limits):
-                return None
-            row, lease = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
-            if worker is not None:
-                note(statements, worker, "working", uuid)
-            return row, lease
+
+        def this(statements: Statements) -> str | None:
+            is_there = statements.one("task_to_change", uuid=uuid) is not None
+            return uuid if is_there and _is_claimable(statements, uuid, limits) else None
+
+        return self._claimed(this, owner, seconds, limits, worker)
 
     def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
         """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""
         self._db.wait_for_news(seconds, stop)
 
-    @contextmanager
-    def _claiming(self, limits: ClaimLimits) -> Iterator[Statements]:
-        """A transaction for a claim; while there is a limit on users, one at a time."""
-        # Where a power failure ends every lease it may take the claim with it: the task is in line again then, and no
-        # sync is needed. A server may lose it and the worker live on: then the same epoch would be given out twice.
-        with self._db.write(durable=not self._db.dies_with_us) as statements:
+    def _claimed(
+        self,
+        choose: Callable[[Statements], str | None],
+        owner: str | None,
+        seconds: float,
+        limits: ClaimLimits,
+        worker: WorkerFigures | None,
+    ) -> tuple[TaskRow, Lease] | None:
+        """The chosen task, claimed in one transaction; while there is a limit on users, one at a time."""
+        taken = Taken()
+
+        def action(statements: Statements) -> tuple[TaskRow, Lease] | None:
             if limits.tasks_per_user < _NO_LIMIT:
                 statements.one("hold_claims")
-            yield statements
+            uuid = choose(statements)
+            if uuid is None:
+                return None
+            claim = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
+            if worker is not None:
+                note(statements, worker, "working", uuid)
+            return taken.note(claim)
 
-    def abandoned_tasks(self) -> list[TaskRow]:
-        """Tasks out of the line whose worker is gone."""
+        # Where a power failure ends every lease it may take the claim with it: the task is in line again then, and no
+        # sync is needed. A server may lose it and the worker live on: then the same epoch would be given out twice.
+        return self._db.change(action, done=taken.still, durable=not self._db.dies_with_us)
+
+    def abandoned_tasks(self, *, near: bool = False) -> list[TaskRow]:
+        """Tasks out of the line whose worker is gone; ``near`` as for ``stale_leases``."""
         moment = self._db.moment()
-        return _without_worker(self._db.all("claimed_tasks", **whereabouts(moment)), moment)
+        return _without_worker(self._db.all("claimed_tasks", **whereabouts(moment, near=near)), moment)
 
     def cancelled_pauses(self) -> list[TaskRow]:
         """Paused tasks that were to be cancelled when their worker died."""
@@ -142,10 +156,11 @@ class Line:
 
     def put_back(self, uuid: str, *, epoch: int, error_message: str, delay: float) -> TaskRow:
         """A running or failed task back to the line, due after ``delay`` seconds; its lease is released."""
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> TaskRow:
             row = require(statements, uuid)
             refuse_stale(row, epoch)
-            _set_status(statements, uuid, TaskStatus.QUEUED, error_message)
+            set_status(statements, uuid, TaskStatus.QUEUED, error_message, None, utc_now())
             statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
             if delay > 0:
                 due, moment = datetime.now(UTC) + timedelta(seconds=delay), statements.moment()
@@ -158,12 +173,21 @@ class Line:
                 )
             return require(statements, uuid)
 
+        def done(statements: Statements) -> TaskRow | None:
+            row = require(statements, uuid)
+            return row if row.status is TaskStatus.QUEUED and row.epoch == epoch else None
+
+        return self._db.change(action, done=done)
+
     def bury(self, uuid: str, *, epoch: int, error_message: str) -> TaskRow:
         """A running or failed task is not tried again (``dead``); its lease is kept until the folder has followed."""
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> TaskRow:
             refuse_stale(require(statements, uuid), epoch)
-            _set_status(statements, uuid, TaskStatus.DEAD, error_message)
+            set_status(statements, uuid, TaskStatus.DEAD, error_message, None, utc_now())
             return require(statements, uuid)
+
+        return self._db.change(action)
 
     def count_waiting(self) -> tuple[int, int]:
         """How many tasks are in line or put off, and how many are with workers."""
@@ -173,8 +197,13 @@ class Line:
 
     def forgive_attempt(self, uuid: str, *, all_of_them: bool = False) -> None:
         """The last claim, or every one, does not count as an attempt: the task was given back in good order."""
-        with self._db.write() as statements:
-            statements.run("set_attempts", uuid=uuid, change=-1, keep=int(not all_of_them))
+        forgiven: list[int] = []
+
+        def action(statements: Statements) -> bool:
+            forgiven[:] = [0 if all_of_them else max(0, require(statements, uuid).attempts - 1)]
+            return statements.run("set_attempts", uuid=uuid, change=-1, keep=int(not all_of_them)) > 0
+
+        self._db.change(action, done=lambda statements: [require(statements, uuid).attempts] == forgiven or None)
 
     def request(
         self,
@@ -190,7 +219,8 @@ class Line:
         False when the task no longer has this status, or when something else than ``instead_of`` is wanted of it and
         may not be written ``over``; then nothing is written.
         """
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> bool:
             changed = statements.run(
                 "set_request",
                 uuid=uuid,
@@ -200,7 +230,13 @@ class Line:
                 instead_of=instead_of,
                 now=utc_now(),
             )
-        return changed > 0
+            return changed > 0
+
+        def done(statements: Statements) -> bool | None:
+            row = require(statements, uuid)
+            return True if (row.status, row.requested) == (status, wanted) else None
+
+        return self._db.change(action, done=done)
 
     def requested(self, uuid: str) -> Request | None:
         """What is wanted of a task, and whose it is; cheap enough to ask at every step."""
@@ -208,18 +244,6 @@ class Line:
         if record is None:
             return None
         return Request(TaskStatus(record["status"]), record["requested"], record["epoch"], record["lease_owner"])
-
-
-def _set_status(statements: Statements, uuid: str, status: TaskStatus, error_message: str) -> None:
-    statements.run(
-        "change_status",
-        uuid=uuid,
-        status=status.value,
-        finishing=int(status in FINISHED),
-        error_message=error_message,
-        available_at=None,
-        now=utc_now(),
-    )
 
 
 def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:
@@ -235,9 +259,9 @@ def _free_to_go_on(claimed: list[Record], limits: ClaimLimits, moment: Moment) -
     return [row for row in rows if row.requested in (None, "resume") and not limits.is_killer(row)]
 
 
-def _first_abandoned(statements: Statements, limits: ClaimLimits) -> str | None:
+def _first_abandoned(statements: Statements, limits: ClaimLimits, *, near: bool) -> str | None:
     moment = statements.moment()
-    free = _free_to_go_on(statements.all("claimed_tasks", **whereabouts(moment)), limits, moment)
+    free = _free_to_go_on(statements.all("claimed_tasks", **whereabouts(moment, near=near)), limits, moment)
     for row in sorted(free, key=lambda row: (-row.priority, row.created_at, row.uuid)):
         record = statements.one("task_to_take", uuid=row.uuid)  # none where another worker is at it
         if record is not None and record["status"] == "running" and _free_to_go_on([record], limits, moment):

@@ -27,6 +27,22 @@ def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
     )
 
 
+def catalogue_beside(base_dir: Path, settings: Settings) -> Catalogue | None:
+    """The ``tasks.db`` of a base folder whose settings name a database: tasks that were not moved there."""
+    if settings.database.url is None or not (base_dir / _FILE).exists():
+        return None
+    return Catalogue(base_dir / _FILE, timeout=settings.context_storage.db_timeout)
+
+
+def is_known_beside(base_dir: Path, settings: Settings, uuid: str) -> bool:
+    """Does that one know the task?"""
+    beside = catalogue_beside(base_dir, settings)
+    if beside is None:
+        return False
+    with beside:
+        return beside.find(uuid) is not None
+
+
 def catalogue_exists(base_dir: Path, settings: Settings) -> bool:
     """Is there one already? Opening would make it."""
     return (base_dir / _FILE).exists() if settings.database.url is None else has_tables(settings)

@@ -6,7 +6,7 @@ in debt: whoever takes a permission that is not there yet has it reserved, and l
 
 from __future__ import annotations
 
-from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.catalogue.tasks_db import Statements, TasksDatabase
 
 
 class Permissions:
@@ -16,8 +16,9 @@ class Permissions:
 
     def take_permission(self, provider: str, *, per_second: float, burst: int) -> float:
         """Take one permission; seconds until it holds. A bucket that nobody has used is full."""
-        level = float(burst)
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> float:
+            level = float(burst)
             moment = statements.moment()
             statements.run(
                 "add_permissions", provider=provider, level=level, counted_at=moment.seconds, boot=moment.era
@@ -29,4 +30,6 @@ class Permissions:
             statements.run(
                 "set_permissions", provider=provider, level=level - 1, counted_at=moment.seconds, boot=moment.era
             )
-        return max(0.0, (1 - level) / per_second)
+            return max(0.0, (1 - level) / per_second)
+
+        return self._db.change(action)  # one that is taken twice costs a moment, and no request too many

@@ -12,7 +12,8 @@ import itertools
 import logging
 import secrets
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,8 +23,9 @@ from psycopg.types.numeric import Int8
 
 from orihon.catalogue.news import News
 from orihon.catalogue.statements import statement
-from orihon.catalogue.tasks_db import Moment, Record, Value
-from orihon.errors import InvalidInput, StorageError
+from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
+from orihon.errors import InvalidInput, StorageError, StorageUnavailable
+from orihon.postgres.errors import is_conflict, is_lost
 from orihon.postgres.pool import Connection, Postgres
 
 logger = logging.getLogger("orihon.catalogue")
@@ -32,6 +34,7 @@ logger = logging.getLogger("orihon.catalogue")
 WRITES_PER_MERGE = 200
 #: The server's clock goes on over boots: its moments can always be compared.
 _ERA = "server"
+_NAP = 0.05
 
 
 class PostgresStatements:
@@ -71,7 +74,7 @@ class PostgresStatements:
         with self._connection.cursor(row_factory=dict_row, binary=True) as cursor:
             try:
                 cursor.execute(text, _storable(bindings))
-            except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.DatatypeMismatch) as error:
+            except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.DatatypeMismatch, OverflowError) as error:
                 raise InvalidInput("column_value", detail=" ".join(str(error).split())) from error
             yield cursor
 
@@ -122,10 +125,39 @@ class PostgresTasks:
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[PostgresStatements]:
         """Everything inside happens, or nothing; a task that was asked for by ``task_to_change`` is locked."""
-        with self._postgres.transaction(durable=durable) as connection:
+        with self._writing(durable, self._postgres.give_up_at()) as statements:
+            yield statements
+
+    @contextmanager
+    def _writing(self, durable: bool, give_up: float) -> Iterator[PostgresStatements]:
+        with self._postgres.transaction(durable=durable, give_up=give_up) as connection:
             yield PostgresStatements(connection)
         if next(self._writes) % WRITES_PER_MERGE == 0:
             self.merge_rollups()
+
+    def change(
+        self,
+        action: Callable[[Statements], Result],
+        *,
+        done: Callable[[Statements], Result | None] | None = None,
+        durable: bool = True,
+    ) -> Result:
+        give_up, is_open = self._postgres.give_up_at(), False
+        while True:
+            is_ending = False
+            try:
+                with self._writing(durable, give_up) as statements:
+                    # A session that is still ending holds the row of its task: whoever asks for that row waits for it.
+                    found = done(statements) if is_open and done is not None else None
+                    result = action(statements) if found is None else found
+                    is_ending = True
+                return result
+            except StorageUnavailable as error:
+                if not _can_be_mended(error) or time.monotonic() >= give_up:
+                    raise
+                is_open = is_open or is_ending
+                logger.info("a change in %s is begun again: %s", self._postgres.where, error.cause)
+            time.sleep(_NAP)
 
     def merge_rollups(self) -> None:
         """Put what the triggers have appended together; whoever else is at it does it for all."""
@@ -141,6 +173,11 @@ class PostgresTasks:
 
     def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
         self._news.wait(seconds, stop)
+
+
+def _can_be_mended(error: StorageUnavailable) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, psycopg.Error) and (is_lost(cause) or is_conflict(cause))
 
 
 def _storable(bindings: Mapping[str, Value]) -> dict[str, object]:

@@ -7,19 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 
 from orihon.catalogue.statements import sql_text, statement
-from orihon.catalogue.tasks_db import Moment, Record, Value
+from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
 from orihon.clock import boot_id, boottime
 from orihon.connections import ThreadConnections
 from orihon.database import database_errors, open_database, retrying
 from orihon.errors import InvalidInput
 from orihon.folders import refuse_network_file_system
-
-_Result = TypeVar("_Result")
 
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
 _STEPS = ("to_version_2.sql", "to_version_3.sql")
@@ -110,6 +108,16 @@ class SqliteTasks:
                 if not durable:
                     connection.execute("PRAGMA synchronous = FULL")
 
+    def change(
+        self,
+        action: Callable[[Statements], Result],
+        *,
+        done: Callable[[Statements], Result | None] | None = None,
+        durable: bool = True,
+    ) -> Result:
+        with self.write(durable=durable) as statements:
+            return action(statements)
+
     def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
         """Nobody is told of changes in a file: whoever waits looks again after ``seconds``."""
         stop.wait(seconds)
@@ -120,7 +128,7 @@ class SqliteTasks:
         try:
             yield
             connection.execute("COMMIT")
-        except apsw.ConstraintError as error:
+        except (apsw.ConstraintError, OverflowError) as error:  # the latter: a number of more than 64 bits
             raise InvalidInput("column_value", detail=str(error)) from error
         finally:
             if connection.in_transaction:
@@ -131,7 +139,7 @@ class SqliteTasks:
         with self._connections.use() as connection, database_errors(self.path, self._timeout):
             yield connection
 
-    def _patiently(self, action: Callable[[], _Result]) -> _Result:
+    def _patiently(self, action: Callable[[], Result]) -> Result:
         return retrying(
             action,
             path=self.path,

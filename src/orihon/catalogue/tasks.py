@@ -88,17 +88,33 @@ class Tasks:
     def adopt(self, row: TaskRow) -> TaskRow:
         """Take in a row as it is, without its lease: what the doctor does with a folder that has none."""
         check_id(row.uuid)
-        with self._db.write() as statements:
-            is_new = statements.run("insert_task", **record_from(row))
+        was_ours = False
+
+        def action(statements: Statements) -> TaskRow:
+            nonlocal was_ours
+            is_new = statements.run("insert_task", **record_from(row)) > 0
             stored = require(statements, row.uuid)
-        if not is_new:
-            raise IllegalTransition("exists", uuid=row.uuid, status=stored.status.value)
-        return stored
+            # Where the answer to our insert was lost, the row that is there is ours.
+            was_ours = is_new or (was_ours and stored.created_at == row.created_at)
+            if not was_ours:
+                raise IllegalTransition("exists", uuid=row.uuid, status=stored.status.value)
+            return stored
+
+        return self._db.change(action)
 
     def remove(self, uuid: str, *, epoch: int, requested: str | None) -> bool:
         """Take out a row that is in another catalogue now; False when somebody has changed it since."""
-        with self._db.write() as statements:
-            return statements.run("remove_task", uuid=uuid, epoch=epoch, requested=requested) > 0
+        was_there = False
+
+        def action(statements: Statements) -> bool:
+            nonlocal was_there
+            was_there = statements.run("remove_task", uuid=uuid, epoch=epoch, requested=requested) > 0
+            return was_there
+
+        def done(statements: Statements) -> bool | None:
+            return True if was_there and statements.one("task_to_change", uuid=uuid) is None else None
+
+        return self._db.change(action, done=done)
 
     # ---- finding ------------------------------------------------------------------------------------------
 
@@ -186,26 +202,27 @@ class Tasks:
         until the folder has followed.
         """
         now = utc_now()
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> TaskRow:
             row = require(statements, uuid)
             refuse_stale(row, epoch)
-            check_change(row.status, new)
+            # The owner's second word on an end whose answer it has not got is no other word.
+            if not (keep_lease and row.status is new and row.epoch == epoch and row.lease_owner is not None):
+                check_change(row.status, new)
             if statistics:
                 _set_totals(statements, uuid, statistics, now)
-            statements.run(
-                "change_status",
-                uuid=uuid,
-                status=new.value,
-                finishing=int(new in FINISHED),
-                error_message=error_message,
-                available_at=available_at,
-                now=now,
-            )
+            set_status(statements, uuid, new, error_message, available_at, now)
             if metadata is not None:
                 _update(statements, uuid, {"metadata": metadata}, now)
             if new is not TaskStatus.RUNNING and not keep_lease:
                 statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
             return require(statements, uuid)
+
+        def done(statements: Statements) -> TaskRow | None:
+            row = require(statements, uuid)
+            return row if row.status is new and (row.updated_at == now or row.epoch == epoch) else None
+
+        return self._db.change(action, done=done)
 
     def add_statistics(
         self,
@@ -220,8 +237,14 @@ class Tasks:
     ) -> None:
         """Add to the counters; a number of tokens that cannot be is not believed."""
         tokens = tokens if 0 <= tokens <= MOST_TOKENS_PER_CALL else 0
-        with self._db.write() as statements:
-            refuse_stale(require(statements, uuid), epoch)
+        expected: tuple[int, ...] = ()
+
+        def action(statements: Statements) -> bool:
+            nonlocal expected
+            row = require(statements, uuid)
+            refuse_stale(row, epoch)
+            added = (llm_calls, tool_calls, tokens, compressions, messages)
+            expected = tuple(before + more for before, more in zip(_counters(row), added, strict=True))
             statements.run(
                 "add_statistics",
                 uuid=uuid,
@@ -232,20 +255,29 @@ class Tasks:
                 messages=messages,
                 now=utc_now(),
             )
+            return True
+
+        self._db.change(action, done=lambda statements: _counters(require(statements, uuid)) == expected or None)
 
     def set_totals(self, uuid: str, /, *, epoch: int | None = None, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> None:
             refuse_stale(require(statements, uuid), epoch)
             _set_totals(statements, uuid, totals, utc_now())
+
+        self._db.change(action)
 
     def update(self, uuid: str, /, *, epoch: int | None = None, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
         _refuse_unknown(columns, CHANGEABLE)
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> TaskRow:
             refuse_stale(require(statements, uuid), epoch)
             _update(statements, uuid, columns, utc_now())
             return require(statements, uuid)
+
+        return self._db.change(action)
 
 
 def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:
@@ -271,10 +303,35 @@ def require(statements: Statements, uuid: str) -> TaskRow:
     return row_from(record)
 
 
+def set_status(
+    statements: Statements,
+    uuid: str,
+    status: TaskStatus,
+    error_message: str | None,
+    available_at: str | None,
+    now: str,
+) -> None:
+    """A new status inside a transaction, legal or not."""
+    statements.run(
+        "change_status",
+        uuid=uuid,
+        status=status.value,
+        finishing=int(status in FINISHED),
+        error_message=error_message,
+        available_at=available_at,
+        now=now,
+    )
+
+
 def refuse_stale(row: TaskRow, epoch: int | None) -> None:
     """An owner whose task another one has taken over since may not change it."""
     if epoch is not None and epoch < row.epoch:
         raise StaleWriter("lease", uuid=row.uuid, epoch=epoch, current=row.epoch)
+
+
+def _counters(row: TaskRow) -> tuple[int, ...]:
+    added_to = (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count)
+    return (*added_to, row.total_messages)
 
 
 def _update(statements: Statements, uuid: str, columns: Mapping[str, Any], now: str) -> None:

@@ -8,13 +8,14 @@ waited for, and ends in ``StorageUnavailable``.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 Record = Mapping[str, Any]
 Value = str | int | float | None
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,19 @@ class TasksDatabase(Reading, Protocol):
         """Everything inside happens, or nothing; nobody else changes meanwhile what ``task_to_change`` gave.
 
         What is not ``durable`` survives the death of every process, but not a power failure; it saves a sync.
+        """
+
+    def change(
+        self,
+        action: Callable[[Statements], Result],
+        *,
+        done: Callable[[Statements], Result | None] | None = None,
+        durable: bool = True,
+    ) -> Result:
+        """``action`` in one transaction, once: where its connection is lost on the way it is begun again.
+
+        Whether the transaction took effect is not known when the answer to its end is lost. Then ``done`` looks, and
+        gives the result if it did; without ``done`` the action is one that may be done twice.
         """
 
     def wait_for_news(self, seconds: float, stop: threading.Event) -> None:

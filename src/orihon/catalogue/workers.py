@@ -56,7 +56,8 @@ class Workers:
     def add_worker(self, name: str, worker_id: str) -> None:
         """This process is a worker from now on; workers that ended long ago are forgotten."""
         me = process_identity()
-        with self._db.write() as statements:
+
+        def action(statements: Statements) -> None:
             before = (datetime.now(UTC) - _REMEMBERED).isoformat(timespec="microseconds")
             statements.run("forget_workers", before=before)
             statements.run(
@@ -72,10 +73,11 @@ class Workers:
                 heartbeat=statements.moment().seconds,
             )
 
+        self._db.change(action)
+
     def note_worker(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
         """What the worker does now."""
-        with self._db.write(durable=False) as statements:
-            note(statements, figures, state, task_uuid)
+        self._db.change(lambda statements: note(statements, figures, state, task_uuid), durable=False)
 
     def workers(self, silence: float) -> list[WorkerRow]:
         """Every worker that is remembered, the oldest first; those that are gone without a word are ``dead``."""

@@ -18,13 +18,19 @@ from orihon.task import TaskStatus, folder
 from orihon.task_folders import SCRATCH
 
 
-def check_placement(row: TaskRow | None, places: Sequence[Path], report: Report) -> None:
-    """Where the folder is, against where the row's status says that it is."""
+def check_placement(
+    row: TaskRow | None, places: Sequence[Path], report: Report, *, is_known_beside: bool = False
+) -> None:
+    """Where the folder is, against where the row's status says that it is.
+
+    ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
+    """
     if len(places) > 1:
         fields = {"places": ", ".join(f"{path.parent.name}/" for path in places)}
         report(Finding("catalogue", "two_folders", "tasks.db", fields=fields))
     elif row is None:
-        report(Finding("catalogue", "no_row", f"{places[0].parent.name}/", severity="warning"))
+        kind = "not_moved" if is_known_beside else "no_row"
+        report(Finding("catalogue", kind, f"{places[0].parent.name}/", severity="warning"))
     elif not places:
         _check_absence(row, report)
     else:

@@ -7,6 +7,7 @@ import shutil
 import sys
 import tempfile
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -19,6 +20,7 @@ from rich.table import Table
 
 from orihon.cli.output import shown
 from orihon.demo.models import DemoModel, Kind, open_model
+from orihon.demo.phases import SECTION, PhasesReport, PhasesStory
 from orihon.demo.scenario import DemoReport, Scenario, Screen
 from orihon.demo.watching import Progress
 from orihon.folders import make_private_folder
@@ -32,9 +34,7 @@ def demo(folder: Path | None = None, model: Kind = "scripted", *, as_json: bool 
     """Play the scenario and show its figures."""
     console = Console(stderr=as_json)
     with open_model(model) as opened:
-        place = folder or Path(tempfile.mkdtemp(prefix="orihon-demo-"))
-        make_private_folder(place)
-        report = _play(console, place, opened)
+        report = _play(console, _place(folder), opened)
     if as_json:
         Console().print_json(json.dumps(asdict(report), default=str))
     else:
@@ -42,6 +42,33 @@ def demo(folder: Path | None = None, model: Kind = "scripted", *, as_json: bool 
     # What comes of a real model's work is its own affair, as long as it was there.
     if not (report.model_calls if opened.is_real else report.is_complete):
         raise typer.Exit(_EXIT_INCOMPLETE)
+
+
+def demo_of_phases(folder: Path | None = None, *, as_json: bool = False) -> None:
+    """Play the story of a person's answers and show its figures."""
+    console = Console(stderr=as_json)
+    story = PhasesStory(_place(folder), partial(_say_stage, console), partial(_say, console))
+    report = story.run()
+    if as_json:
+        Console().print_json(json.dumps(asdict(report), default=str))
+    else:
+        _show_phases(console, report)
+    if not report.is_complete:
+        raise typer.Exit(_EXIT_INCOMPLETE)
+
+
+def _place(folder: Path | None) -> Path:
+    place = folder or Path(tempfile.mkdtemp(prefix="orihon-demo-"))
+    make_private_folder(place)
+    return place
+
+
+def _say_stage(console: Console, said: str) -> None:
+    console.print(f"[bold]{said}[/bold]")
+
+
+def _say(console: Console, said: str) -> None:
+    console.print(escape(shown(said)), highlight=False, soft_wrap=True)
 
 
 def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
@@ -61,10 +88,8 @@ def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
             view = text("demo.view_now", messages=now.messages, entries=now.entries, tokens=now.tokens)
             bar.update(job, completed=now.passed, view=view)
 
-        def line(said: str) -> None:
-            console.print(escape(shown(said)), highlight=False, soft_wrap=True)
-
-        scenario = Scenario(place, model, Screen(lambda said: console.print(f"[bold]{said}[/bold]"), line, progress))
+        line = partial(_say, console)
+        scenario = Scenario(place, model, Screen(partial(_say_stage, console), line, progress))
         line(text("demo.with_model", model=model.label))
         line(text("demo.with_mcp" if scenario.has_mcp else "demo.without_mcp", folder=scenario.workspace.folder))
         if model.is_real:
@@ -90,16 +115,50 @@ def _show(console: Console, report: DemoReport) -> None:
     inherited = "\n".join(escape(shown(line)) for line in report.inherited.strip().splitlines())
     console.print(Panel(inherited, title=text("demo.inherited"), title_align="left"))
     console.print(table)
+    _show_next(
+        console,
+        f"--base-dir {report.base_dir} list",
+        f"--base-dir {report.base_dir} view {report.uuid}",
+        f"--base-dir {report.base_dir} verify {report.uuid}",
+    )
+    for command in (*hints(report.base_dir / "completed" / report.uuid), f"cat {report.workspace}/README.md"):
+        _show_command(console, command)
+
+
+def _show_phases(console: Console, report: PhasesReport) -> None:
+    fold, reopen, *_ = report.answers
+    table = Table(title=text("demo.phases.table"), show_header=False, title_justify="left")
+    for name, value in (
+        ("messages", f"{report.messages:,}"),
+        ("log", f"{report.log_tokens:,}"),
+        ("view", f"{report.view_tokens:,}"),
+        ("fold", f"{fold.before_tokens:,} → {fold.after_tokens:,}"),
+        ("reopen", f"{reopen.before_tokens:,} → {reopen.after_tokens:,}"),
+        ("archive", f"{report.archive_bytes:,} / {report.archived_bytes:,}"),
+        ("findings", text("demo.clean") if report.findings == 0 else str(report.findings)),
+    ):
+        table.add_row(text(f"demo.phases.row_{name}"), value)
+    console.print(table)
+    base = f"--base-dir {report.base_dir}"
+    _show_next(
+        console,
+        f"{base} approvals",
+        f"{base} view {report.uuid}",
+        f"{base} restore {report.uuid} --phase 1 --section {SECTION} --temporary",
+        f"{base} verify {report.uuid}",
+        f"{base} archive {report.uuid}",
+    )
+
+
+def _show_next(console: Console, *commands: str) -> None:
     console.print(text("demo.next"))
     program = "orihon" if shutil.which("orihon") else sys.argv[0]  # a fresh checkout has it in .venv/bin only
-    for command in (
-        f"{program} --base-dir {report.base_dir} list",
-        f"{program} --base-dir {report.base_dir} view {report.uuid}",
-        f"{program} --base-dir {report.base_dir} verify {report.uuid}",
-        *hints(report.base_dir / "completed" / report.uuid),
-        f"cat {report.workspace}/README.md",
-    ):
-        console.print(f"  {escape(command)}", highlight=False, soft_wrap=True, style="cyan")
+    for command in commands:
+        _show_command(console, f"{program} {command}")
+
+
+def _show_command(console: Console, command: str) -> None:
+    console.print(f"  {escape(command)}", highlight=False, soft_wrap=True, style="cyan")
 
 
 def hints(folder: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.beside import hint_at_tasks_beside
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
@@ -42,6 +43,7 @@ def list_tasks(
         print_table(names, map(_cells, rows), flexible=_COLUMNS.index("about"))
     else:
         typer.echo(text("cli.list.none"), err=True)
+    hint_at_tasks_beside(options)
 
 
 def _cells(row: TaskRow) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ import orihon
 from orihon.cli.help import Command, Group
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import shown
-from orihon.errors import OrihonError
+from orihon.errors import InvalidInput, OrihonError
 from orihon.texts import LANGUAGES, set_language, text
 
 EXIT_ERROR = 2
@@ -77,6 +77,7 @@ def build() -> typer.Typer:
     """The application in the language that is set."""
     from orihon.cli import approvals, archive, changes, queue, retention
     from orihon.cli.backup import backup
+    from orihon.cli.chain import chain
     from orihon.cli.compress import compress
     from orihon.cli.doctor import doctor
     from orihon.cli.fork import fork
@@ -96,6 +97,7 @@ def build() -> typer.Typer:
     commands: dict[str, Callable[..., None]] = {
         "list": list_tasks,
         "view": view,
+        "chain": chain,
         "compress": compress,
         "undo": changes.undo,
         "redo": changes.redo,
@@ -163,12 +165,18 @@ def _print_version(wanted: bool) -> None:
 def _demo(
     folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
     model: Annotated[DemoModelKind, option("--model", help=text("cli.demo.model"))] = DemoModelKind.SCRIPTED,
+    phases: Annotated[bool, flag("--phases", help=text("cli.demo.phases"))] = False,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Play the demo; its module is heavy and is imported only here."""
-    from orihon.cli.demo import demo
+    from orihon.cli.demo import demo, demo_of_phases
 
-    demo(folder, model.value, as_json=as_json)
+    if phases and model is not DemoModelKind.SCRIPTED:
+        raise InvalidInput("options_together", first="--phases", second="--model")
+    if phases:
+        demo_of_phases(folder, as_json=as_json)
+    else:
+        demo(folder, model.value, as_json=as_json)
 
 
 def _language_in(arguments: Sequence[str]) -> str | None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from orihon.findings import Finding
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+#: Cells that the column which gives way must have left; a terminal that has fewer gets one line for each field.
+_LEAST_WIDTH = 8
+_CELL_EDGES = 3
 _STYLES = {"error": "red", "warning": "yellow", "done": "green"}
 
 
@@ -52,7 +55,10 @@ def print_findings(findings: Iterable[Finding]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, flexible: int) -> None:
-    """A table on a terminal, where one column gives way; otherwise a line for each row, its fields parted by tabs."""
+    """A table on a terminal, where one column gives way; otherwise a line for each row, its fields parted by tabs.
+
+    On a terminal too narrow for that, each field has its own line.
+    """
     cells = [[shown(field) for field in row] for row in rows]
     if not sys.stdout.isatty():
         for row in cells:
@@ -64,10 +70,17 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, fle
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(highlight=False)
+    widths = [max(map(cell_len, column)) for column in zip(columns, *cells, strict=True)]
+    fixed = sum(widths) - widths[flexible] + _CELL_EDGES * len(widths) + 2
+    if console.width - fixed < min(widths[flexible], _LEAST_WIDTH):
+        for row in cells:
+            console.print(*(Text(f"{name}: {field}") for name, field in zip(columns, row, strict=True)), "", sep="\n")
+        return
     table = Table(box=box.SIMPLE_HEAD)
-    for index, (name, *column) in enumerate(zip(columns, *cells, strict=True)):
-        width = None if index == flexible else max(map(cell_len, (name, *column)))
+    for index, name in enumerate(columns):
+        width = None if index == flexible else widths[index]
         table.add_column(name, min_width=width, no_wrap=index != flexible, overflow="ellipsis")
     for row in cells:
         table.add_row(*map(Text, row))
-    Console(highlight=False).print(table)
+    console.print(table)

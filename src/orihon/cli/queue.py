@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.options import Options, option
+from orihon.cli.options import Options, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -33,6 +33,8 @@ def enqueue(
     priority: Annotated[
         int, typer.Option("--priority", min=-1000, max=1000, help=text("cli.enqueue.priority"), show_default=False)
     ] = 0,
+    no_inherit: Annotated[bool, flag("--no-inherit", help=text("cli.enqueue.no_inherit"))] = False,
+    inherit_from: Annotated[str | None, option("--inherit-from", help=text("cli.enqueue.inherit_from"))] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put a task in line."""
@@ -41,13 +43,18 @@ def enqueue(
 
     if prompt is not None and file is not None:
         raise InvalidInput("options_together", first="PROMPT", second="--file")
+    if no_inherit and inherit_from is not None:
+        raise InvalidInput("options_together", first="--no-inherit", second="--inherit-from")
+    older = None if inherit_from is None else named_task(context, inherit_from)
     owner, _, repo = repository.rpartition("/")
     key = TaskKey(source, owner, repo, kind, number or new_uuid(), user)
     with text_from("" if prompt is None and file is None else prompt, file, "") as wanted:
         if not wanted.strip() and source == "cli":
             raise InvalidInput("no_prompt")
         queue = _queue(context)
-        uuid = queue.enqueue(key, prompt=wanted, source=source, priority=priority)
+        uuid = queue.enqueue(
+            key, prompt=wanted, source=source, priority=priority, inherit=not no_inherit, inherit_from=older
+        )
     if as_json:
         _print_row(queue.catalogue.get(uuid))
     else:

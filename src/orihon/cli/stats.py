@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from orihon.cli.beside import hint_at_tasks_beside
 from orihon.cli.options import Options, flag
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
@@ -25,6 +26,7 @@ def stats(
 
     options = context.ensure_object(Options)
     found = collect_cluster_stats(options.base, options.settings)
+    hint_at_tasks_beside(options)
     if as_json:
         print_json(found)
         return

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from orihon.base_folder import BaseFolder, is_id
-from orihon.catalogue.opening import catalogue_exists
+from orihon.catalogue.opening import catalogue_exists, is_known_beside
 from orihon.checks.database import damage_in
 from orihon.checks.folder import check_permissions, is_temporary
 from orihon.doctor.repairs import REPAIRS, Operation
@@ -119,7 +119,8 @@ def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
     try:
         if base.catalogue is None:
             return [finding for place in places for finding in verify_folder(uuid, None, place, base.settings)]
-        findings = verify_placed(uuid, row, places, base.settings, in_use=in_use)
+        beside = row is None and is_known_beside(base.path, base.settings, uuid)
+        findings = verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
     except StorageError as error:
         # What keeps us from one task must not keep us from the others.
         return [Finding("folder", "unreachable", str(places[0]), task=uuid, fields={"why": error.cause})]

@@ -22,7 +22,7 @@ from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
 from orihon.heartbeat import Heartbeat
 from orihon.migration.copying import check_copy
-from orihon.migration.rows import give_up, hand_over, is_marked, mark, unmark
+from orihon.migration.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
 from orihon.migration.transfers import Transfer
 from orihon.store.copying import contents_of, copy_records
 from orihon.store.task_store import TaskStore
@@ -66,6 +66,8 @@ class Move:
             left = self._catalogue.seconds_left(row)
             owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
             raise TaskBusy("lease", uuid=self._uuid, **owner)
+        if self._crosses:
+            refuse_twin(row, self._home)
         if self._held_by is None:
             return "row"
         return "moved" if self._held_by == self._transfer.source else "finished"
@@ -77,6 +79,9 @@ class Move:
     def run(self) -> None:
         """Move the task."""
         seconds = self._transfer.settings.context_storage.lease_seconds
+        if self._crosses:
+            place = None if self._place is None else self._place.parent.name
+            self._catalogue = settle_twin(self._uuid, self._catalogue, self._home, place, seconds)
         lease = self._lease = self._catalogue.acquire(self._uuid, seconds=seconds)
         _reached(self._uuid, "held")
         with ExitStack() as at_end:

@@ -7,11 +7,15 @@ new one only, and marked all that time; so at no moment can two workers have the
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.rows import IN_MOVE
 from orihon.errors import IllegalTransition, StaleWriter, TaskBusy
+from orihon.task import folder
+
+logger = logging.getLogger("orihon.migration")
 
 _ATTEMPTS = 5
 
@@ -49,6 +53,38 @@ def unmark(catalogue: Catalogue, uuid: str) -> None:
             return
 
 
+def refuse_twin(row: TaskRow, home: Catalogue) -> None:
+    """A second row, in the catalogue that the task goes to, must be the same task's and nobody's."""
+    twin = home.find(row.uuid)
+    if twin is None or is_marked(twin):
+        return
+    if twin.key != row.key:
+        raise IllegalTransition("two_rows", uuid=row.uuid, here=row.key.label, there=twin.key.label)
+    if home.is_held(twin):
+        left = home.seconds_left(twin)
+        owner = {"owner": twin.lease_owner, "host": twin.lease_host, "pid": twin.lease_pid, "seconds_left": left}
+        raise TaskBusy("lease", uuid=row.uuid, **owner)
+
+
+def settle_twin(uuid: str, source: Catalogue, home: Catalogue, place: str | None, seconds: float) -> Catalogue:
+    """One row for a task that has two; returns the catalogue that has it. ``place``: where its records lie.
+
+    The older catalogue is right, unless somebody has gone on with the task by the other one.
+    """
+    row, twin = source.get(uuid), home.find(uuid)
+    if twin is None or is_marked(twin):
+        return source
+    refuse_twin(row, home)
+    is_moved = place == folder(twin.status) != folder(row.status)
+    went_on = twin.hostname is not None and twin.total_messages > row.total_messages
+    right, wrong = (home, source) if is_moved or went_on else (source, home)
+    lease = wrong.acquire(uuid, seconds=seconds)
+    dropped = mark(wrong, lease)
+    wrong.remove(uuid, epoch=lease.epoch, requested=dropped.requested)
+    logger.warning("%s: had two rows; the one that said %s is dropped", uuid, dropped.status.value)
+    return right
+
+
 def hand_over(source: Catalogue, target: Catalogue, lease: Lease, backend: str | None) -> None:
     """A marked row from one catalogue to another; it is marked there, too. ``backend``: where its records are now."""
     row = source.get(lease.uuid)
@@ -59,7 +95,7 @@ def hand_over(source: Catalogue, target: Catalogue, lease: Lease, backend: str |
         assert known is not None
         target.remove(known.uuid, epoch=known.epoch, requested=known.requested)  # of a move that was interrupted
     elif known is not None:
-        raise IllegalTransition("exists", uuid=row.uuid, status=known.status.value)
+        raise IllegalTransition("two_rows", uuid=row.uuid, here=row.key.label, there=known.key.label)
     # A retry waits on the clock of its catalogue; ``available_at`` says the same on everybody's.
     target.adopt(replace(row, backend=backend or row.backend, retry_due=None, retry_boot=None))
 

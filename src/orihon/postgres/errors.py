@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -25,6 +26,13 @@ _REASONS = {
     "08": "server_unreachable",
 }
 _DAMAGED = ("XX001", "XX002")
+#: Mistakes in the parameters of an address. No further attempt mends them.
+_MISTAKES = re.compile(
+    r"(?P<said>invalid [\w ]+ value|invalid port number|certificate verify failed"
+    r"|server does not support SSL, but SSL was required|root certificate file|no password supplied"
+    r"|unrecognized configuration parameter|invalid value for parameter|permission denied to set parameter)"
+    r"(?P<rest>.*)"
+)
 
 
 def storage_error(error: psycopg.Error, where: str, timeout: float) -> StorageError:
@@ -49,9 +57,18 @@ def is_lost(error: psycopg.Error) -> bool:
     return _reason(error) == "server_unreachable"
 
 
+def is_conflict(error: psycopg.Error) -> bool:
+    """Was it a race? A server whose default is a stricter isolation tells it so."""
+    return error.sqlstate in ("40001", "40P01")
+
+
 def said_by(error: psycopg.Error) -> str:
     """What the server or the driver said, on one line."""
-    return " ".join((error.diag.message_primary or str(error)).split())
+    said = error.diag.message_primary or str(error)
+    if not error.sqlstate and (mistake := _MISTAKES.search(said)):
+        # The values of an address are not repeated, except the names that the server says.
+        said = mistake["said"] + (mistake["rest"] if "FATAL" in said else "")
+    return " ".join(said.split())
 
 
 def _reason(error: psycopg.Error) -> str:
@@ -66,6 +83,8 @@ def _reason(error: psycopg.Error) -> str:
 
 def _reason_of_refusal(text: str) -> str | None:
     """An answer to the attempt to log in carries no SQLSTATE; it cannot be told from the network's but by its words."""
+    if _MISTAKES.search(text):
+        return "server_settings"
     if "FATAL" not in text:
         return None
     if 'database "' in text and "does not exist" in text:

@@ -3,11 +3,12 @@
 Not ``psycopg_pool``: its threads do not live through a fork, and it hides why a connection could not be made (a wrong
 password would be a time-out). A connection is taken, used by one thread and given back; one that broke is thrown away.
 Before anything has been sent, a lost connection is replaced and a server that is away is waited for, up to ``timeout``
-seconds; later it is the caller who knows whether it may ask again.
+seconds in all; later it is the caller who knows whether it may ask again. One that is silent is lost (``guarded``).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -15,24 +16,25 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, LiteralString, TypeVar
+from typing import LiteralString, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from orihon.errors import InvalidSettings, StorageUnavailable
-from orihon.postgres.errors import is_lost, server_errors, storage_error
+from orihon.postgres.address import addressed
+from orihon.postgres.errors import is_conflict, is_lost, server_errors, storage_error
+from orihon.postgres.guarded import GuardedConnection
 from orihon.postgres.schema import bring_up_to_date, version_of
 from orihon.settings import Settings
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection = GuardedConnection
 _Result = TypeVar("_Result")
 
 _FIRST_NAP, _LONGEST_NAP = 0.05, 1.0
-#: A process that was stopped inside a transaction holds locks; after so long the server ends it.
-_IDLE_IN_TRANSACTION = 60
-_CONNECT_SECONDS = 10
+#: However late it is, so long an answer is waited for.
+_LEAST_PATIENCE = 1.0
 
 
 class Postgres:
@@ -41,7 +43,8 @@ class Postgres:
     def __init__(self, url: str, schema: str, *, pool_size: int = 8, timeout: float = 30.0) -> None:
         self.schema = schema
         self.timeout = timeout
-        self._conninfo, self.where = _addressed(url, schema, timeout)
+        self._address = addressed(url, schema, timeout)
+        self.where = self._address.where
         self._free: list[Connection] = []
         self._room = threading.BoundedSemaphore(pool_size)
         self._pool_size = pool_size
@@ -96,9 +99,9 @@ class Postgres:
             self.give_back(connection)
 
     @contextmanager
-    def transaction(self, *, durable: bool = True) -> Iterator[Connection]:
+    def transaction(self, *, durable: bool = True, give_up: float | None = None) -> Iterator[Connection]:
         """Everything inside happens, or nothing. What is not ``durable`` may be lost with the server's machine."""
-        connection = self._begun("BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off")
+        connection = self._begun("BEGIN" if durable else "BEGIN; SET LOCAL synchronous_commit = off", give_up)
         try:
             with server_errors(self.where, self.timeout):
                 yield connection
@@ -106,27 +109,30 @@ class Postgres:
         finally:
             self.give_back(connection)
 
-    def patiently(self, action: Callable[[Connection], _Result]) -> _Result:
-        """Do something that may be done again: when the connection is lost on the way, it is."""
-        give_up, nap = time.monotonic() + self.timeout, _FIRST_NAP
+    def give_up_at(self) -> float:
+        """When what begins now has to give up, on the monotonic clock."""
+        return time.monotonic() + self.timeout
+
+    def patiently(self, action: Callable[[Connection], _Result], *, give_up: float | None = None) -> _Result:
+        """Do something that may be done again: when the connection is lost on the way, or a race, it is."""
+        give_up, nap = self.give_up_at() if give_up is None else give_up, _FIRST_NAP
         while True:
-            connection = self.take()
+            connection = self.take(give_up)
             try:
                 return action(connection)
             except psycopg.Error as error:
-                if not is_lost(error) or time.monotonic() >= give_up:
+                if not (is_lost(error) or is_conflict(error)) or time.monotonic() >= give_up:
                     raise storage_error(error, self.where, self.timeout) from error
             finally:
                 self.give_back(connection)
-            self.close()  # those that lie here were most likely lost with it
             time.sleep(nap)
             nap = min(nap * 2, _LONGEST_NAP)
 
-    def _begun(self, begin: LiteralString) -> Connection:
+    def _begun(self, begin: LiteralString, give_up: float | None) -> Connection:
         """A connection with a transaction open on it: until then nothing has been asked that could not be repeated."""
-        give_up = time.monotonic() + self.timeout
+        give_up = self.give_up_at() if give_up is None else give_up
         while True:
-            connection = self.take()
+            connection = self.take(give_up)
             try:
                 connection.execute(begin)
                 return connection
@@ -138,21 +144,25 @@ class Postgres:
                 self.give_back(connection)
                 raise
 
-    def take(self) -> Connection:
-        """A connection; ``give_back`` must follow. Waits for a server that is away."""
-        if not self._room.acquire(timeout=self.timeout):
+    def take(self, give_up: float | None = None) -> Connection:
+        """A connection; ``give_back`` must follow. Waits for a server that is away; tries once, however late it is."""
+        give_up = self.give_up_at() if give_up is None else give_up
+        if not self._room.acquire(timeout=max(0.0, give_up - time.monotonic())):
             raise StorageUnavailable("pool_empty", where=self.where, size=self._pool_size, seconds=self.timeout)
         try:
-            while True:
-                with self._lock:
-                    connection = self._free.pop() if self._free else None
-                if connection is None:
-                    return self._connect(self.timeout)
-                if not connection.closed and not connection.broken:
-                    return connection
+            connection = self._kept() or self._connect(give_up)
+            connection.patience = max(_LEAST_PATIENCE, give_up - time.monotonic())
+            return connection
         except BaseException:
             self._room.release()
             raise
+
+    def _kept(self) -> Connection | None:
+        while True:
+            with self._lock:
+                connection = self._free.pop() if self._free else None
+            if connection is None or not (connection.closed or connection.broken):
+                return connection
 
     def give_back(self, connection: Connection) -> None:
         """Done with it; one in an unfinished transaction is rolled back, one that is of no use any more closed."""
@@ -162,6 +172,7 @@ class Postgres:
                     connection.execute("ROLLBACK")
             if connection.closed or connection.info.transaction_status is not TransactionStatus.IDLE:
                 connection.close()
+                self.close()  # those that lie here were most likely lost with it
             elif self._pid == os.getpid():
                 with self._lock:
                     self._free.append(connection)
@@ -171,18 +182,24 @@ class Postgres:
 
     def dedicated(self, *, patient: bool = True) -> Connection:
         """A connection of its own, not of the pool: for who waits on it. Not ``patient``: now or not at all."""
-        return self._connect(self.timeout if patient else 0.0)
+        return self._connect(self.give_up_at()) if patient else self._connect(0.0, self.timeout)
 
-    def _connect(self, patience: float) -> Connection:
-        give_up, nap = time.monotonic() + patience, _FIRST_NAP
+    def _connect(self, give_up: float, at_least: float = _LEAST_PATIENCE) -> Connection:
+        nap = _FIRST_NAP
         while True:
             try:
-                return psycopg.connect(self._conninfo, autocommit=True)
+                return self._connected(max(at_least, give_up - time.monotonic()))
             except psycopg.Error as error:
                 if not is_lost(error) or time.monotonic() >= give_up:
                     raise storage_error(error, self.where, self.timeout) from error
             time.sleep(nap)
             nap = min(nap * 2, _LONGEST_NAP)
+
+    def _connected(self, seconds: float) -> Connection:
+        limit = math.ceil(min(seconds, self._address.connect_seconds))
+        connection = Connection.connect(make_conninfo(self._address.conninfo, connect_timeout=limit), autocommit=True)
+        connection.address, connection.patience = self._address.conninfo, self.timeout
+        return connection
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's, and must not even be closed here."""
@@ -191,25 +208,6 @@ class Postgres:
         self._room = threading.BoundedSemaphore(self._pool_size)
         self._lock = threading.Lock()
         self._pid = os.getpid()
-
-
-def _addressed(url: str, schema: str, timeout: float) -> tuple[str, str]:
-    """The address with what our sessions need, and the server's name for people."""
-    try:
-        parts: dict[str, Any] = dict(conninfo_to_dict(url))
-    except psycopg.ProgrammingError as error:
-        raise InvalidSettings("database_url", detail=" ".join(str(error).split())) from error
-    wanted = {
-        "search_path": schema,
-        "lock_timeout": f"{round(timeout * 1000)}",
-        "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION}s",
-    }
-    options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
-    given = parts.pop("options", "")
-    parts["options"] = f"{given} {options}".strip()
-    where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
-    defaults = {"application_name": "orihon", "connect_timeout": _CONNECT_SECONDS, "client_encoding": "UTF8"}
-    return make_conninfo(**{**defaults, **parts}), where
 
 
 _POOLS: weakref.WeakSet[Postgres] = weakref.WeakSet()

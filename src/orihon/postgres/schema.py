@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 from orihon.errors import NewerSchema, StorageUnavailable
 
@@ -28,7 +29,7 @@ def bring_up_to_date(connection: psycopg.Connection[Any], schema: str, where: st
         if found > VERSION:
             raise NewerSchema("database", path=f"{where} {schema}", found=found, known=VERSION)
         if found == 0:
-            _run(connection, f"CREATE SCHEMA IF NOT EXISTS {schema}")  # an identifier: the settings say so
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
             _run(connection, "CREATE TABLE orihon_version (version integer NOT NULL)")
             for name in _TABLES:
                 _run(connection, _text(name))

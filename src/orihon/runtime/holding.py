@@ -3,7 +3,7 @@
 ``should_stop`` is what the handler asks between two steps. Once it has said yes it goes on saying so, and ``reason``
 says why: ``drain`` (the worker is to end), ``pause`` or ``cancel`` (somebody wants it), ``timeout``, or ``lost``
 (another worker has the task). Before a handler is told of a drain, the row says that the task shall go on: a worker
-that dies while it pauses leaves it in line.
+that dies while it pauses leaves it in line. Who renews may have to wait for a server; who measures the time never does.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from orihon.task import TaskStatus
 logger = logging.getLogger("orihon.worker")
 
 _LOOK_SECONDS = 0.1  # a handler may ask at every word of an answer
+_LAST_BEAT_SECONDS = 5.0  # a renewal that comes later is refused, since the lease is released
 
 
 class Holding:
@@ -50,8 +51,10 @@ class Holding:
         self._next_look = 0.0
         self._is_lost = False
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name=f"orihon-holding-{task.uuid}", daemon=True)
-        self._thread.start()
+        self._beating = threading.Thread(target=self._beat_on, name=f"orihon-holding-{task.uuid}", daemon=True)
+        self._watching = threading.Thread(target=self._watch, name=f"orihon-overdue-{task.uuid}", daemon=True)
+        self._beating.start()
+        self._watching.start()
 
     def should_stop(self) -> bool:
         """Shall the handler finish its step, pause the task and return?"""
@@ -64,7 +67,8 @@ class Holding:
     def close(self) -> None:
         """The work is over: nothing is renewed any more."""
         self._closed.set()
-        self._thread.join()
+        self._watching.join()
+        self._beating.join(_LAST_BEAT_SECONDS)
 
     def _look(self) -> str | None:
         if self._is_lost:
@@ -92,19 +96,19 @@ class Holding:
 
     def _watch(self) -> None:
         overdue = self._deadline + self._queue.limits.drain_seconds
-        next_beat = time.monotonic() + self._heartbeat
-        while not self._closed.wait(max(0.0, min(overdue, next_beat) - time.monotonic())):
-            if time.monotonic() >= overdue:
-                self._on_overdue()
-                return
-            if time.monotonic() >= next_beat and not self._is_lost:
+        if not self._closed.wait(max(0.0, overdue - time.monotonic())):
+            self._on_overdue()
+
+    def _beat_on(self) -> None:
+        while not self._closed.wait(self._heartbeat):
+            if not self._is_lost:
                 self._beat()
-            next_beat = time.monotonic() + self._heartbeat
 
     def _beat(self) -> None:
         try:
             self._queue.renew(self._task)
-            self._on_beat()
+            if not self._closed.is_set():
+                self._on_beat()
         except StateError as error:
             if error.reason != "released":  # the handler has ended the task itself
                 self._is_lost = True

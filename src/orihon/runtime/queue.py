@@ -23,6 +23,7 @@ from orihon.catalogue.opening import open_catalogue
 from orihon.clock import process_identity
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
+from orihon.inheritance import inheritance_wish
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.wishes import Wishes
 from orihon.settings import Settings, load_settings
@@ -36,6 +37,10 @@ logger = logging.getLogger("orihon.queue")
 MAX_PROMPT_BYTES = 1024 * 1024
 _ELSEWHERE_SECONDS = 2.0  # until a task that only another machine can do is in line again
 _LOOK_SECONDS = 1.0  # how often one worker looks for tasks whose worker is gone
+#: A look that takes long comes less often: many workers must not keep the server busy with nothing else.
+_REST_PER_LOOK = 50
+#: For the leases of other machines that ran out a worker looks so often while one lease lasts.
+_LOOKS_PER_LEASE = 9
 
 
 @dataclass(slots=True)
@@ -68,6 +73,7 @@ class TaskQueue(Wishes):
         me = process_identity()
         self._owner = owner or f"{me.host}:{me.pid}"
         self._next_look = 0.0
+        self._next_far_look = 0.0
 
     def close(self) -> None:
         """Close the connections; a later call opens again."""
@@ -84,14 +90,21 @@ class TaskQueue(Wishes):
         source: str = "",
         priority: int = 0,
         parent_uuid: str | None = None,
+        inherit: bool = True,
+        inherit_from: str | None = None,
     ) -> str:
-        """Put a task in line; returns the UUID that it has from now on."""
+        """Put a task in line; returns the UUID that it has from now on.
+
+        It inherits from the last finished task on its key; from the one that ``inherit_from`` names, which must be
+        finished; or (``inherit=False``) from none.
+        """
         key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
         key = key if user is None else replace(key, user=user)
         size = len(prompt.encode("utf-8", "surrogatepass"))
         if size > MAX_PROMPT_BYTES:
             raise InvalidInput("prompt_long", size=size, limit=MAX_PROMPT_BYTES)
         uuid = new_uuid()
+        wish = inheritance_wish(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
         self.catalogue.register(
             key,
             uuid,
@@ -100,6 +113,7 @@ class TaskQueue(Wishes):
             source=source,
             priority=priority,
             parent_uuid=parent_uuid,
+            **wish,
         )
         logger.info("%s: queued (%s)", uuid, key.label)
         self._announce(uuid)
@@ -107,18 +121,27 @@ class TaskQueue(Wishes):
 
     def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
         """The next task, held by a lease from now on; ``None`` when there is none to be had."""
-        look = time.monotonic() >= self._next_look
-        if look:
-            self._next_look = time.monotonic() + _LOOK_SECONDS
-            self._settle_abandoned()
+        began = time.monotonic()
+        near, is_any_abandoned = began < self._next_far_look, False
+        if began >= self._next_look:
+            is_any_abandoned = self._settle_abandoned(near=near)
+            self._plan_looks(began, near=near)
         claimed = self.catalogue.claim_next(
             self._new_owner(),
             self.settings.context_storage.lease_seconds,
             limits=self.limits.claims(),
-            abandoned=look,
+            abandoned=is_any_abandoned,
+            near=near,
             worker=worker,
         )
         return None if claimed is None else self._taken(*claimed)
+
+    def _plan_looks(self, began: float, *, near: bool) -> None:
+        now = time.monotonic()
+        self._next_look = now + max(_LOOK_SECONDS, _REST_PER_LOOK * (now - began))
+        if not near:  # not all workers at once
+            between = self.settings.context_storage.lease_seconds / _LOOKS_PER_LEASE
+            self._next_far_look = now + between * (0.75 + secrets.randbelow(51) / 100)
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
         """Wait until there may be a task, at most so long; not any longer when ``stop`` is set."""
@@ -232,9 +255,13 @@ class TaskQueue(Wishes):
 
     # ---- what dead workers leave -----------------------------------------------------------------------------------
 
-    def _settle_abandoned(self) -> None:
-        """Tasks whose worker is gone and that nobody shall go on with: cancelled, paused, tried too often, finished."""
-        for row in [*self.catalogue.stale_leases(), *self.catalogue.cancelled_pauses()]:
+    def _settle_abandoned(self, *, near: bool) -> bool:
+        """Tasks whose worker is gone and that nobody shall go on with: cancelled, paused, tried too often, finished.
+
+        Returns whether there are any without their worker.
+        """
+        stale = self.catalogue.stale_leases(near=near)
+        for row in [*stale, *self.catalogue.cancelled_pauses()]:
             if row.claimed:
                 try:
                     self._settle(row)
@@ -242,6 +269,7 @@ class TaskQueue(Wishes):
                     logger.info("%s: %s", row.uuid, error)
                 except StorageError as error:  # one damaged task keeps nobody from the others
                     logger.warning("%s: %s", row.uuid, error)
+        return any(row.claimed and row.status is TaskStatus.RUNNING for row in stale)
 
     def _settle(self, row: TaskRow) -> None:
         if row.status is not TaskStatus.RUNNING and row.requested != "cancel":

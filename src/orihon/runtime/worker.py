@@ -38,6 +38,7 @@ EXIT_OVERDUE = 75
 _SHORTEST_NAP = 0.02
 _TELL_AGAIN = 30.0  # seconds
 _SWEEP_SECONDS = 5.0
+_LAST_WORD_SECONDS = 10.0
 
 
 class WorkerProcess:
@@ -117,12 +118,19 @@ class WorkerProcess:
                 continue
             self._tell_ends()
             self._look_after_waiting()
-            if self._until_empty and self.queue.is_empty():
+            if self._until_empty and self._is_empty():
                 return
             if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:
                 self._note("idle")
             self.queue.wait(nap, self._draining)
             nap = min(nap * 2, self.queue.limits.poll_interval)
+
+    def _is_empty(self) -> bool:
+        try:
+            return self.queue.is_empty()
+        except StorageUnavailable as error:  # not known, and so not a reason to end
+            logger.warning("%s: %s", self.name, error)
+            return False
 
     def _tell_ends(self) -> None:
         """Tell sources of tasks that ended in nobody's hands: cancelled while they waited, too slow, too deadly."""
@@ -223,12 +231,19 @@ class WorkerProcess:
     def _end_overdue(self, task: QueuedTask) -> None:
         """The handler has not stopped: the task is failed, and the process ends with the handler in it."""
         try:
-            self.queue.nack(task, self._timeout_text(), retry=False)
-        except OrihonError as error:
-            logger.warning("%s: %s", task.uuid, error)
+            # In a thread of its own: a server that says nothing must not keep the process.
+            failing = threading.Thread(target=self._fail_overdue, args=(task,), daemon=True)
+            failing.start()
+            failing.join(_LAST_WORD_SECONDS)
         finally:
             logger.error("%s: does not stop, and %s ends with it", task.uuid, self.name)
             os._exit(EXIT_OVERDUE)
+
+    def _fail_overdue(self, task: QueuedTask) -> None:
+        try:
+            self.queue.nack(task, self._timeout_text(), retry=False)
+        except OrihonError as error:
+            logger.warning("%s: %s", task.uuid, error)
 
     def _timeout_text(self) -> str:
         return text("queue.timeout", seconds=self.settings.multiprocess.process_timeout)

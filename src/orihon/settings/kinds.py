@@ -147,16 +147,16 @@ def address(*schemes: str) -> Kind:
     return Kind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes))
 
 
-def identifier() -> Kind:
-    """A name that can stand unquoted in a database or a queue."""
+def identifier(*, reserved: tuple[str, ...] = ()) -> Kind:
+    """A name in a database or a queue; it does not begin with one of those that are ``reserved``."""
 
     def read(raw: object) -> str:
         name = _text(raw).strip()
-        if not _IDENTIFIER.fullmatch(name):
+        if not _IDENTIFIER.fullmatch(name) or name.startswith(reserved):
             raise ValueError(raw)
         return name
 
-    return Kind("identifier", read, "a-z, 0-9, _")
+    return Kind("identifier", read, "a-z, 0-9, _" + "".join(f"; ≠ {name}…" for name in reserved))
 
 
 def language(*codes: str) -> Kind:

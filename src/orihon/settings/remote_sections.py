@@ -26,7 +26,12 @@ class DatabaseSettings:
             "`context_storage.backend` says otherwise; never shown.",
         ),
     )
-    schema: str = field(default="orihon", metadata=spec(identifier(), "Schema that holds the tables; made if missing."))
+    schema: str = field(
+        default="orihon",
+        metadata=spec(
+            identifier(reserved=("pg_", "information_schema")), "Schema that holds the tables; made if missing."
+        ),
+    )
     pool_size: int = field(default=8, metadata=spec(whole(1, 1000), "Most connections of one process."))
 
 

@@ -16,7 +16,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -26,15 +26,13 @@ from psycopg.abc import Params
 
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
 from orihon.folders import make_private_folder, replace_file
-from orihon.postgres.errors import is_lost, storage_error
+from orihon.postgres.errors import is_conflict, is_lost, storage_error
 from orihon.postgres.pool import Connection, Postgres
 from orihon.store.base import DERIVED, OPEN_END, LostRace, Pieces, RecordStore, Run, Stream, TornTail
-from orihon.store.postgres_section import SQL, LogRow, Section, Writing, found_row, rows_of
+from orihon.store.postgres_section import SQL, LogRow, Section, Writing, find_row, found_row, rows_of
 
-#: Records that one round trip brings at most: more than a view should have, less than a memory.
-_PAGE = 1000
-#: Where the server's default is a stricter isolation, it tells a race by these.
-_CONFLICTS = ("40001", "40P01")
+#: Records, and bytes but for the last one, that a round trip brings: more than a view should have, less than a memory.
+_PAGE, _PAGE_BYTES = 1000, 4 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -112,9 +110,9 @@ class PostgresRecords(RecordStore):
 
     def _locked(self) -> Section:
         """A section that has the task for itself; until then nothing was asked that could not be repeated."""
-        give_up = time.monotonic() + self._pool.timeout
+        give_up = self._pool.give_up_at()
         while True:
-            connection = self._pool.take()
+            connection = self._pool.take(give_up)
             try:
                 connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 row = self._known(found_row(connection.execute(SQL["lock"], (self._task,))))
@@ -139,24 +137,25 @@ class PostgresRecords(RecordStore):
             if section.connection is None:
                 self._refuse_stale(self._look())
             return
+        give_up = self._pool.give_up_at()
         try:
-            is_written = self._send(section)
+            is_written = self._send(section, give_up)
         except psycopg.Error as error:
-            if error.sqlstate in _CONFLICTS:
+            if is_conflict(error):
                 raise LostRace(self._error(error)) from error
             if not is_lost(error):
                 raise self._error(error) from error
-            self._settle(section, error)
+            self._settle(section, error, give_up)
             return
         if not is_written:
             self._refuse_stale(self._look())
             raise LostRace
         self._advance(section.next_row())
 
-    def _send(self, section: Section) -> bool:
+    def _send(self, section: Section, give_up: float) -> bool:
         """The statement of a section; ``False`` when it found the task somewhere else than the section began."""
         statement, values = section.statement(durable=self._durable)
-        connection = section.connection or self._pool.take()
+        connection = section.connection or self._pool.take(give_up)
         try:
             is_written = connection.execute(statement, values).rowcount > 0
             if section.connection is not None:
@@ -166,12 +165,11 @@ class PostgresRecords(RecordStore):
             if section.connection is None:
                 self._pool.give_back(connection)
 
-    def _settle(self, section: Section, error: psycopg.Error) -> None:
+    def _settle(self, section: Section, error: psycopg.Error, give_up: float) -> None:
         """The connection was lost on the way: find out what the server has done, and send what it has not."""
-        give_up = time.monotonic() + self._pool.timeout
         self._release(section)
         while True:
-            row = self._look()
+            row = self._look(give_up)
             if row.version != section.row.version and self._is_written(section):
                 self._advance(section.next_row())
                 return
@@ -182,7 +180,7 @@ class PostgresRecords(RecordStore):
                 raise self._error(error) from error
             try:
                 # A late twin of this statement does no harm: the version lets only one of them through.
-                if self._send(section):
+                if self._send(section, give_up):
                     self._advance(section.next_row())
                     return
             except psycopg.Error as again:
@@ -219,13 +217,13 @@ class PostgresRecords(RecordStore):
 
     # ---- the task's row ----------------------------------------------------------------------------------------
 
-    def _find(self) -> LogRow | None:
+    def _find(self, give_up: float | None = None) -> LogRow | None:
         """The task's row as it is now."""
-        row = self._pool.patiently(lambda connection: found_row(connection.execute(SQL["find"], (self._task,))))
+        row = self._pool.patiently(lambda connection: find_row(connection, self._task), give_up=give_up)
         return None if row is None else self._known(row)
 
-    def _look(self) -> LogRow:
-        return self._known(self._find())
+    def _look(self, give_up: float | None = None) -> LogRow:
+        return self._known(self._find(give_up))
 
     def _known(self, row: LogRow | None) -> LogRow:
         if row is None:
@@ -240,10 +238,13 @@ class PostgresRecords(RecordStore):
         values = {"uuid": self._task, "epoch": epoch}
         return self._known(self._pool.patiently(lambda connection: found_row(connection.execute(SQL["claim"], values))))
 
-    def _number(self) -> int:
-        """The number that stands for the task in every table; made when it is missing."""
+    def _write(self, name: str, values: Mapping[str, object]) -> None:
+        """A statement beside the sections. It looks at number and epoch itself, and gives no row where they differ."""
         row = self._row or self._find() or self._make(0)
-        return row.number
+        while not self._asked(name, {**values, "number": row.number, "epoch": self._epoch}):
+            row = self._look()  # the task has left, or it has come anew under another number
+            if self._epoch is not None:
+                self._refuse_stale(row)
 
     # ---- records -----------------------------------------------------------------------------------------------
 
@@ -282,22 +283,23 @@ class PostgresRecords(RecordStore):
         return self._checked(runs, page)
 
     def _pages(self, runs: Sequence[Run]) -> Iterator[bytes]:
-        _, page = self._page(runs)
-        return self._checked(runs, page)
+        return self._checked(runs, self._page(runs)[1])
 
     def _checked(self, runs: Sequence[Run], page: list[tuple[int, int, str]]) -> Iterator[bytes]:
         """The records of a page and of those that follow it. No connection is kept while the caller thinks."""
         while True:
-            place, expected = 0, 0
+            place, expected, size = 0, 0, 0
             for found, number, record in page:
                 if found != place:
                     place, expected = found, runs[found - 1][1]
                 if number != expected:
                     stream, _, _ = runs[place - 1]
                     raise DamagedStore("line", path=self._where, number=expected, offset=stream)
-                yield record.encode()
+                line = record.encode()
+                size += len(line)
+                yield line
                 expected += 1
-            if len(page) < _PAGE:
+            if len(page) < _PAGE and size < _PAGE_BYTES:
                 return
             stream, _, last = runs[place - 1]
             runs = [(stream, expected, last), *runs[place:]]
@@ -311,6 +313,7 @@ class PostgresRecords(RecordStore):
             "firsts": [first for _, first, _ in runs],
             "lasts": [last for _, _, last in runs],
             "page": _PAGE,
+            "bytes": _PAGE_BYTES,
         }
         head, *rows = self._asked("read", values) or [(0, 0, "0")]
         return (head[1], int(head[2])), rows
@@ -337,8 +340,7 @@ class PostgresRecords(RecordStore):
         if section is not None:
             section.documents[name] = content
             return
-        values = {"task": self._number(), "name": name, "body": content}
-        self._pool.patiently(lambda connection: connection.execute(SQL["keep"], values))
+        self._write("keep", {"name": name, "body": content})
 
     def kept_file(self, name: str) -> bytes | None:
         section = self._own_section()
@@ -348,14 +350,14 @@ class PostgresRecords(RecordStore):
         return bytes(found[0][0]) if found else None
 
     def drop_file(self, name: str) -> None:
-        self._run(lambda connection: connection.execute(SQL["drop"], (self._task, name)))
+        if self._epoch is not None or self._find() is not None:
+            self._write("drop", {"name": name})
 
     def kept_files(self) -> list[str]:
         return [name for (name,) in self._asked("kept_names", (self._task,)) if name not in DERIVED]
 
     def put_blob(self, digest: str, data: bytes) -> None:
-        values = {"task": self._number(), "digest": digest, "content": data}
-        self._run(lambda connection: connection.execute(SQL["put_blob"], values))
+        self._write("put_blob", {"digest": digest, "content": data})
 
     def get_blob(self, digest: str) -> bytes:
         found = self._asked("get_blob", (self._task, digest))

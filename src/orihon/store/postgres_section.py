@@ -116,12 +116,17 @@ class Writing:
 
 def is_kept_in(pool: Postgres, task: str) -> bool:
     """Are there records of this task in the database?"""
-    return pool.patiently(lambda connection: found_row(connection.execute(SQL["find"], (task,)))) is not None
+    return pool.patiently(lambda connection: find_row(connection, task)) is not None
 
 
 def rows_of(connection: Connection, name: str, values: Params) -> list[tuple[Any, ...]]:
     """All rows that a statement gives."""
     return connection.execute(SQL[name], values, binary=True).fetchall()
+
+
+def find_row(connection: Connection, task: str) -> LogRow | None:
+    """The task's row as it is now."""
+    return found_row(connection.execute(SQL["find"], (task,)))
 
 
 def found_row(cursor: Cursor[tuple[Any, ...]]) -> LogRow | None:

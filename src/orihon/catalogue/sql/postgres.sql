@@ -12,27 +12,52 @@ SELECT * FROM tasks WHERE uuid = :uuid FOR UPDATE SKIP LOCKED;
 -- name: hold_claims
 SELECT pg_advisory_xact_lock(hashtextextended('orihon.claims ' || current_schema(), 0));
 
--- Of the tasks with an owner only those are read whose owner may be gone: the lease ran out, or it is on this machine.
+-- Of the tasks with an owner only those are read whose owner may be gone: it was on this machine, or the lease ran out.
+-- Every lease has to be looked at for the latter, so that is asked for less often (far). Without the prompts, which
+-- are long and of no use here.
 
 -- name: owned_tasks
-SELECT * FROM tasks
+SELECT
+    uuid, task_source, owner, repo, task_type, task_id, task_identifier, repository, "user", status, created_at,
+    updated_at, started_at, completed_at, process_id, hostname, llm_provider, model, context_length, backend,
+    correction, llm_call_count, tool_call_count, total_tokens, compression_count, total_messages, total_summaries,
+    total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, lease_owner,
+    lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot, lease_heartbeat, lease_until, epoch,
+    retry_count, max_retries, priority, available_at, parent_uuid, inherits_from, keep, claimed, attempts, requested,
+    retry_due, retry_boot, source, '' AS prompt
+FROM tasks
 WHERE uuid IN (
-        SELECT uuid FROM tasks WHERE lease_owner IS NOT NULL
-        UNION ALL
-        SELECT uuid FROM tasks WHERE status = 'running'
-    )
-    AND (
-        lease_owner IS NULL OR lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment
-        OR (lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot)
-    )
+    SELECT uuid FROM tasks
+    WHERE lease_owner IS NOT NULL AND lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot
+    UNION ALL
+    SELECT uuid FROM tasks WHERE status = 'running' AND lease_owner IS NULL
+    UNION ALL
+    SELECT uuid FROM tasks
+    WHERE :far = 1 AND lease_owner IS NOT NULL
+        AND (lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment)
+)
 ORDER BY created_at, uuid;
 
 -- name: claimed_tasks
-SELECT * FROM tasks
+SELECT
+    uuid, task_source, owner, repo, task_type, task_id, task_identifier, repository, "user", status, created_at,
+    updated_at, started_at, completed_at, process_id, hostname, llm_provider, model, context_length, backend,
+    correction, llm_call_count, tool_call_count, total_tokens, compression_count, total_messages, total_summaries,
+    total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, lease_owner,
+    lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot, lease_heartbeat, lease_until, epoch,
+    retry_count, max_retries, priority, available_at, parent_uuid, inherits_from, keep, claimed, attempts, requested,
+    retry_due, retry_boot, source, '' AS prompt
+FROM tasks
 WHERE status = 'running' AND claimed = 1
-    AND (
-        lease_owner IS NULL OR lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment
-        OR (lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot)
+    AND uuid IN (
+        SELECT uuid FROM tasks
+        WHERE lease_owner IS NOT NULL AND lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot
+        UNION ALL
+        SELECT uuid FROM tasks WHERE status = 'running' AND lease_owner IS NULL
+        UNION ALL
+        SELECT uuid FROM tasks
+        WHERE :far = 1 AND lease_owner IS NOT NULL
+            AND (lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment)
     );
 
 -- name: cancelled_pauses

@@ -97,8 +97,9 @@ CREATE INDEX tasks_to_resume ON tasks (priority DESC, created_at, uuid, "user")
 CREATE INDEX tasks_to_cancel ON tasks (uuid) WHERE status = 'paused' AND requested = 'cancel';
 CREATE INDEX tasks_to_tell ON tasks (uuid) WHERE requested = 'tell';
 CREATE INDEX tasks_claimed ON tasks ("user") WHERE status = 'running' AND claimed = 1;
--- On the uuid alone, so that a heartbeat does not have to move the entry.
-CREATE INDEX tasks_leased ON tasks (uuid) WHERE lease_owner IS NOT NULL;
+-- Not on the time that a lease ends: a heartbeat would have to move the entry.
+CREATE INDEX tasks_leased ON tasks (lease_host, uuid) WHERE lease_owner IS NOT NULL;
+CREATE INDEX tasks_unowned ON tasks (uuid) WHERE status = 'running' AND lease_owner IS NULL;
 
 -- One row for each worker process there was; its counters are written with its next claim.
 CREATE TABLE workers (
@@ -202,7 +203,8 @@ SELECT
 FROM tasks
 GROUP BY "user", repository, status;
 
-CREATE FUNCTION append_rollup_parts() RETURNS trigger LANGUAGE plpgsql AS $$
+-- The functions that write find their tables whatever the session of the writer looks at: also one that is not ours.
+CREATE FUNCTION append_rollup_parts() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     -- The common case, figures growing within one group, is one row.
     IF TG_OP = 'UPDATE' AND (NEW."user", NEW.repository, NEW.status) = (OLD."user", OLD.repository, OLD.status) THEN
@@ -276,7 +278,7 @@ CREATE TABLE counters (name text COLLATE "C" PRIMARY KEY, value bigint NOT NULL)
 
 -- A claim of a running task is a take-over, and the only change that raises retry_count without a change of status. It
 -- is rare: workers do not meet at the one row that it changes.
-CREATE FUNCTION count_take_over() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_take_over() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO counters VALUES ('take_overs', 1) ON CONFLICT (name) DO UPDATE SET value = counters.value + 1;
     RETURN NULL;

@@ -76,57 +76,86 @@ kept AS (
 SELECT number FROM moved
 
 -- name: read
--- Records run after run, under a first row that says how far the task had come when they were read.
+-- Records run after run, under a first row that says how far the task had come when they were read. The lengths are
+-- added up without unpacking the records; those that begin beyond the limit are left for the next page.
 WITH log AS (
     SELECT number, messages, compressions FROM task_logs WHERE uuid = %(uuid)s
 )
 (SELECT 0 AS place, compressions AS id, messages::text AS record FROM log)
 UNION ALL
 (
-    SELECT run.place, item.id, item.record
-    FROM
-        log,
-        unnest(%(streams)s::text[], %(firsts)s::bigint[], %(lasts)s::bigint[])
-            WITH ORDINALITY AS run (stream, start, stop, place),
-        LATERAL (
-            SELECT id, record FROM message_records
-            WHERE run.stream = 'messages' AND task = log.number AND id BETWEEN run.start AND run.stop
-            UNION ALL
-            SELECT id, record FROM summary_records
-            WHERE run.stream = 'summaries' AND task = log.number AND id BETWEEN run.start AND run.stop
-            UNION ALL
-            SELECT id, record FROM tool_records
-            WHERE run.stream = 'tools' AND task = log.number AND id BETWEEN run.start AND run.stop
-            UNION ALL
-            SELECT id, record FROM plan_records
-            WHERE run.stream = 'planning' AND task = log.number AND id BETWEEN run.start AND run.stop
-            UNION ALL
-            SELECT id, record FROM compression_records
-            WHERE run.stream = 'compressions' AND task = log.number AND id BETWEEN run.start AND run.stop
-            UNION ALL
-            SELECT id, record FROM checkpoint_records
-            WHERE run.stream = 'checkpoints' AND task = log.number AND id BETWEEN run.start AND run.stop
-        ) AS item
-    ORDER BY run.place, item.id
-    LIMIT %(page)s
+    SELECT place, id, record
+    FROM (
+        SELECT place, id, record, sum(octet_length(record)) OVER (ORDER BY place, id) - octet_length(record) AS before
+        FROM (
+            SELECT run.place, item.id, item.record
+            FROM
+                log,
+                unnest(%(streams)s::text[], %(firsts)s::bigint[], %(lasts)s::bigint[])
+                    WITH ORDINALITY AS run (stream, start, stop, place),
+                LATERAL (
+                    SELECT id, record FROM message_records
+                    WHERE run.stream = 'messages' AND task = log.number AND id BETWEEN run.start AND run.stop
+                    UNION ALL
+                    SELECT id, record FROM summary_records
+                    WHERE run.stream = 'summaries' AND task = log.number AND id BETWEEN run.start AND run.stop
+                    UNION ALL
+                    SELECT id, record FROM tool_records
+                    WHERE run.stream = 'tools' AND task = log.number AND id BETWEEN run.start AND run.stop
+                    UNION ALL
+                    SELECT id, record FROM plan_records
+                    WHERE run.stream = 'planning' AND task = log.number AND id BETWEEN run.start AND run.stop
+                    UNION ALL
+                    SELECT id, record FROM compression_records
+                    WHERE run.stream = 'compressions' AND task = log.number AND id BETWEEN run.start AND run.stop
+                    UNION ALL
+                    SELECT id, record FROM checkpoint_records
+                    WHERE run.stream = 'checkpoints' AND task = log.number AND id BETWEEN run.start AND run.stop
+                ) AS item
+            ORDER BY run.place, item.id
+            LIMIT %(page)s
+        ) AS counted
+    ) AS measured
+    WHERE before < %(bytes)s
 )
 ORDER BY place, id
 
 -- name: keep
-INSERT INTO documents (task, name, body) VALUES (%(task)s, %(name)s, %(body)b)
-ON CONFLICT (task, name) DO UPDATE SET body = excluded.body
+-- This and the next two write beside a section: the task's row is held, so that nobody takes over or removes the task
+-- meanwhile, and its number comes back unless somebody has. Who has not claimed the task has no epoch.
+WITH log AS (
+    SELECT number FROM task_logs
+    WHERE number = %(number)s AND epoch = coalesce(%(epoch)s::bigint, epoch) FOR SHARE
+),
+kept AS (
+    INSERT INTO documents (task, name, body) SELECT number, %(name)s, %(body)b FROM log
+    ON CONFLICT (task, name) DO UPDATE SET body = excluded.body
+)
+SELECT number FROM log
 
 -- name: kept
 SELECT body FROM documents WHERE task = (SELECT number FROM task_logs WHERE uuid = %s) AND name = %s
 
 -- name: drop
-DELETE FROM documents WHERE task = (SELECT number FROM task_logs WHERE uuid = %s) AND name = %s
+WITH log AS (
+    SELECT number FROM task_logs
+    WHERE number = %(number)s AND epoch = coalesce(%(epoch)s::bigint, epoch) FOR SHARE
+),
+dropped AS (DELETE FROM documents USING log WHERE task = log.number AND name = %(name)s)
+SELECT number FROM log
 
 -- name: put_blob
 -- Not waited for: the record that mentions it is committed later, and waits for both.
-INSERT INTO blobs (task, digest, content)
-SELECT %(task)s, %(digest)s, %(content)b WHERE set_config('synchronous_commit', 'off', true) = 'off'
-ON CONFLICT (task, digest) DO NOTHING
+WITH log AS (
+    SELECT number FROM task_logs
+    WHERE number = %(number)s AND epoch = coalesce(%(epoch)s::bigint, epoch) FOR SHARE
+),
+put AS (
+    INSERT INTO blobs (task, digest, content)
+    SELECT number, %(digest)s, %(content)b FROM log WHERE set_config('synchronous_commit', 'off', true) = 'off'
+    ON CONFLICT (task, digest) DO NOTHING
+)
+SELECT number FROM log
 
 -- name: get_blob
 SELECT content FROM blobs WHERE task = (SELECT number FROM task_logs WHERE uuid = %s) AND digest = %s

@@ -1,0 +1,155 @@
+"""The tasks on one key, one after another, and what each inherited from whom: ``task_chain``.
+
+For people who want to know how a piece of work came to where it is. Only looks: claims nothing, changes nothing.
+What a task inherited is read from the task that gave it, so it is not told where that one is archived, cleaned up or
+damaged. A task that inherits from one on another key names it; that one's own chain is another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.errors import InvalidId, StorageError, TaskNotFound
+from orihon.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext
+from orihon.settings import Settings
+from orihon.task import TaskKey, TaskStatus
+
+logger = logging.getLogger("orihon.inheritance")
+
+MOST_LINKS = 50
+#: A task was pointed away from inheriting; found nothing to inherit; has not been begun; names its source.
+Heritage = Literal["off", "none", "undecided", "from"]
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What one task has left for the next ones."""
+
+    final_summary: bool
+    plans: int
+    open_problems: int
+    earlier: int  # summaries of tasks before it
+
+    @classmethod
+    def of(cls, found: InheritanceContext) -> Inherited:
+        """Counted, without its text."""
+        return cls(bool(found.final_summary), len(found.planning_history), len(found.open_problems), len(found.earlier))
+
+
+@dataclass(frozen=True, slots=True)
+class ChainLink:
+    """One task of a chain. Times are as in the catalogue: ISO 8601, UTC."""
+
+    uuid: str
+    status: TaskStatus
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    heritage: Heritage
+    inherits_from: str | None
+    inherited: Inherited | None  # None where there is nothing, or the giver can no longer be read
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"status": self.status.value}
+
+
+def task_chain(base_dir: Path | str, task: str, settings: Settings, *, limit: int = MOST_LINKS) -> list[ChainLink]:
+    """The last ``limit`` tasks on one key, the oldest first.
+
+    ``task`` is the UUID of any of them, the beginning of one, or the key as ``orihon list`` shows it
+    (``github:owner/repo#27``). Tasks of other users on the same subject have a key of their own.
+    """
+    with BaseFolder(base_dir, settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            raise TaskNotFound("uuid", uuid=task)
+        key = _key_by_label(catalogue, task) if _is_label(task) else catalogue.get(base.resolve(task)).key
+        rows = []
+        for row in _rows(catalogue, repository=key.repository, user=key.user):
+            if row.key == key:
+                rows.append(row)
+            if len(rows) == limit:
+                break
+        givers = _Givers(ContextInheritanceManager(base.path, settings, catalogue=catalogue))
+        return [_link(row, givers) for row in reversed(rows)]
+
+
+class _Givers:
+    """What tasks have left, each read once."""
+
+    def __init__(self, manager: ContextInheritanceManager) -> None:
+        self._manager = manager
+        self._known: dict[str, Inherited | None] = {}
+
+    def left_by(self, uuid: str) -> Inherited | None:
+        if uuid not in self._known:
+            self._known[uuid] = self._read(uuid)
+        return self._known[uuid]
+
+    def _read(self, uuid: str) -> Inherited | None:
+        try:
+            found = self._manager.get_inheritance_context(uuid)
+        except StorageError as error:  # the list is about the others, too
+            logger.warning("%s: what it left cannot be read: %s", uuid, error)
+            return None
+        return None if found is None else Inherited.of(found)
+
+
+def _link(row: TaskRow, givers: _Givers) -> ChainLink:
+    heritage: Heritage = "none"
+    if row.metadata.get(INHERIT) is False:
+        heritage = "off"
+    elif row.inherits_from is not None:
+        heritage = "from"
+    elif row.started_at is None and row.status is TaskStatus.QUEUED:
+        heritage = "undecided"
+    return ChainLink(
+        uuid=row.uuid,
+        status=row.status,
+        created_at=row.created_at,
+        started_at=row.started_at,
+        completed_at=row.completed_at,
+        heritage=heritage,
+        inherits_from=row.inherits_from,
+        inherited=None if row.inherits_from is None else givers.left_by(row.inherits_from),
+    )
+
+
+def _is_label(task: str) -> bool:
+    return ":" in task  # which no id has
+
+
+def _key_by_label(catalogue: Catalogue, label: str) -> TaskKey:
+    found: dict[TaskKey, str] = {}
+    # Between source and number stands the repository, or the type where there is none.
+    repository = re.split("[#!]", label.partition(":")[2])[0]
+    for row in chain(*(_rows(catalogue, repository=place) for place in (repository, ""))):
+        if row.key.label == label:
+            found.setdefault(row.key, row.uuid)
+    if not found:
+        raise TaskNotFound("key", key=label)
+    if len(found) > 1:
+        raise InvalidId("many_keys", value=label, matches=", ".join(list(found.values())[:5]))
+    return next(iter(found))
+
+
+def _rows(catalogue: Catalogue, *, repository: str, user: str | None = None) -> Iterator[TaskRow]:
+    """The tasks of a repository, and of one user if one is given, the newest first, a page at a time."""
+    last: str | None = None
+    while True:
+        page = catalogue.list_tasks(repository=repository, user=user, limit=_PAGE, before=last)
+        yield from page
+        if len(page) < _PAGE:
+            return
+        last = page[-1].uuid

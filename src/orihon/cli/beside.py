@@ -1,0 +1,25 @@
+"""A word on the tasks that a newly named database does not show: they are still in ``tasks.db`` of the base folder."""
+
+from __future__ import annotations
+
+import typer
+
+from orihon.cli.options import Options
+from orihon.texts import text
+
+
+def hint_at_tasks_beside(options: Options) -> None:
+    """On standard error, where there are such tasks."""
+    from orihon.catalogue.opening import catalogue_beside
+    from orihon.errors import StorageError
+
+    try:
+        beside = catalogue_beside(options.base, options.settings)
+        if beside is None:
+            return
+        with beside:
+            count = sum(beside.count_by_status().values())
+    except StorageError:  # what was asked for has been shown; the doctor tells of damage
+        return
+    if count:
+        typer.echo(text("cli.list.beside", path=options.base, count=count), err=True)

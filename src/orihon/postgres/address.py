@@ -1,0 +1,100 @@
+"""The address of a server: what our sessions need is added to it, and mistakes are named without what it holds.
+
+A misread address may have the password where its host or port should be. So nothing of an address that is refused is
+ever repeated, and one that only seems to be well formed is refused.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from orihon.errors import InvalidSettings
+
+#: A process that was stopped inside a transaction holds locks; after so long the server ends it.
+_IDLE_IN_TRANSACTION = 60
+_CONNECT_SECONDS = 10
+_DEFAULTS = {
+    "application_name": "orihon",
+    "connect_timeout": _CONNECT_SECONDS,
+    "client_encoding": "UTF8",
+    # A peer that has vanished is noticed also while nothing is sent.
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+#: The part of the time limit after which a silent connection is doubted: there shall be time left for another one.
+DOUBT = 1 / 3
+
+_URL = re.compile(r"postgres(?:ql)?://(?P<authority>[^/?]*)(?P<rest>.*)", re.DOTALL)
+#: What libpq says before it quotes a part of the address.
+_MISTAKES = (
+    "invalid percent-encoded token",
+    "forbidden value %00",
+    "unterminated quoted string",
+    "invalid connection option",
+    "invalid URI query parameter",
+    "extra key/value separator",
+    "missing key/value separator",
+    "IPv6 host address may not be empty",
+    'looking for matching "]"',
+    "unexpected character",
+)
+
+
+class Address(NamedTuple):
+    """``conninfo`` is for the driver alone; ``where`` names the server to people."""
+
+    conninfo: str
+    where: str
+    connect_seconds: float
+
+
+def addressed(url: str, schema: str, timeout: float) -> Address:
+    """The address with what our sessions need."""
+    parts = _parts(url)
+    wanted = {
+        "search_path": schema,
+        "lock_timeout": f"{round(timeout * 1000)}",
+        "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION}s",
+    }
+    options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
+    given = parts.pop("options", "")
+    parts["options"] = f"{given} {options}".strip()
+    where = f"{parts.get('host', 'localhost')}:{parts.get('port', 5432)}/{parts.get('dbname', '')}"
+    unheard = {"tcp_user_timeout": max(1000, round(timeout * 1000 * DOUBT))}
+    conninfo = make_conninfo(**{**_DEFAULTS, **unheard, **parts})
+    return Address(conninfo, where, _seconds(parts.get("connect_timeout", _CONNECT_SECONDS)))
+
+
+def _parts(url: str) -> dict[str, Any]:
+    found = _URL.match(url)
+    if found is not None and (found["authority"].count("@") > 1 or "@" in found["rest"]):
+        raise InvalidSettings("database_url_characters")
+    try:
+        parts: dict[str, Any] = dict(conninfo_to_dict(url))
+    except psycopg.ProgrammingError as error:
+        # Neither as cause nor as context: who prints the whole story must not find the password in it.
+        detail = next((mistake for mistake in _MISTAKES if mistake in str(error)), 'missing "="')
+        problem = InvalidSettings("database_url", detail=detail)
+    else:
+        if all(_is_port(port) for port in str(parts.get("port", "")).split(",")):
+            return parts
+        problem = InvalidSettings("database_url_port")
+    raise problem
+
+
+def _seconds(given: str | int) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        raise InvalidSettings("database_url", detail="invalid connect_timeout") from None
+    return seconds if seconds > 0 else math.inf  # for libpq 0 is no limit
+
+
+def _is_port(text: str) -> bool:
+    return not text or (text.isascii() and text.isdigit() and 0 < int(text) < 65536)

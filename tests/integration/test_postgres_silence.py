@@ -1,0 +1,148 @@
+"""A server or a network that says nothing, and does not even end the connection: nobody waits longer than was said."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from orihon.errors import StorageUnavailable
+from orihon.postgres.pool import Postgres
+from orihon.store import MessageStore
+from tests.conformance.behaviour import texts
+from tests.conformance.invariants import check_task
+from tests.cutting_proxy import CuttingProxy
+from tests.helpers import refused
+from tests.services import Database
+
+LIMIT = 1.0
+#: Two seconds are the least that the driver waits for a connection: once to ask, once to try again.
+AT_MOST = LIMIT + 2 * 2 + 1.5
+
+
+class MutedProxy(CuttingProxy):
+    """After ``mute`` nothing passes on the connections that are open: they are not even ended. New ones are well."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._muted: set[socket.socket] = set()
+        super().__init__(host, port)
+
+    def mute(self) -> None:
+        with self._lock:
+            self._muted = set(self._open)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if source not in self._muted:
+                    sink.sendall(data)
+            sink.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.fixture
+def proxy(postgres: Database) -> Iterator[CuttingProxy]:
+    with CuttingProxy.before(postgres.url) as running:
+        yield running
+
+
+def opened(folder: Path, url: str, schema: str) -> MessageStore:
+    config = {
+        "database": {"url": url, "schema": schema},
+        "context_storage": {"db_timeout": LIMIT},
+        "masking": {"enabled": False},
+    }
+    return MessageStore(folder, config)
+
+
+def in_time(action: Callable[[], object]) -> None:
+    """It ends, well or with its error, before everybody's patience does."""
+    ended: Future[object] = Future()
+
+    def act() -> None:
+        try:
+            ended.set_result(action())
+        except BaseException as error:
+            ended.set_exception(error)
+
+    threading.Thread(target=act, daemon=True).start()  # not of a pool, which would wait for who hangs
+    ended.result(AT_MOST)
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["open-connection", "no-connection"])
+def test_a_silent_server_is_an_error_in_time(
+    postgres: Database, proxy: CuttingProxy, tmp_path: Path, is_known: bool
+) -> None:
+    store = opened(tmp_path / "silent", proxy.url(postgres.url), postgres.schema)
+    store.add_message("user", "one")
+    if not is_known:
+        store.close()
+        store = opened(tmp_path / "silent", proxy.url(postgres.url), postgres.schema)
+    proxy.stall()
+    with refused(StorageUnavailable, "server_unreachable"):
+        in_time(lambda: store.add_message("user", "two"))
+    proxy.flow()
+    again = opened(tmp_path / "silent", postgres.url, postgres.schema)
+    again.add_message("user", "three")
+    said = texts(again)
+    assert (said.count("one"), said.count("three")) == (1, 1)
+    assert said.count("two") <= 1  # it may have arrived when the network came back
+    check_task(again)
+    again.close()
+
+
+def test_a_connection_that_fell_silent_is_replaced_in_time(postgres: Database, tmp_path: Path) -> None:
+    place = urlsplit(postgres.url)
+    assert place.hostname
+    assert place.port
+    proxy = MutedProxy(place.hostname, place.port)
+    with proxy:
+        store = opened(tmp_path / "muted", proxy.url(postgres.url), postgres.schema)
+        for number in range(2):
+            in_time(partial(store.add_message, "user", f"message {number}"))
+            proxy.mute()
+        assert texts(store) == [f"message {number}" for number in range(2)]
+        check_task(store)
+        store.close()
+
+
+def test_a_statement_that_takes_long_is_not_given_up(postgres: Database) -> None:
+    pool = Postgres(postgres.url, postgres.schema, timeout=0.4)
+    started = time.monotonic()
+    assert pool.patiently(lambda connection: connection.execute("SELECT pg_sleep(1.2)").rowcount) == 1
+    assert time.monotonic() - started < 2.2  # once, and not again and again
+    pool.close()
+
+
+def test_waiting_for_a_connection_and_for_the_server_is_one_time_limit(postgres: Database, proxy: CuttingProxy) -> None:
+    pool = Postgres(proxy.url(postgres.url), postgres.schema, pool_size=1, timeout=1.0)
+    held = pool.take()
+    proxy.stop()
+    held.close()
+    threading.Timer(0.9, pool.give_back, (held,)).start()
+    started = time.monotonic()
+    with refused(StorageUnavailable, "server_unreachable"):
+        pool.patiently(lambda connection: connection.execute("SELECT 1"))
+    assert time.monotonic() - started < 1.7
+
+
+def test_nobody_is_waited_for_when_a_transaction_is_silent(postgres: Database, proxy: CuttingProxy) -> None:
+    pool = Postgres(proxy.url(postgres.url), postgres.schema, timeout=LIMIT)
+
+    def work() -> None:
+        with pool.transaction() as connection:
+            proxy.stall()
+            connection.execute("SELECT 1")
+
+    with refused(StorageUnavailable, "server_unreachable"):
+        in_time(work)
+    proxy.flow()
+    assert pool.patiently(lambda one: one.execute("SELECT 1").rowcount) == 1
+    pool.close()
