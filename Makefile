@@ -10,7 +10,7 @@ GITHUB := $(VENV)/.github
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit"
-	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo)"
+	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make check   ruff and mypy --strict, tests too"
 	@echo "make bench   the benchmarks behind the figures in the docs"
@@ -43,7 +43,8 @@ $(GITHUB): $(READY)
 demo: $(READY)
 	@$(BIN)/orihon demo
 
-CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UNDO_TASKS))
+CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UNDO_TASKS)) \
+	$(if $(CRASH_EVERY),--crash-every=$(CRASH_EVERY))
 
 test: $(MODEL) $(GITHUB)
 	$(BIN)/python -m pytest $(CAMPAIGN)

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from hypothesis import settings
 
 from tests.catalogues import KINDS, CataloguePlace
 from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, needed, own_schema
+
+_Step = TypeVar("_Step")
+
+# A run of the suite has to be short; --hypothesis-profile=default looks further.
+settings.register_profile("suite", max_examples=60)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
     parser.addoption("--undo-tasks", type=int, default=6, help="tasks whose folds test_undo.py undoes, per back end")
+    parser.addoption("--local-demo", action="store_true", help="play the demo with the small local model, too")
+    parser.addoption("--crash-every", type=int, default=3, help="crash tests try every so-manieth step; 1: all of them")
     parser.addoption("--worker-kills", type=int, default=6, help="how often the stress tests kill a worker")
 
 
@@ -49,6 +60,14 @@ def kills(request: pytest.FixtureRequest) -> int:
 def undo_tasks(request: pytest.FixtureRequest) -> int:
     """How many tasks ``test_undo.py`` lives through."""
     return int(request.config.getoption("--undo-tasks"))
+
+
+@pytest.fixture
+def some_steps(request: pytest.FixtureRequest) -> Callable[[Sequence[_Step]], Sequence[_Step]]:
+    """Which of its steps a crash test tries; tests that differ by a parameter take different ones."""
+    every = int(request.config.getoption("--crash-every"))
+    first = zlib.crc32(request.node.nodeid.encode()) % every
+    return lambda steps: steps[first::every]
 
 
 @pytest.fixture

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
 
 from orihon.errors import OrihonError
+
+#: What the fixture ``some_steps`` gives.
+SomeSteps = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 @contextmanager

@@ -86,5 +86,15 @@ def own_schema() -> Iterator[Database]:
 
     database = Database(needed(POSTGRES), new_schema())
     yield database
+    close_connections(database.schema)
     with psycopg.connect(database.url, autocommit=True) as connection:
         connection.execute(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE")
+
+
+def close_connections(schema: str) -> None:
+    """Of pools that this process has for a schema: hundreds of tests would use up what the server has."""
+    from orihon.postgres import pool
+
+    for one in list(pool._POOLS):
+        if one.schema == schema:
+            one.close()

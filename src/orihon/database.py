@@ -34,10 +34,10 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 
 
 def open_database(
-    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True
+    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True, create: bool = True
 ) -> apsw.Connection:
-    """A connection to a database of ours, made or brought up to date on the way; see ``migrate``."""
-    connection = connect(path, timeout=timeout, durable=durable)
+    """A connection to a database of ours, made (``create``) or brought up to date on the way; see ``migrate``."""
+    connection = connect(path, timeout=timeout, durable=durable, create=create)
     try:
         with database_errors(path, timeout):
             if version(connection) != 1 + len(steps):
@@ -56,14 +56,18 @@ def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise DamagedStore("foreign", path=path)
 
 
-def connect(path: Path, *, timeout: float, durable: bool = True) -> apsw.Connection:
-    """A connection in WAL mode; the file, if new, is for the owner only."""
-    make_private_folder(path.parent)
+def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = True) -> apsw.Connection:
+    """A connection in WAL mode; the file, if new, is for the owner only. Without ``create`` it has to be there."""
+    if create:
+        make_private_folder(path.parent)
+    elif not path.exists():
+        raise StorageUnavailable("gone", path=path.parent)
     with wrapping(path):
-        if not path.exists():  # opening and closing an existing one would drop SQLite's own locks in this process
+        if create and not path.exists():  # to open and close an existing one would drop SQLite's own locks here
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
-        connection = apsw.Connection(str(path))
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
+        connection = apsw.Connection(str(path), flags=flags)
         wait_fairly(connection, timeout)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")

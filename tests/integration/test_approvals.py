@@ -36,7 +36,7 @@ from orihon.task import TaskStatus
 from orihon.task_folders import folders_of
 from orihon.verify import verify
 from tests.conformance.backends import BACKENDS
-from tests.helpers import refused
+from tests.helpers import SomeSteps, refused
 from tests.integration.answering import start, told
 
 DETAILS = "\n".join(f"- 比較 {number}: 細かい点を一つずつ調べた結果です。" for number in range(60))
@@ -436,14 +436,16 @@ def spread(count: int, most: int = 14) -> list[int]:
     return sorted({1 + round((count - 1) * (place / (most - 1)) ** 0.8) for place in range(most)})
 
 
-def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes_on(loop: Loop) -> None:
+def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes_on(
+    loop: Loop, some_steps: SomeSteps
+) -> None:
     loop.ask()
     plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid}
     rehearsal = Loop(loop.base, loop.config)
     rehearsal.ask()
     counted = told(start(**{**plan, "uuid": rehearsal.uuid}, by="ann", decision="approve"))
     assert counted is not None
-    for round_, step in enumerate(spread(counted["steps"])):
+    for round_, step in enumerate(some_steps(spread(counted["steps"]))):
         if round_:
             loop = Loop(loop.base, loop.config)
             loop.ask()
@@ -464,12 +466,12 @@ def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes
         loop.check()
 
 
-def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop) -> None:
+def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop, some_steps: SomeSteps) -> None:
     loop.ctx.stop()
     plan = {"what": "ask", "base": str(loop.base), "config": loop.config}
     counted = told(start(**plan, uuid=loop.uuid))
     assert counted is not None
-    for step in spread(counted["steps"], most=10):
+    for step in some_steps(spread(counted["steps"], most=10)):
         loop = Loop(loop.base, loop.config)
         loop.ctx.stop()
         assert told(start(**plan, uuid=loop.uuid, die_at=step)) is None or step == counted["steps"]

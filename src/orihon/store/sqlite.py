@@ -62,6 +62,7 @@ class SqliteRecords(RecordStore):
         if create:
             make_private_folder(folder)
         self._durable = durability == "full"
+        self._create = create
         self.timeout = timeout
         self._max_retries = max_retries
         self._retry_delay = retry_delay
@@ -75,7 +76,7 @@ class SqliteRecords(RecordStore):
         self.path = folder / "context.db"
         self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
         # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
-        self._connections = ThreadConnections(partial(_connect, self.path, self.timeout, self._durable))
+        self._connections = ThreadConnections(partial(_connect, self.path, self.timeout, self._durable, self._create))
 
     # ---- connection --------------------------------------------------------------------------------------------
 
@@ -228,14 +229,14 @@ class SqliteRecords(RecordStore):
         return folder_size(self.folder)
 
 
-def _connect(path: Path, timeout: float, durable: bool) -> apsw.Connection:
+def _connect(path: Path, timeout: float, durable: bool, create: bool) -> apsw.Connection:
     if not path.parent.is_dir():
         raise StorageUnavailable("gone", path=path.parent)
     if not path.exists() and path.with_name("writer.json").exists():
         raise StaleWriter("moved", path=path.parent)  # a new, empty database would hide the files of the task
     sql = files("orihon.store").joinpath("sql")
     schema, *steps = (sql.joinpath(name).read_text(encoding="utf-8") for name in _SCHEMA)
-    return open_database(path, schema=schema, steps=steps, timeout=timeout, durable=durable)
+    return open_database(path, schema=schema, steps=steps, timeout=timeout, durable=durable, create=create)
 
 
 class _Section:
