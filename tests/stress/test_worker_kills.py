@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from orihon import MessageStore, load_settings
+from orihon import MessageStore
 from orihon.clock import is_alive
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import TaskQueue
@@ -65,15 +65,17 @@ def kill_and_refill(started: Workers, queue: TaskQueue, kills: int, chance: rand
     return uuids
 
 
-@pytest.fixture(params=["alone", *BROKERS])
+@pytest.fixture(params=["alone", "postgres", *(f"postgres and {broker}" for broker in BROKERS)])
 def config(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
-    """Settings without a broker, and with one."""
-    if request.param == "alone":
-        yield {}
+    """Settings of one machine alone, with a shared database, and with a broker besides."""
+    database, _, broker = request.param.partition(" and ")
+    shared = {} if database == "alone" else {"database": request.getfixturevalue("postgres").settings}
+    if not broker:
+        yield shared
         return
-    for own in own_queue(request.getfixturevalue(request.param)):
+    for own in own_queue(request.getfixturevalue(broker)):
         # Seldom enough that most tasks are taken because of a message.
-        yield {**own.config, "multiprocess": {"poll_interval": 0.5}}
+        yield {**shared, **own.config, "multiprocess": {"poll_interval": 0.5}}
 
 
 def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path, config: dict[str, Any]) -> None:
@@ -90,15 +92,17 @@ def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path
     effects = Counter((tmp_path / "effects").read_text().split())
     assert [effect for effect, count in effects.items() if count != 1] == []
     for uuid in uuids:
-        store = MessageStore(tmp_path / "completed" / uuid)
+        folder = queue.folders.find(uuid)
+        assert folder is not None
+        store = MessageStore(folder, queue.settings)
         results = [stored.message for stored in store.get_messages() if stored.message.role == "tool"]
         store.close()
         assert [result.tool_call_id for result in results] == [f"call-{call}" for call in range(1, CALLS + 1)]
         done = {f"{uuid}/{result.tool_call_id}" for result in results if result.content == "done"}
         assert done <= set(effects)
-        findings = verify(tmp_path, uuid, load_settings({}))
+        findings = verify(tmp_path, uuid, queue.settings)
         assert [finding for finding in findings if finding.severity != "warning"] == []
-    dead = [row for row in collect_worker_stats(tmp_path, {})["workers"] if row["state"] == "dead"]
+    dead = [row for row in collect_worker_stats(tmp_path, queue.settings)["workers"] if row["state"] == "dead"]
     assert len(dead) >= kills
     assert queue.catalogue.check_rollups() == []
     queue.close()
