@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -67,9 +68,7 @@ def approve(
     """Say yes."""
     from orihon.approvals import approve as answer
 
-    options, task = context.ensure_object(Options), named_task(context, uuid)
-    done = answer(options.base, task, options.settings, by=by or _me(), reason=reason, checkpoint=checkpoint)
-    _say(context, done, as_json=as_json)
+    _give(context, uuid, answer, as_json, by=by, checkpoint=checkpoint, reason=reason)
 
 
 def reject(
@@ -84,10 +83,7 @@ def reject(
     """Say no."""
     from orihon.approvals import reject as answer
 
-    options, task = context.ensure_object(Options), named_task(context, uuid)
-    wanted = {"by": by or _me(), "reason": reason}
-    done = answer(options.base, task, options.settings, **wanted, sections=section or (), checkpoint=checkpoint)
-    _say(context, done, as_json=as_json)
+    _give(context, uuid, answer, as_json, by=by, checkpoint=checkpoint, reason=reason, sections=section or ())
 
 
 def revise(
@@ -102,10 +98,16 @@ def revise(
     """Ask for changes."""
     from orihon.approvals import revise as answer
 
+    _give(
+        context, uuid, answer, as_json, by=by, checkpoint=checkpoint, instructions=instructions, sections=section or ()
+    )
+
+
+def _give(
+    context: typer.Context, uuid: str, answer: Callable[..., Answered], as_json: bool, *, by: str | None, **said: Any
+) -> None:
     options, task = context.ensure_object(Options), named_task(context, uuid)
-    wanted = {"by": by or _me(), "instructions": instructions}
-    done = answer(options.base, task, options.settings, **wanted, sections=section or (), checkpoint=checkpoint)
-    _say(context, done, as_json=as_json)
+    _say(context, answer(options.base, task, options.settings, by=by or _me(), **said), as_json=as_json)
 
 
 def _me() -> str:
