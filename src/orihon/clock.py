@@ -35,6 +35,12 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
+def as_utc(moment: str) -> str:
+    """A time in ISO 8601 in the form of ``utc_now``, without a zone taken for UTC; ``ValueError`` when it is none."""
+    read = datetime.fromisoformat(moment)
+    return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
 def boottime() -> float:
     """Seconds since the machine started; the clock of leases."""
     return time.clock_gettime(_LEASE_CLOCK)

@@ -1,4 +1,4 @@
-"""What a task's history is made of besides messages: folds, compressions, pins, tool calls and plans.
+"""What a task's history is made of besides messages: folds, compressions, pins, and the calls that answers came from.
 
 Values only. Each knows how to become a line of its file (``as_record``) and to come back (``from_record``), with the
 field names of the file formats. Reading ignores fields it does not know: an older Orihon can read a newer line.
@@ -17,6 +17,59 @@ CompressionKind = Literal["compress", "undo", "redo", "unfold", "pin", "edit"]
 REWIND = "rewind"
 #: How a fold is introduced to the model.
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
+
+_MOST_TOKENS = 10**9  # no call has so many: a larger figure is a fault of the server
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, each counted once; ``cached`` are among ``input``."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+
+    def as_record(self) -> dict[str, int]:
+        return {"input": self.input, "cached": self.cached, "output": self.output}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Usage:
+        return cls(*(_count(record, name) for name in ("input", "cached", "output")))
+
+    @classmethod
+    def of(cls, reported: Mapping[str, Any]) -> Usage:
+        """From the usage of any provider."""
+        beside = (_count(reported, "cache_read_input_tokens"), _count(reported, "cache_creation_input_tokens"))
+        details = reported.get("prompt_tokens_details") or reported.get("input_tokens_details")
+        cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else beside[0]
+        spoken = ("completion_tokens", "output_tokens", "eval_count")
+        prompts = ("prompt_tokens", "prompt_eval_count")
+        prompt = next((_count(reported, key) for key in prompts if key in reported), None)
+        if prompt is None:
+            prompt = _count(reported, "input_tokens") + sum(beside)
+        return cls(prompt, cached, next((_count(reported, key) for key in spoken if key in reported), 0))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """The call that an answer came from. The field ``call`` of a line of ``messages.jsonl``; never sent to a model."""
+
+    model: str
+    usage: Usage | None = None  # where the provider has reported it
+    cost: float | None = None  # in US dollars, where somebody else has counted it
+
+    def as_record(self) -> dict[str, Any]:
+        record: dict[str, Any] = {"model": self.model}
+        if self.usage is not None:
+            record["usage"] = self.usage.as_record()
+        if self.cost is not None:
+            record["cost"] = self.cost
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> ModelCall:
+        usage = record.get("usage")
+        return cls(record["model"], None if usage is None else Usage.from_record(usage), record.get("cost"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +232,8 @@ class Compression:
             made_by=record.get("made_by", ""),
             created_at=record.get("created_at", ""),
         )
+
+
+def _count(reported: Mapping[str, Any], key: str) -> int:
+    value = reported.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

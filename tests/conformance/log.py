@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from orihon.errors import ToolCallError
 from orihon.message import Message
+from orihon.records import ModelCall, Usage
 from orihon.store import MessageStore
+from orihon.store.task_store import Said
 from tests.conformance.behaviour import Behaviour, add_conversation, call, texts
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task
@@ -45,6 +48,27 @@ class LogBehaviour(Behaviour):
         assert [stored.seq for stored in store.get_messages()] == [1, 2, 3]
         assert [stored.seq for stored in store.get_messages(2, 3)] == [2, 3]
         assert store.get_message(2).message.content == "message 2"
+        check_task(store)
+
+    def test_an_answer_keeps_the_call_that_it_came_from(self, store: MessageStore) -> None:
+        made = ModelCall("gpt-4o", Usage(input=900, cached=600, output=12), cost=0.0021)
+        store.add_message("user", "question")
+        store.add_message("assistant", "answer", call=made)
+        assert [stored.call for stored in store.get_messages()] == [None, made]
+        assert store.get_messages_for_llm()[-1] == {"role": "assistant", "content": "answer"}
+        check_task(store)
+
+    def test_many_messages_are_kept_with_their_times_or_none_of_them(self, store: MessageStore) -> None:
+        said = [
+            Said(Message.build("user", "question"), "2026-01-31T21:00:00+09:00"),
+            Said(Message.build("assistant", "answer"), "2026-01-31T12:00:01.5Z", ModelCall("gpt-4o")),
+        ]
+        assert store.task_store.append_many(said) == 2
+        times = [stored.timestamp for stored in store.get_messages()]
+        assert times == ["2026-01-31T12:00:00.000000+00:00", "2026-01-31T12:00:01.500000+00:00"]
+        with pytest.raises(ToolCallError):
+            store.task_store.append_many([Said(Message.build("user", "more")), Said(Message.build("tool", "orphan"))])
+        assert store.count_messages() == 2
         check_task(store)
 
     def test_an_empty_task_has_an_empty_view(self, store: MessageStore) -> None:

@@ -23,7 +23,7 @@ ROOMS = [
     *("compression", "inheritance", "chain", "heartbeat", "archive", "mirror", "logs", "view_changes"),
     *("checkpoints", "phase_archives", "phase_restoring", "approval_handler", "approvals", "asking"),
     *("context", "llm", "runtime"),
-    *("view_reading", "forking", "backup", "retention"),
+    *("view_reading", "forking", "backup", "retention", "importers"),
     *("findings", "checks", "verify", "doctor", "migration", "demo", "cli"),
 ]
 

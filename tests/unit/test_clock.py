@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.clock import boot_id, boottime, is_alive, process_identity, utc_now
+from orihon.clock import as_utc, boot_id, boottime, is_alive, process_identity, utc_now
 
 IDENTITY = "from orihon.clock import process_identity as p; import sys; print(p().start, flush=True); sys.stdin.read()"
 
@@ -25,6 +25,12 @@ def _child(code: str) -> subprocess.Popen[str]:
 def _said(child: subprocess.Popen[str]) -> str:
     assert child.stdout is not None
     return child.stdout.readline().strip()
+
+
+def test_times_from_elsewhere_get_our_form() -> None:
+    assert as_utc("2026-01-31T21:00:00+09:00") == as_utc("2026-01-31 12:00") == "2026-01-31T12:00:00.000000+00:00"
+    with pytest.raises(ValueError):
+        as_utc('2026","seq":7')
 
 
 def test_times_are_utc_and_sort_as_texts() -> None:

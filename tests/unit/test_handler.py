@@ -11,8 +11,8 @@ import pytest
 from orihon import TaskContextManager, TaskKey, load_settings
 from orihon.catalogue import TaskRow
 from orihon.errors import GaveUp, InvalidSettings, SourceError
-from orihon.llm.answers import Usage
 from orihon.llm.clients import get_llm_client
+from orihon.records import Usage
 from orihon.runtime.agent import system_prompt
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
 from orihon.runtime.children import plan_server

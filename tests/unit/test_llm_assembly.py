@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orihon.llm.answers import AnswerBuilder, Usage, decoded
+from orihon.llm.answers import AnswerBuilder, decoded
 from orihon.llm.sse import events
+from orihon.records import Usage
 
 
 def test_events_are_found_between_comments_and_names() -> None:

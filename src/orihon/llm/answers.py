@@ -19,29 +19,6 @@ OnText = Callable[[str], object]
 
 _EXCERPT = 200
 _BOM = b"\xef\xbb\xbf"
-_MOST_TOKENS = 10**9  # no call has so many: a larger figure is a fault of the server
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call, each counted once; ``cached`` are among ``input``."""
-
-    input: int = 0
-    cached: int = 0
-    output: int = 0
-
-    @classmethod
-    def of(cls, reported: Mapping[str, Any]) -> Usage:
-        """From the usage of any provider."""
-        beside = (_count(reported, "cache_read_input_tokens"), _count(reported, "cache_creation_input_tokens"))
-        details = reported.get("prompt_tokens_details") or reported.get("input_tokens_details")
-        cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else beside[0]
-        spoken = ("completion_tokens", "output_tokens", "eval_count")
-        prompts = ("prompt_tokens", "prompt_eval_count")
-        prompt = next((_count(reported, key) for key in prompts if key in reported), None)
-        if prompt is None:
-            prompt = _count(reported, "input_tokens") + sum(beside)
-        return cls(prompt, cached, next((_count(reported, key) for key in spoken if key in reported), 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +154,3 @@ def excerpt(data: bytes | str) -> str:
     """The beginning of something unexpected, in one line, for an error text."""
     text = data if isinstance(data, str) else data[: 4 * _EXCERPT].decode("utf-8", "replace")
     return " ".join(clean(text).split())[:_EXCERPT]
-
-
-def _count(reported: Mapping[str, Any], key: str) -> int:
-    value = reported.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_TOKENS else 0

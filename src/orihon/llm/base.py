@@ -24,7 +24,7 @@ from orihon.compression.compressor import ContextCompressor
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.redaction import Redactor
 from orihon.llm import text_calls
-from orihon.llm.answers import Answer, AnswerBuilder, OnText, Usage
+from orihon.llm.answers import Answer, AnswerBuilder, OnText
 from orihon.llm.endpoints import without_user
 from orihon.llm.history import History, MemoryHistory, StoredHistory
 from orihon.llm.refusals import refusal
@@ -33,6 +33,7 @@ from orihon.llm.retry import RetryPolicy
 from orihon.llm.tool_shapes import Tool, read_tools
 from orihon.llm.transport import Call, Response, Timeouts, Transport
 from orihon.message import Message
+from orihon.records import Usage
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.tokens import estimate

@@ -23,6 +23,7 @@ from orihon.message import Message
 from orihon.mirror.manifest import Manifest
 from orihon.mirror.mirror import Mirror
 from orihon.objects import ObjectStorage
+from orihon.records import ModelCall
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.store.locks import ForkSafeLock
@@ -51,11 +52,11 @@ class MirroredMessageStore(MessageStore):
         self._refusal: StaleWriter | None = None
         self._mirroring = ForkSafeLock()
 
-    def append(self, message: Message | Mapping[str, Any]) -> int:
+    def append(self, message: Message | Mapping[str, Any], *, call: ModelCall | None = None) -> int:
         """Store a message, and bring the mirror up to date when it is time."""
         if self._refusal is not None:
             raise self._refusal
-        seq = super().append(message)
+        seq = super().append(message, call=call)
         if seq - self._mirrored >= self._every:
             self.mirror_if_possible(seq)
         return seq

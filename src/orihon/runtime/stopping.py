@@ -18,8 +18,8 @@ from orihon.catalogue.rows import SPENT, SUBTASK, fresh_start
 from orihon.compression.economics import prices_of
 from orihon.context import TaskContextManager
 from orihon.errors import GaveUp, OrihonError
-from orihon.llm.answers import Usage
 from orihon.llm.base import LLMClient
+from orihon.records import Usage
 from orihon.settings import Settings
 
 logger = logging.getLogger("orihon.agent")

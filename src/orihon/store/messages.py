@@ -16,7 +16,7 @@ from orihon.extra import expect, expect_mapping
 from orihon.folders import wrapping
 from orihon.ladder import fullness_of, ladder_of
 from orihon.message import Message, ToolCall
-from orihon.records import Compression
+from orihon.records import Compression, ModelCall
 from orihon.settings import Settings, load_settings
 from orihon.store.exact import exact_view_tokens
 from orihon.store.folding import Folding
@@ -78,11 +78,13 @@ class MessageStore:
         tool_call_id: str | None = None,
         name: str | None = None,
         tool_call: Mapping[str, Any] | None = None,
+        call: ModelCall | None = None,
         **metadata: Any,
     ) -> int:
         """Store a message and return its number (``seq``).
 
         A ``tool`` message answers ``tool_call_id`` or, without one, the oldest open call of ``tool_name``.
+        ``call`` says which call of a model an answer came from; it is kept, and never sent.
         ``tool_call`` also records the call (``tool_name``, ``arguments``, ``result``, ``status``, ``duration_ms``).
         Further keywords are kept with the message.
         """
@@ -97,7 +99,8 @@ class MessageStore:
                 tool_call_id=tool_call_id,
                 name=name,
                 extra=metadata or None,
-            )
+            ),
+            call=call,
         )
         if tool_call is not None:
             ToolStore(self.context_dir, task_store=self.task_store).add_tool_call(
@@ -110,9 +113,10 @@ class MessageStore:
             )
         return seq
 
-    def append(self, message: Message | Mapping[str, Any]) -> int:
+    def append(self, message: Message | Mapping[str, Any], *, call: ModelCall | None = None) -> int:
         """Store a ``Message``, or an OpenAI chat message as a dict, and return its number."""
-        return self.task_store.append(message if isinstance(message, Message) else Message.from_chat(message))
+        read = message if isinstance(message, Message) else Message.from_chat(message)
+        return self.task_store.append(read, call=call)
 
     def answer_open_calls(self, text: str = "interrupted") -> list[int]:
         """Give every tool call that still waits for a result this text as its result."""

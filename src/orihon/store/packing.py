@@ -19,6 +19,7 @@ from orihon import jsonio
 from orihon.counting import estimate_message
 from orihon.errors import InvalidMessage
 from orihon.message import Message
+from orihon.records import ModelCall
 from orihon.store.base import Pieces
 
 #: Encoded contents (images, files) are moved from this length on; plain text from ``blob_bytes`` on.
@@ -37,6 +38,7 @@ class StoredMessage:
     tokens: int
     epoch: int
     digest: str
+    call: ModelCall | None = None  # that the message is the answer of
 
 
 def pack(
@@ -48,6 +50,7 @@ def pack(
     blob_bytes: int,
     max_bytes: int,
     put_blob: Callable[[str, bytes], None],
+    call: ModelCall | None = None,
 ) -> tuple[Pieces, bytes, int]:
     """The line of the log for a message, the line of the view, and the estimate. Blobs are stored on the way."""
     body = message.body()
@@ -62,7 +65,8 @@ def pack(
     if len(said) > max_bytes:
         raise InvalidMessage("too_large", size=len(said), limit=max_bytes)
     # The message's own fields are encoded once and stand as they are between what the log knows about it.
-    known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"}}'
+    known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"'
+    known += "}" if call is None else f',"call":{jsonio.encode(call.as_record()).decode()}}}'
     return (b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode()), view_line, tokens
 
 
@@ -99,6 +103,7 @@ def unpack(record: Mapping[str, Any], get_blob: Callable[[str], bytes]) -> Store
         tokens=record["tokens"],
         epoch=record["epoch"],
         digest=record["digest"],
+        call=ModelCall.from_record(record["call"]) if "call" in record else None,
     )
 
 

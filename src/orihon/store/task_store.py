@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from orihon import jsonio
-from orihon.clock import utc_now
-from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, StateError, StorageError
+from orihon.clock import as_utc, utc_now
+from orihon.errors import IllegalTransition, InvalidInput, InvalidMessage, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
 from orihon.message import Message
+from orihon.records import ModelCall
 from orihon.store.base import NUMBER_FIELD, LostRace, Pieces, RecordStore, Stream
 from orihon.store.call_ids import CallIds
 from orihon.store.documents import load_document, save_document
@@ -27,6 +29,7 @@ from orihon.store.packing import pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
 from orihon.store.task_reading import TaskReader
 from orihon.store.tool_pairs import admit
+from orihon.task import shortened
 
 logger = logging.getLogger("orihon.store")
 
@@ -34,6 +37,22 @@ _Result = TypeVar("_Result")
 
 #: How often a reader looks at the view's file before it takes a difference for what a crash has left.
 _LOOKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message on its way into the log, with what is known about it; without a time it was said now."""
+
+    message: Message
+    timestamp: str | None = None  # ISO 8601; kept in the form of ``utc_now``
+    call: ModelCall | None = None
+
+    def __post_init__(self) -> None:
+        if self.timestamp is not None:
+            try:
+                object.__setattr__(self, "timestamp", as_utc(self.timestamp))
+            except (ValueError, OverflowError) as error:
+                raise InvalidMessage("timestamp", value=shortened(self.timestamp)) from error
 
 
 class TaskStore(TaskReader):
@@ -63,21 +82,35 @@ class TaskStore(TaskReader):
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
-    def append(self, message: Message) -> int:
+    def append(self, message: Message, *, call: ModelCall | None = None) -> int:
         """Add a message; its number is returned once it is stored."""
-        return self.change(partial(self._append, self._masked(message)))
+        return self.append_many([Said(message, call=call)])
+
+    def append_many(self, said: Iterable[Said]) -> int:
+        """Add messages, all of them or none; returns the number of the last one."""
+        return self.change(partial(self._append, self._masked(said)))
 
     def append_inside(self, message: Message, tail: Tail) -> int:
-        """The same inside ``change``, where a record and a message belong together."""
-        return self._append(self._masked(message), tail)
+        """One message inside ``change``, where a record and a message belong together."""
+        return self._append(self._masked([Said(message)]), tail)
 
-    def _masked(self, message: Message) -> Sequence[Message]:
-        messages = message.as_chat()
-        return tuple(one.map_strings(self.redactor.mask) for one in messages) if self.redactor.enabled else messages
+    def _masked(self, said: Iterable[Said]) -> Sequence[Said]:
+        """As the log keeps them; one message may become several, the first of which has the call."""
+        mask = self.redactor.mask if self.redactor.enabled else None
+        result = []
+        for one in said:
+            call = one.call if one.call is None or mask is None else replace(one.call, model=mask(one.call.model))
+            for message in one.message.as_chat():
+                result.append(Said(message.map_strings(mask) if mask else message, one.timestamp, call))
+                call = None
+        return result
 
-    def _append(self, messages: Sequence[Message], tail: Tail) -> int:
-        admitted = admit(messages, tail, self._was_used)
-        packed = [self._packed(one, seq) for seq, one in enumerate(admitted, start=tail.seq + 1)]
+    def _append(self, said: Sequence[Said], tail: Tail) -> int:
+        admitted = admit([one.message for one in said], tail, self._was_used)
+        packed = [
+            self._packed(message, seq, one)
+            for seq, (message, one) in enumerate(zip(admitted, said, strict=True), start=tail.seq + 1)
+        ]
         self.records.append(
             "messages", tail.seq + 1, [line for line, _, _ in packed], [view_line for _, view_line, _ in packed]
         )
@@ -87,11 +120,12 @@ class TaskStore(TaskReader):
             tail.show(calls, one.answers, tokens)
         return tail.seq
 
-    def _packed(self, message: Message, seq: int) -> tuple[Pieces, bytes, int]:
+    def _packed(self, message: Message, seq: int, said: Said) -> tuple[Pieces, bytes, int]:
         return pack(
             message,
             seq=seq,
-            timestamp=utc_now(),
+            timestamp=said.timestamp or utc_now(),
+            call=said.call,
             epoch=self.epoch or 0,
             blob_bytes=self._blob_bytes,
             max_bytes=self._max_bytes,

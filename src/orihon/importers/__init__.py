@@ -1,0 +1,1 @@
+"""Transcripts that other agents have written, read and kept as tasks."""

@@ -1,0 +1,129 @@
+"""What a reader of foreign transcripts gives, and what it is given: the contract of ``orihon.importers``.
+
+An ``Importer`` knows one format. It says whether a file is one of its kind by looking at the beginning, and reads
+such a file from front to back as a stream of events: a thread is announced once, then come its items in order; items
+of several threads of one file may come mixed. It never sees a store and holds no more than it needs to put one answer together.
+
+What it cannot read it reports with ``Problem`` and goes on; it raises nothing for what is in a file. It does not make
+histories legal, either: calls without results and results without calls are passed on as they are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from orihon.message import Message
+from orihon.records import ModelCall
+
+#: How much of a file is looked at to tell its format.
+HEAD_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One conversation of another agent; it becomes one task.
+
+    ``id`` names it for ever: the same thread in a file that has grown has the same id. ``parent`` is the id of the
+    thread that started it (a sub-agent's).
+    """
+
+    id: str
+    title: str = ""
+    created_at: str | None = None  # any ISO 8601 text
+    cwd: str = ""  # where the agent worked
+    repository: str = ""  # owner/repo, where known
+    parent: str | None = None
+    model: str = ""
+    about: dict[str, Any] = field(default_factory=dict)  # whatever else is worth keeping: version, branch …
+
+
+@dataclass(frozen=True, slots=True)
+class SaidItem:
+    """A message. Several with the same ``answer`` are pieces of one answer of the model and are put together."""
+
+    message: Message  # of any dialect that ``Message.as_chat`` takes
+    timestamp: str | None = None
+    call: ModelCall | None = None  # of an answer: its model, what it used, what it cost
+    answer: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolItem:
+    """What is known about a tool call beside its result in the conversation."""
+
+    tool_name: str
+    arguments: Any = None
+    result: Any = None
+    error: str | None = None
+    status: str | None = None  # "success" or "error"
+    duration_ms: float | None = None
+    timestamp: str | None = None
+    call_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionItem:
+    """The other agent replaced what it was shown by a text: everything of this thread said before this item.
+
+    ``kept`` is how many of the last messages before it stayed as they were.
+    """
+
+    text: str
+    kept: int = 0
+    timestamp: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanItem:
+    """A plan or a list of things to do."""
+
+    plan_type: str
+    content: Any
+    timestamp: str | None = None
+
+
+Item = SaidItem | ToolItem | CompactionItem | PlanItem
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An item and the thread that it belongs to; ``line`` is where it stands, for reports (1-based; 0: unknown)."""
+
+    thread: str
+    item: Item
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that could not be read, or is of a kind nobody knows; ``cause`` is a key under ``importing.problems``.
+
+    ``fields`` fill the places of its text.
+    """
+
+    cause: str
+    line: int = 0
+    fields: dict[str, object] = field(default_factory=dict)
+
+
+#: What reading gives: threads are announced before their first event.
+Found = Thread | Event | Problem
+
+
+class Importer(ABC):
+    """The reader of one format."""
+
+    #: Its name on the command line and as the source of the tasks: ``claude-code``.
+    name: ClassVar[str]
+
+    @abstractmethod
+    def recognises(self, head: bytes, path: Path) -> bool:
+        """Is this the beginning of a file of this format? ``head`` is cut after ``HEAD_BYTES``."""
+
+    @abstractmethod
+    def read(self, path: Path) -> Iterator[Found]:
+        """Everything in the file, in order."""
