@@ -6,13 +6,14 @@ READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
 
-.PHONY: demo test coverage check format bench clean help
+.PHONY: demo test coverage check docs format bench clean help
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit"
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make check   ruff and mypy --strict, tests too"
+	@echo "make docs    write the pages that follow from the program: help pages, JSON, meanings of settings"
 	@echo "make bench   the benchmarks behind the figures in the docs"
 
 $(READY): pyproject.toml constraints.txt
@@ -56,6 +57,9 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/python -m scripts.docs
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import Protocol
 
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.economics import Prices, prices_for, request_cost
+from orihon.compression.economics import request_cost
 from orihon.compression.pages import Aim, Pages, Plan
 from orihon.compression.squeezing.transcript import read_transcript
 from orihon.compression.strategies.summarize import Summarize
 from orihon.counting import estimate_message
 from orihon.message import Message
+from orihon.prices import Prices, prices_for
 from orihon.store import MessageStore
 
 FOLDER = "ORIHON_BENCH_DATA"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SMALL = ("start", "append", "memory", "resume", "prune", "compress", "request", "postgres")
-LARGE = ("claims", "catalogue", "workers", "scale", "partitions")
+SMALL = ("start", "append", "memory", "resume", "prune", "compress", "request", "postgres", "search", "importing")
+LARGE = ("claims", "catalogue", "workers", "scale", "partitions", "terminal", "figures")
 
 if __name__ == "__main__":
     for name in (*SMALL, *LARGE):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,10 +13,16 @@ from typing import TypeVar
 import pytest
 from hypothesis import settings
 
+from orihon.logs import enter_task
 from tests.catalogues import KINDS, CataloguePlace
-from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, needed, own_schema
+from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, empty, needed, own_schema
 
 _Step = TypeVar("_Step")
+
+#: Where pytest makes its folders, if the environment says so.
+_TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
+_MEMORY = "/dev/shm"
+_LEAST_MEMORY = 4 << 30
 
 # A run of the suite has to be short; --hypothesis-profile=default looks further.
 settings.register_profile("suite", max_examples=60)
@@ -27,6 +35,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--local-demo", action="store_true", help="play the demo with the small local model, too")
     parser.addoption("--crash-every", type=int, default=3, help="crash tests try every so-manieth step; 1: all of them")
     parser.addoption("--worker-kills", type=int, default=6, help="how often the stress tests kill a worker")
+    parser.addoption("--on-disk", action="store_true", help="the folders of tests are on the disk, not in memory")
+    parser.addoption("--many-files", type=int, default=300, help="files in the folder that is imported as a large one")
+    parser.addoption("--long-file", type=int, default=4, help="megabytes of the file that is imported as a long one")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Folders of tests are in memory where there is room. That fsync is called is tested; waiting for it is not."""
+    chosen = config.getoption("--on-disk") or config.getoption("basetemp") or _TEMPORARY in os.environ
+    if not chosen and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _LEAST_MEMORY:
+        os.environ[_TEMPORARY] = _MEMORY
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +70,35 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def own_logging() -> Iterator[None]:
+    """Whatever the test does to the log is undone; tests before it may have left a task open."""
+    root = logging.getLogger("orihon")
+    handlers, level = list(root.handlers), root.level
+    enter_task("")
+    yield
+    enter_task("")
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+
+
+@pytest.fixture
 def kills(request: pytest.FixtureRequest) -> int:
     """How many kills a stress test makes."""
     return int(request.config.getoption("--kills"))
+
+
+@pytest.fixture
+def many_files(request: pytest.FixtureRequest) -> int:
+    """How many files the large folder has."""
+    return int(request.config.getoption("--many-files"))
+
+
+@pytest.fixture
+def long_file(request: pytest.FixtureRequest) -> int:
+    """How many megabytes the long file has."""
+    return int(request.config.getoption("--long-file"))
 
 
 @pytest.fixture
@@ -80,6 +125,18 @@ def worker_kills(request: pytest.FixtureRequest) -> int:
 def postgres() -> Iterator[Database]:
     """A schema of its own in a running PostgreSQL."""
     yield from own_schema()
+
+
+@pytest.fixture(scope="session")
+def _kept_schema() -> Iterator[Database]:
+    yield from own_schema()
+
+
+@pytest.fixture
+def emptied_postgres(_kept_schema: Database) -> Iterator[Database]:
+    """The same, for tests that do not mind that its tables have been made: they have it one after the other."""
+    yield _kept_schema
+    empty(_kept_schema)
 
 
 @pytest.fixture(scope="session")

@@ -194,3 +194,17 @@ def responses_items() -> Strategy:
         typed("future_item"),
         provider_dicts({"id": ids}, {"type": st.none()}).filter(lambda item: "role" not in item),
     )
+
+
+# ---- texts that are searched -----------------------------------------------------------------------------------------
+
+_PIECES = st.one_of(
+    st.sampled_from(["getUserName", "snake_case", "src/a.py", "移行計画", "会議", "を", "Café", "Straße", "ﾊﾞｸﾞ", "v2"]),
+    st.sampled_from(
+        [" ", "\n", "_", "-", ".", "。", '"', "'", "*", "\0", "🎉", "か\u3099", "e\u0301", "㌔", "ﬁ", "İ", "\x1b[31m"]
+    ),
+    st.text(max_size=6),
+    st.text(alphabet="abcXYZ012_ ", max_size=12),
+)
+#: Names, words and signs of several scripts in one text.
+MIXED_TEXTS = st.lists(_PIECES, max_size=12).map("".join)

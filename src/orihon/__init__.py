@@ -27,20 +27,24 @@ if TYPE_CHECKING:
         compress_level2,
         compress_level3,
     )
-    from orihon.compression.economics import Prices
     from orihon.compression.lists.importance import ScoringConfig
     from orihon.compression.lists.memory_manager import AgentState, MemoryConfig, MemoryManager
     from orihon.compression.model.call import LLMClientProtocol
     from orihon.compression.model.hierarchical import IntelligentSummarizer
     from orihon.compression.model.summarizer import LLMSummarizer
-    from orihon.compression.notifications import CompressionNotification, Notifier
     from orihon.compression.pages import NothingToFold
     from orihon.compression.planning import Draft
     from orihon.compression.result import CompressionResult
     from orihon.compression.squeezing.squeeze import squeeze
     from orihon.context import TaskContextManager
+    from orihon.costs import CostLine, CostReport, cost_report
+    from orihon.diffing import ViewDiff, view_diff
     from orihon.errors import OrihonError, Waiting
+    from orihon.export import Exported, ExportRun, export_task, export_tasks
+    from orihon.following import follow_messages
     from orihon.forking import fork_task
+    from orihon.importers.importing import import_transcripts
+    from orihon.importers.report import ImportReport
     from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
     from orihon.ladder import AdaptiveContextManager, Ladder
     from orihon.llm.anthropic import AnthropicClient
@@ -51,16 +55,25 @@ if TYPE_CHECKING:
     from orihon.llm.openai import OpenAIClient
     from orihon.llm.scripted import ScriptedModel
     from orihon.message import Message, Part, ToolCall
+    from orihon.metrics import MetricsServer, collect_metrics
     from orihon.migration import MigrationReport, migrate_tasks
     from orihon.mirror import S3MessageStore, fetch_mirror
+    from orihon.monitor import ContextMonitor
+    from orihon.monthly import MonthlyReport, monthly_report
+    from orihon.notifications.delivery import Delivery
+    from orihon.notifications.feed import deliver_notifications, list_notifications
+    from orihon.notifications.notice import CompressionNotification, Notification
+    from orihon.notifications.notifier import Notifier
     from orihon.objects import ObjectStorage
+    from orihon.overview import TaskOverview, task_overview
     from orihon.phase_archives import (
         delete_old_phase_archives,
         extract_section,
         partial_restore,
         restore_context,
     )
-    from orihon.records import Compression, Fold, FoldReport, Pin
+    from orihon.prices import Prices
+    from orihon.records import Compression, Fold, FoldReport, ModelCall, Pin, Usage
     from orihon.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
     from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
@@ -75,13 +88,18 @@ if TYPE_CHECKING:
     from orihon.runtime.tools import ToolBox, ToolOptions
     from orihon.runtime.user_config import fetch_user_config
     from orihon.runtime.worker import WorkerProcess
+    from orihon.search import SearchHit, SearchResults, search_history
     from orihon.settings import Settings, load_settings
+    from orihon.settings.in_force import settings_in_force
     from orihon.settings.rungs import Rung
+    from orihon.storage import StorageSummary, collect_global_statistics, storage_summary
     from orihon.store import MessageStore, PlanningHistoryStore, StoredMessage, SummaryStore, ToolStore
     from orihon.store.postgres_messages import PostgreSQLMessageStore
     from orihon.task import Task, TaskKey, TaskStatus
     from orihon.tokens import Budget, Correction
+    from orihon.tools.context_stats import print_statistics_report
     from orihon.view import Entry, PlannedFold, View
+    from orihon.view_reading import ViewAt, view_at
 
 __version__ = "0.1.0"
 
@@ -103,18 +121,25 @@ _HOMES = {
     "Checkpoint": "orihon.checkpoints",
     "Compression": "orihon.records",
     "CompressionLevel": "orihon.compression.documents.sections",
-    "CompressionNotification": "orihon.compression.notifications",
+    "CompressionNotification": "orihon.notifications.notice",
     "CompressionResult": "orihon.compression.result",
     "ContextCompressor": "orihon.compression.compressor",
     "ContextInheritanceManager": "orihon.inheritance",
+    "ContextMonitor": "orihon.monitor",
     "Correction": "orihon.tokens",
+    "CostLine": "orihon.costs",
+    "CostReport": "orihon.costs",
+    "Delivery": "orihon.notifications.delivery",
     "Draft": "orihon.compression.planning",
     "Entry": "orihon.view",
+    "ExportRun": "orihon.export",
+    "Exported": "orihon.export",
     "Fold": "orihon.records",
     "FoldReport": "orihon.records",
     "FolderSource": "orihon.runtime.sources.folder",
     "GitHubSource": "orihon.runtime.sources.github",
     "GitLabSource": "orihon.runtime.sources.gitlab",
+    "ImportReport": "orihon.importers.report",
     "InheritanceContext": "orihon.inheritance",
     "Inherited": "orihon.chain",
     "IntelligentSummarizer": "orihon.compression.model.hierarchical",
@@ -128,9 +153,13 @@ _HOMES = {
     "MemoryManager": "orihon.compression.lists.memory_manager",
     "Message": "orihon.message",
     "MessageStore": "orihon.store",
+    "MetricsServer": "orihon.metrics",
     "MigrationReport": "orihon.migration",
+    "ModelCall": "orihon.records",
+    "MonthlyReport": "orihon.monthly",
     "NothingToFold": "orihon.compression.pages",
-    "Notifier": "orihon.compression.notifications",
+    "Notification": "orihon.notifications.notice",
+    "Notifier": "orihon.notifications.notifier",
     "ObjectStorage": "orihon.objects",
     "OllamaClient": "orihon.llm.ollama",
     "OpenAIClient": "orihon.llm.openai",
@@ -143,15 +172,18 @@ _HOMES = {
     "PlanningHistoryStore": "orihon.store",
     "PostgreSQLMessageStore": "orihon.store.postgres_messages",
     "PreviousContext": "orihon.inheritance",
-    "Prices": "orihon.compression.economics",
+    "Prices": "orihon.prices",
     "QueuedTask": "orihon.runtime.queue",
     "RabbitMQTaskQueue": "orihon.runtime.broker_queue",
     "Rung": "orihon.settings.rungs",
     "S3MessageStore": "orihon.mirror",
     "ScoringConfig": "orihon.compression.lists.importance",
     "ScriptedModel": "orihon.llm.scripted",
+    "SearchHit": "orihon.search",
+    "SearchResults": "orihon.search",
     "Settings": "orihon.settings",
     "SourcePoller": "orihon.runtime.polling",
+    "StorageSummary": "orihon.storage",
     "StoredMessage": "orihon.store",
     "SummaryStore": "orihon.store",
     "Supervisor": "orihon.runtime.supervisor",
@@ -159,6 +191,7 @@ _HOMES = {
     "TaskContextManager": "orihon.context",
     "TaskHandler": "orihon.runtime.handler",
     "TaskKey": "orihon.task",
+    "TaskOverview": "orihon.overview",
     "TaskQueue": "orihon.runtime.queue",
     "TaskRow": "orihon.catalogue",
     "TaskSource": "orihon.runtime.sources.base",
@@ -168,38 +201,58 @@ _HOMES = {
     "ToolCall": "orihon.message",
     "ToolOptions": "orihon.runtime.tools",
     "ToolStore": "orihon.store",
+    "Usage": "orihon.records",
     "View": "orihon.view",
+    "ViewAt": "orihon.view_reading",
+    "ViewDiff": "orihon.diffing",
     "Waiting": "orihon.errors",
     "WorkerProcess": "orihon.runtime.worker",
     "archive_old": "orihon.archive",
     "archive_old_contexts": "orihon.retention",
     "archive_task": "orihon.archive",
     "collect_cluster_stats": "orihon.runtime.stats",
+    "collect_global_statistics": "orihon.storage",
+    "collect_metrics": "orihon.metrics",
     "collect_worker_stats": "orihon.runtime.stats",
     "collect_workers": "orihon.runtime.stats",
     "compress_context": "orihon.compression.documents.sections",
     "compress_level1": "orihon.compression.documents.sections",
     "compress_level2": "orihon.compression.documents.sections",
     "compress_level3": "orihon.compression.documents.sections",
+    "cost_report": "orihon.costs",
     "delete_old_contexts": "orihon.retention",
     "delete_old_phase_archives": "orihon.phase_archives",
+    "deliver_notifications": "orihon.notifications.feed",
+    "export_task": "orihon.export",
+    "export_tasks": "orihon.export",
     "extract_section": "orihon.phase_archives",
     "fetch_mirror": "orihon.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
+    "follow_messages": "orihon.following",
     "fork_task": "orihon.forking",
     "get_llm_client": "orihon.llm.clients",
+    "import_transcripts": "orihon.importers.importing",
     "keep_task": "orihon.retention",
+    "list_notifications": "orihon.notifications.feed",
     "load_settings": "orihon.settings",
     "maintain": "orihon.retention",
     "migrate_tasks": "orihon.migration",
     "monitor_workers": "orihon.runtime.supervisor",
+    "monthly_report": "orihon.monthly",
     "open_queue": "orihon.runtime.broker_queue",
     "partial_restore": "orihon.phase_archives",
+    "print_statistics_report": "orihon.tools.context_stats",
     "restore_context": "orihon.phase_archives",
     "restore_task": "orihon.archive",
+    "search_history": "orihon.search",
+    "settings_in_force": "orihon.settings.in_force",
     "squeeze": "orihon.compression.squeezing.squeeze",
+    "storage_summary": "orihon.storage",
     "task_chain": "orihon.chain",
+    "task_overview": "orihon.overview",
     "vacuum_databases": "orihon.retention",
+    "view_at": "orihon.view_reading",
+    "view_diff": "orihon.diffing",
 }
 
 __all__ = [
@@ -221,14 +274,21 @@ __all__ = [
     "CompressionResult",
     "ContextCompressor",
     "ContextInheritanceManager",
+    "ContextMonitor",
     "Correction",
+    "CostLine",
+    "CostReport",
+    "Delivery",
     "Draft",
     "Entry",
+    "ExportRun",
+    "Exported",
     "Fold",
     "FoldReport",
     "FolderSource",
     "GitHubSource",
     "GitLabSource",
+    "ImportReport",
     "InheritanceContext",
     "Inherited",
     "IntelligentSummarizer",
@@ -242,8 +302,12 @@ __all__ = [
     "MemoryManager",
     "Message",
     "MessageStore",
+    "MetricsServer",
     "MigrationReport",
+    "ModelCall",
+    "MonthlyReport",
     "NothingToFold",
+    "Notification",
     "Notifier",
     "ObjectStorage",
     "OllamaClient",
@@ -264,8 +328,11 @@ __all__ = [
     "S3MessageStore",
     "ScoringConfig",
     "ScriptedModel",
+    "SearchHit",
+    "SearchResults",
     "Settings",
     "SourcePoller",
+    "StorageSummary",
     "StoredMessage",
     "SummaryStore",
     "Supervisor",
@@ -273,6 +340,7 @@ __all__ = [
     "TaskContextManager",
     "TaskHandler",
     "TaskKey",
+    "TaskOverview",
     "TaskQueue",
     "TaskRow",
     "TaskSource",
@@ -282,38 +350,58 @@ __all__ = [
     "ToolCall",
     "ToolOptions",
     "ToolStore",
+    "Usage",
     "View",
+    "ViewAt",
+    "ViewDiff",
     "Waiting",
     "WorkerProcess",
     "archive_old",
     "archive_old_contexts",
     "archive_task",
     "collect_cluster_stats",
+    "collect_global_statistics",
+    "collect_metrics",
     "collect_worker_stats",
     "collect_workers",
     "compress_context",
     "compress_level1",
     "compress_level2",
     "compress_level3",
+    "cost_report",
     "delete_old_contexts",
     "delete_old_phase_archives",
+    "deliver_notifications",
+    "export_task",
+    "export_tasks",
     "extract_section",
     "fetch_mirror",
     "fetch_user_config",
+    "follow_messages",
     "fork_task",
     "get_llm_client",
+    "import_transcripts",
     "keep_task",
+    "list_notifications",
     "load_settings",
     "maintain",
     "migrate_tasks",
     "monitor_workers",
+    "monthly_report",
     "open_queue",
     "partial_restore",
+    "print_statistics_report",
     "restore_context",
     "restore_task",
+    "search_history",
+    "settings_in_force",
     "squeeze",
+    "storage_summary",
     "task_chain",
+    "task_overview",
     "vacuum_databases",
+    "view_at",
+    "view_diff",
 ]
 
 

@@ -18,8 +18,8 @@ from orihon.compression.occasion import Occasion
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planning import Draft
 from orihon.compression.result import CompressionResult
-from orihon.errors import NothingToUndo
-from orihon.phase_archives import archive_phase, decisions_of, normal
+from orihon.errors import InvalidInput, NothingToUndo
+from orihon.phase_archives import MOST_KNOWN, archive_phase, decisions_of, normal
 from orihon.records import Fold, Pin
 from orihon.store import MessageStore
 from orihon.texts import text
@@ -68,6 +68,7 @@ class ApprovalHandler:
         phase = self._phase(asked)
         # A cheap question first: most presets and settings want nothing done.
         if self.compressor.settings.compression.auto_compress_on_approval:
+            self._fold_again(asked)
             self._confirm_or_compress("approval", phase, asked.seq, asked.name)
         return decisions_of(self._messages.task_store, phase, asked.seq)
 
@@ -81,11 +82,22 @@ class ApprovalHandler:
         opened: list[int] = []
         for fold in () if self._was_opened(asked.answer) else self._about(asked.answer):
             try:
-                self._messages.folding.unfold(fold.id, made_by=_made_by(asked.answer))
+                self._messages.folding.unfold(fold.id, made_by=asked.answer.maker)
                 opened.append(fold.id)
             except NothingToUndo:  # it was inside one that is open now
                 continue
         return tuple(opened)
+
+    def check_sections(self, approval: Approval) -> None:
+        """``InvalidInput`` when an answer names a section that there is not."""
+        if self._messages is None or not approval.sections:
+            return
+        known = list(dict.fromkeys(self._all_titles()))
+        titles = list(map(normal, known))
+        for name in approval.sections:
+            wanted = normal(name)
+            if not wanted or not any(wanted in title for title in titles):
+                raise InvalidInput("no_section", section=name, known=", ".join(known[:MOST_KNOWN]) or "-")
 
     def on_answer(self, checkpoint: Checkpoint, approval: Approval) -> None:
         """Whichever of the two it is."""
@@ -123,6 +135,20 @@ class ApprovalHandler:
         wanted = self.compressor.settings.compression.archive_format
         archived = archive_phase(store, phase, last_seq, wanted)
         return self.compressor.compress_on(trigger, Occasion((phase.start_seq, last_seq), checkpoint, archived))
+
+    def _fold_again(self, asked: Checkpoint) -> None:
+        """Earlier phases of which a rejection in this one had opened something: the person says that it is done."""
+        assert self._messages is not None
+        if self.compressor.settings.compression.confirm_before_compress:
+            return  # one question is enough: the ladder sees to them when the view gets full
+        ledger = CheckpointLog(self._messages.task_store).read()
+        makers = {answer.maker for answer in ledger.settled(asked.stage)}
+        opened = [one for one in self._messages.compressions() if one.kind == "unfold" and one.made_by in makers]
+        folds = self._messages.task_store.folds([number for one in opened for number in one.removed])
+        for phase in ledger.phases:
+            end = phase.end_seq
+            if end is not None and any(fold.start_seq <= end and phase.start_seq <= fold.end_seq for fold in folds):
+                self.compress_phase("approval", phase, end, asked.name)
 
     def _preview(self, trigger: str, phase: Phase, last_seq: int, *, model: bool = True) -> Draft | NothingToFold:
         whole = trigger in ("usage", "iteration_end")
@@ -164,14 +190,17 @@ class ApprovalHandler:
         assert self._messages is not None
         log = CheckpointLog(self._messages.task_store)
         asked = log.read().checkpoint(checkpoint.id)
-        return asked if asked.answer is not None else log.answer(asked.id, approval)
+        if asked.answer is not None:
+            return asked
+        self.check_sections(approval)
+        return log.answer(asked.id, approval)
 
     def _pin(self, answer: Approval) -> None:
         """What a person has approved stays word for word."""
         assert self._messages is not None
         _, pins = self._messages.task_store.state()
         if answer.seq is not None and Pin(answer.seq) not in pins:
-            self._messages.folding.pin(answer.seq, made_by=_made_by(answer))
+            self._messages.folding.pin(answer.seq, made_by=answer.maker)
 
     # ---- opening again -------------------------------------------------------------------------------------------
 
@@ -179,12 +208,12 @@ class ApprovalHandler:
         """Has something been opened because of this answer already?"""
         assert self._messages is not None
         records = self._messages.compressions()
-        return any((one.kind, one.made_by) == ("unfold", _made_by(answer)) for one in records)
+        return any((one.kind, one.made_by) == ("unfold", answer.maker) for one in records)
 
     def _about(self, answer: Approval) -> list[Fold]:
         """The visible folds that an answer is about: by the names of their sections, else by its words."""
         assert self._messages is not None
-        folds = [fold for fold in self._messages.view().folds if fold.reason != "rewind"]
+        folds = self._folds()
         wanted = [normal(name) for name in answer.sections]
         by_name = [fold for fold in folds if self._is_named(fold, wanted, normal(answer.comment))]
         if by_name or wanted:
@@ -195,14 +224,24 @@ class ApprovalHandler:
         return [fold for fold in folds if best and scores[fold.id] == best]
 
     def _is_named(self, fold: Fold, wanted: list[str], said: str) -> bool:
-        hidden = [title for title in self._titles(fold) if len(title) >= _SHORTEST_TITLE]
         if wanted:
-            return any(name in title for name in wanted for title in hidden)
-        return any(title in said for title in hidden)
+            return any(name in title for title in self._titles(fold) for name in wanted)
+        return any(title in said for title in self._titles(fold) if len(title) >= _SHORTEST_TITLE)
+
+    def _folds(self) -> list[Fold]:
+        assert self._messages is not None
+        return [fold for fold in self._messages.view().folds if fold.reason != "rewind"]
 
     def _titles(self, fold: Fold) -> Iterator[str]:
-        for said in self._originals(fold):
-            yield from (normal(section.title) for section in parse(said).walk() if section.level)
+        return (normal(title) for said in self._originals(fold) for title in _titles_in(said))
+
+    def _all_titles(self) -> Iterator[str]:
+        """What can be opened first, then what is open already: to name that does no harm."""
+        assert self._messages is not None
+        for fold in self._folds():
+            yield from (title for said in self._originals(fold) for title in _titles_in(said))
+        _, shown = self._messages.task_store.pages()
+        yield from (title for message in shown for title in _titles_in(message.text))
 
     def _hidden_words(self, fold: Fold) -> set[str]:
         return {word for said in self._originals(fold) for word in _words(said)} - _words(fold.text)
@@ -213,6 +252,10 @@ class ApprovalHandler:
             yield stored.message.text
 
 
+def _titles_in(said: str) -> Iterator[str]:
+    return (section.title for section in parse(said).walk() if section.title)
+
+
 def _words(said: str) -> set[str]:
     return {word for word in _WORD.findall(normal(said)) if word not in _USUAL}
 
@@ -221,7 +264,3 @@ def _shown(planned: Draft) -> Iterator[str]:
     for fold in planned.plan.folds:
         yield text("approvals.fold", first=fold.start_seq, last=fold.end_seq)
         yield fold.text
-
-
-def _made_by(answer: Approval) -> str:
-    return f"approval:{answer.by}:{answer.at}"

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from orihon.approval_handler import ApprovalHandler
+from orihon.approval_notices import tell_of_approval
 from orihon.base_folder import BaseFolder
+from orihon.brokers.waking import wake_workers
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.checkpoints import CLOCK, Approval, Checkpoint, CheckpointLog, Ledger, read_ledger, refuse_answered
 from orihon.clock import utc_now
+from orihon.compression.compressor import ContextCompressor
 from orihon.errors import (
     IllegalTransition,
     InvalidInput,
@@ -184,9 +187,9 @@ def revise(
 
 def _answer(base_dir: Path | str, uuid: str, settings: Settings, approval: Approval, number: int | None) -> Answered:
     if not approval.by.strip():
-        raise InvalidInput("empty_field", field="by")
+        raise InvalidInput("empty_text", field="by")
     if not approval.approved and not approval.comment.strip():
-        raise InvalidInput("empty_field", field="instructions" if approval.decision == "revise" else "reason")
+        raise InvalidInput("empty_text", field="instructions" if approval.decision == "revise" else "reason")
     return _held(base_dir, uuid, settings, lambda task: _answered(task, approval, number), number)
 
 
@@ -197,10 +200,17 @@ def _answered(task: ChangingTask, approval: Approval, number: int | None) -> Che
     refuse_answered(asked)
     if task.messages.task_store.tail.open_calls:  # it was stopped before it could wait: its worker comes back first
         raise NotWaiting("running", uuid=task.row.uuid, status=task.row.status.value)
+    handler = _handler(task)
+    handler.check_sections(approval)
     asked = log.answer(asked.id, approval)
     assert asked.answer is not None
-    ApprovalHandler(task.messages).on_answer(asked, asked.answer)
+    handler.on_answer(asked, asked.answer)
     return asked
+
+
+def _handler(task: ChangingTask) -> ApprovalHandler:
+    compressor = ContextCompressor(message_store=task.messages, outbox=task.outbox, counts=task.counts)
+    return ApprovalHandler(task.messages, compressor)
 
 
 def _held(
@@ -220,6 +230,8 @@ def _held(
                     raise NotWaiting("running", uuid=uuid, status=task.row.status.value)
                 before = task.messages.get_current_token_count()
                 asked = act(task)
+                # Before the task goes on: whoever makes up for a crash in between tells it again, and it is one notice.
+                tell_of_approval(task.outbox, uuid, "answered", asked)
                 ledger = CheckpointLog(task.messages.task_store).read()
                 after = task.messages.get_current_token_count()
         except TaskBusy:
@@ -228,6 +240,8 @@ def _held(
             time.sleep(_NAP)
             continue
         row = _let_go_on(Path(base_dir).absolute(), uuid, settings)
+        if row.requested == "resume":  # who listens to a broker hears of it at once; the others look anyway
+            wake_workers(settings, uuid)
         waits_for = ledger.open[0] if ledger.open else None
         return Answered(uuid, asked, row.status, row.requested, before, after, waits_for)
 
@@ -322,6 +336,7 @@ def look_after(
             logger.warning("%s: nobody has answered %s in time: %s", row.uuid, asked.name, asked.on_timeout)
         elif asked.is_reminder_due(now):
             with changing_task(base_dir, row.uuid, settings) as task:
+                tell_of_approval(task.outbox, row.uuid, "reminded", asked)
                 is_new = CheckpointLog(task.messages.task_store).remind(asked.id, now)
             if is_new:
                 report.reminded.append(found)
@@ -352,5 +367,5 @@ def _followed(task: ChangingTask) -> Checkpoint:
     assert asked.answer is not None
     if log.read().open or task.row.status is not TaskStatus.WAITING:
         return asked  # somebody else was quicker
-    ApprovalHandler(task.messages).on_answer(asked, asked.answer)
+    _handler(task).on_answer(asked, asked.answer)
     return asked

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.approval_handler import ApprovalHandler
+from orihon.approval_notices import tell_of_approval
 from orihon.approvals import look_after_one
 from orihon.catalogue import Catalogue
 from orihon.checkpoints import Approval, Checkpoint, CheckpointLog, Decision, Phase
 from orihon.compression.result import CompressionResult
 from orihon.errors import InvalidInput, NotWaiting, TaskBusy, Waiting
+from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.task_store import TaskStore
@@ -40,6 +42,7 @@ class Asking:
     base_dir: Path
     settings: Settings
     catalogue: Catalogue
+    outbox: Outbox
     task_store: TaskStore
     message_store: MessageStore
     compressor: ContextCompressor
@@ -65,7 +68,7 @@ class Asking:
     def phase(self, name: str) -> Phase:
         """A phase begins, and the one before it ends: that one is archived and folded as the ladder says."""
         if not name.strip():
-            raise InvalidInput("empty_field", field="name")
+            raise InvalidInput("empty_text", field="name")
         phase, ended = self.checkpoints.begin_phase(name)
         if ended is not None:
             self._waiting_for(self._handler().end_phase(ended))
@@ -94,7 +97,7 @@ class Asking:
         ``remind_every`` are seconds; ``on_timeout`` is the answer when the time is over.
         """
         if not name.strip() or not question.strip():
-            raise InvalidInput("empty_field", field="question" if name.strip() else "name")
+            raise InvalidInput("empty_text", field="question" if name.strip() else "name")
         known = self.checkpoints.read().latest(name)
         if known is None or self._is_over(known):
             wanted = Checkpoint(0, name, question, context, on_timeout=on_timeout, remind_every=remind_every)
@@ -154,6 +157,7 @@ class Asking:
     def _let_wait(self, asked: Checkpoint, *, wait: bool) -> None:
         """The task waits from now on, and nobody holds it."""
         logger.info("%s: waits for an answer to %s", self.uuid, asked.name)
+        tell_of_approval(self.outbox, self.uuid, "asked", asked)
         self._end(TaskStatus.WAITING)
         if not wait:
             raise Waiting("checkpoint", uuid=self.uuid, checkpoint=asked.id, name=asked.name, question=asked.question)

@@ -16,11 +16,13 @@ from typing import Self
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.opening import catalogue_exists, open_catalogue
-from orihon.errors import DamagedStore, InvalidId, StorageUnavailable, TaskNotFound
+from orihon.catalogue.rows import CLEANED
+from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.settings import Settings
-from orihon.task import check_id
+from orihon.task import TaskStatus, check_id
 from orihon.task_folders import PLACES, folders_of
+from orihon.task_naming import NamedTask, named_task
 
 _PAGE = 1000
 
@@ -63,6 +65,12 @@ class BaseFolder:
             self.catalogue = open_catalogue(self.path, self.settings)
         return self.catalogue
 
+    def open_catalogue_if_sound(self) -> Catalogue | None:
+        """The same, and none where it is damaged: that must not keep anybody from looking at a task's folder."""
+        with suppress(DamagedStore):
+            return self.open_catalogue()
+        return None
+
     def close_catalogue(self) -> None:
         if self.catalogue is not None:
             self.catalogue.close()
@@ -81,13 +89,25 @@ class BaseFolder:
     def row(self, uuid: str) -> TaskRow | None:
         return None if self.catalogue is None else self.catalogue.find(uuid)
 
+    def missing(self, uuid: str) -> OrihonError:
+        """Why a task has no folder, and what to do about it: for whoever wants to look at its records."""
+        row = self.row(uuid)
+        if row is None:
+            return TaskNotFound("uuid", uuid=uuid)
+        if CLEANED in row.metadata:
+            return IllegalTransition("cleaned", uuid=uuid, at=row.metadata[CLEANED].get("at", "-"))
+        if row.status is TaskStatus.ARCHIVED:
+            return TaskNotFound("packed", uuid=uuid)
+        return TaskNotFound("no_folder", uuid=uuid, status=row.status.value)
+
     def is_in_use(self, row: TaskRow | None) -> bool:
         """Does a process that may be alive own the task?"""
         return self.catalogue is not None and self.catalogue.is_held(row)
 
     def files(self) -> list[Path]:
         """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
-        named = [*self.path.glob("tasks.db*"), self.path / "mask.key", *(self.path / place for place in PLACES)]
+        databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
+        named = [*databases, self.path / "mask.key", *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
@@ -97,21 +117,13 @@ class BaseFolder:
         named = {name for name, _ in self.folders.all() if is_id(name)}
         return sorted(named.union(row.uuid for row in self.rows()))
 
+    def named(self, name: str) -> NamedTask:
+        """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``task_naming``."""
+        return named_task(name, self.open_catalogue_if_sound(), self.folders)
+
     def resolve(self, name: str) -> str:
-        """The task that a UUID, or the beginning of one, means."""
-        check_id(name)
-        found = {uuid for uuid, _ in self.folders.all() if uuid.startswith(name)}
-        # A damaged catalogue must not keep anybody from looking at the task's folder.
-        with suppress(DamagedStore):
-            catalogue = self.open_catalogue()
-            found |= set() if catalogue is None else {row.uuid for row in catalogue.find_by_prefix(name)}
-        if name in found:
-            return name
-        if len(found) > 1:
-            raise InvalidId("ambiguous", value=name, matches=", ".join(sorted(found)[:5]))
-        if not found:
-            raise TaskNotFound("uuid", uuid=name)
-        return found.pop()
+        """The UUID of the task that a person means."""
+        return self.named(name).uuid
 
     @contextmanager
     def holding(self, uuid: str) -> Iterator[Hold]:

@@ -8,27 +8,22 @@ damaged. A task that inherits from one on another key names it; that one's own c
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 from orihon.base_folder import BaseFolder
-from orihon.catalogue import Catalogue, TaskRow
-from orihon.errors import InvalidId, StorageError, TaskNotFound
+from orihon.catalogue import TaskRow
+from orihon.errors import StorageError, TaskNotFound
 from orihon.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext
 from orihon.settings import Settings
-from orihon.task import TaskKey, TaskStatus
+from orihon.task import TaskStatus
 
 logger = logging.getLogger("orihon.inheritance")
 
 MOST_LINKS = 50
 #: A task was pointed away from inheriting; found nothing to inherit; has not been begun; names its source.
 Heritage = Literal["off", "none", "undecided", "from"]
-
-_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +62,14 @@ class ChainLink:
 def task_chain(base_dir: Path | str, task: str, settings: Settings, *, limit: int = MOST_LINKS) -> list[ChainLink]:
     """The last ``limit`` tasks on one key, the oldest first.
 
-    ``task`` is the UUID of any of them, the beginning of one, or the key as ``orihon list`` shows it
-    (``github:owner/repo#27``). Tasks of other users on the same subject have a key of their own.
+    ``task`` names any of them as everywhere (``task_naming``), or the key (``github:owner/repo#27``).
+    Tasks of other users on the same subject have a key of their own.
     """
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
         if catalogue is None:
             raise TaskNotFound("uuid", uuid=task)
-        key = _key_by_label(catalogue, task) if _is_label(task) else catalogue.get(base.resolve(task)).key
-        rows = []
-        for row in _rows(catalogue, repository=key.repository, user=key.user):
-            if row.key == key:
-                rows.append(row)
-            if len(rows) == limit:
-                break
+        rows = catalogue.tasks_of_key(catalogue.get(base.resolve(task)).key, limit)
         givers = _Givers(ContextInheritanceManager(base.path, settings, catalogue=catalogue))
         return [_link(row, givers) for row in reversed(rows)]
 
@@ -124,32 +113,3 @@ def _link(row: TaskRow, givers: _Givers) -> ChainLink:
         inherits_from=row.inherits_from,
         inherited=None if row.inherits_from is None else givers.left_by(row.inherits_from),
     )
-
-
-def _is_label(task: str) -> bool:
-    return ":" in task  # which no id has
-
-
-def _key_by_label(catalogue: Catalogue, label: str) -> TaskKey:
-    found: dict[TaskKey, str] = {}
-    # Between source and number stands the repository, or the type where there is none.
-    repository = re.split("[#!]", label.partition(":")[2])[0]
-    for row in chain(*(_rows(catalogue, repository=place) for place in (repository, ""))):
-        if row.key.label == label:
-            found.setdefault(row.key, row.uuid)
-    if not found:
-        raise TaskNotFound("key", key=label)
-    if len(found) > 1:
-        raise InvalidId("many_keys", value=label, matches=", ".join(list(found.values())[:5]))
-    return next(iter(found))
-
-
-def _rows(catalogue: Catalogue, *, repository: str, user: str | None = None) -> Iterator[TaskRow]:
-    """The tasks of a repository, and of one user if one is given, the newest first, a page at a time."""
-    last: str | None = None
-    while True:
-        page = catalogue.list_tasks(repository=repository, user=user, limit=_PAGE, before=last)
-        yield from page
-        if len(page) < _PAGE:
-            return
-        last = page[-1].uuid

@@ -62,6 +62,11 @@ class Approval:
     def instructions(self) -> str:
         return self.comment if self.decision == "revise" else ""
 
+    @property
+    def maker(self) -> str:
+        """Who changes the view because of this answer, as the records of changes say it."""
+        return f"approval:{self.by}:{self.at}"
+
     def as_dict(self) -> dict[str, Any]:
         fields = {"decision": self.decision, "by": self.by, "at": self.at, "comment": self.comment, "seq": self.seq}
         return {**fields, "sections": list(self.sections)}
@@ -92,6 +97,11 @@ class Checkpoint:
     @property
     def is_open(self) -> bool:
         return self.answer is None
+
+    @property
+    def stage(self) -> tuple[int, int]:
+        """Iteration and phase; 0 where no phase is under way."""
+        return self.iteration, 0 if self.phase is None else self.phase.number
 
     def is_expired(self, now: str) -> bool:
         return self.is_open and self.expires_at is not None and now >= self.expires_at
@@ -140,10 +150,24 @@ class Ledger:
         known = ", ".join(str(one.id) for one in self.checkpoints) or "-"
         raise NotWaiting("unknown", checkpoint=number, known=known)
 
+    def settled(self, stage: tuple[int, int] | None = None) -> tuple[Approval, ...]:
+        """Rejections and requests for changes after which somebody has approved in the same phase; of one, or all."""
+        answered = [(one, one.answer) for one in self.checkpoints if one.answer is not None and not one.compression]
+        last = {one.stage: answer.at for one, answer in sorted(answered, key=_when) if answer.approved}
+        return tuple(
+            answer
+            for one, answer in answered
+            if not answer.approved and answer.at < last.get(one.stage, "") and stage in (None, one.stage)
+        )
+
     def latest(self, name: str) -> Checkpoint | None:
         """The last checkpoint of this name in this iteration."""
         fitting = (one for one in reversed(self.checkpoints) if one.name == name and not one.compression)
         return next((one for one in fitting if one.iteration == self.iteration), None)
+
+
+def _when(answered: tuple[Checkpoint, Approval]) -> str:
+    return answered[1].at
 
 
 def read_ledger(store: TaskReader) -> Ledger:
@@ -287,7 +311,9 @@ def refuse_answered(asked: Checkpoint) -> None:
     """``NotWaiting`` that says who was first, and when."""
     if asked.answer is not None:
         answer = asked.answer
-        raise NotWaiting("answered", name=asked.name, decision=answer.decision, by=answer.by, at=answer.at)
+        said = text(f"approvals.decision.{answer.decision}")
+        decision, by, at = answer.decision, answer.by, answer.at
+        raise NotWaiting("answered", name=asked.name, said=said, decision=decision, by=by, at=at)
 
 
 def message_of(asked: Checkpoint, answer: Approval) -> Message:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 _LEASE_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LARGEST_PID = 2**31 - 1
+_WIDTH = len("2026-01-01T00:00:00.000000+00:00")
+_WIDTH_OF_Z = len("2026-01-01T00:00:00.000Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,12 @@ def utc_now() -> str:
 def as_utc(moment: str) -> str:
     """A time in ISO 8601 in the form of ``utc_now``, without a zone taken for UTC; ``ValueError`` when it is none."""
     read = datetime.fromisoformat(moment)
+    # Nearly all come in one of two forms: in ours, or with thousandths and a Z.
+    if (moment[7:8], moment[10:11], moment[19:20]) == ("-", "T", "."):
+        if len(moment) == _WIDTH and moment.endswith("+00:00"):
+            return moment
+        if len(moment) == _WIDTH_OF_Z and moment.endswith("Z"):
+            return f"{moment[:-1]}000+00:00"
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
 
 

@@ -18,24 +18,29 @@ from orihon.asking import Asking
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
-from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageError, TaskBusy
+from orihon.errors import IllegalTransition, OrihonError, StaleWriter, TaskBusy
 from orihon.heartbeat import Heartbeat
 from orihon.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_wish
 from orihon.logs import enter_task, leave_task
 from orihon.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
+from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
+from orihon.task_counts import TaskCounts
+from orihon.task_figures import TaskFigures
 from orihon.task_folders import folders_of
 from orihon.task_opening import TaskOpening
-from orihon.tokens import Budget, Correction, Gauge, reported_input_tokens, tokenizer_for
+from orihon.tokens import Correction
+from orihon.tracing import tracing_of
+from orihon.usage import UsageBook
 
 logger = logging.getLogger("orihon.context")
 
 Hook = Callable[[], object]
 
 
-class TaskContextManager(Asking):
+class TaskContextManager(Asking, TaskFigures):
     """Everything a task keeps: messages, summaries, tool calls, plans, state."""
 
     def __init__(
@@ -65,6 +70,7 @@ class TaskContextManager(Asking):
         self.llm_client = llm_client
         self._folders = folders_of(self.base_dir, self.settings)
         self.catalogue = open_catalogue(self.base_dir, self.settings)
+        self.outbox = Outbox(self.catalogue, self.base_dir, self.settings)
         self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
         self._pid = os.getpid()  # a fork is another process: the task stays with this one
         self._completion_hooks: dict[str, Hook] = {}
@@ -130,6 +136,8 @@ class TaskContextManager(Asking):
         self.summary_store = SummaryStore(self.context_dir, task_store=self.task_store)
         self.tool_store = ToolStore(self.context_dir, task_store=self.task_store)
         self.planning_store = PlanningHistoryStore(self.context_dir, task_store=self.task_store)
+        self.counts = TaskCounts(self.catalogue, self.task_store, self.task_key.task_source)
+        self.calls = UsageBook(self.catalogue, self.uuid, self.counts)
         self.model = row.model or self.settings.model
         self.message_store.context_length = row.context_length or self.settings.context_length
         self.message_store.correction = Correction(row.correction, int(row.correction != 1.0))
@@ -157,26 +165,6 @@ class TaskContextManager(Asking):
             raise IllegalTransition("closed", uuid=self.uuid, status=self.catalogue.get(self.uuid).status.value)
         return self._lease
 
-    @property
-    def context_length(self) -> int:
-        """The model's window in tokens."""
-        return self.message_store.context_length
-
-    @property
-    def correction(self) -> Correction:
-        """What the provider's reports say about our estimate."""
-        return self.message_store.correction
-
-    @property
-    def budget(self) -> Budget:
-        """What a view may cost."""
-        return self.message_store.gauge.budget
-
-    @property
-    def usage(self) -> float:
-        """How full the context is: 0.7 is 70 % of the budget."""
-        return self.message_store.gauge.usage(self.message_store.get_current_token_count())
-
     def get_message_store(self) -> MessageStore:
         return self.message_store
 
@@ -196,11 +184,6 @@ class TaskContextManager(Asking):
     def heartbeat(self) -> None:
         """Say that this process is alive, and how far it is; ``StaleWriter`` when another has taken the task over."""
         self.catalogue.renew(self.lease)
-        self._write_figures()
-
-    def count_compression(self) -> None:
-        """One more compression in the figures."""
-        self.update_statistics(compressions=1)
         self._write_figures()
 
     # ---- inheritance -------------------------------------------------------------------------------------------
@@ -235,7 +218,7 @@ class TaskContextManager(Asking):
             seq = self.inheritance_manager.create_initial_context(self, self._inheritance)
         return seq
 
-    # ---- figures -----------------------------------------------------------------------------------------------
+    # ---- state -------------------------------------------------------------------------------------------------
 
     def update_status(self, status: str | TaskStatus, error_message: str | None = None) -> None:
         """Change the status in the catalogue (legal changes only); the folder follows."""
@@ -244,89 +227,6 @@ class TaskContextManager(Asking):
             self.heartbeat()
         else:
             self._end(new, error_message)
-
-    def update_statistics(
-        self,
-        *,
-        llm_calls: int = 0,
-        tool_calls: int = 0,
-        tokens: int = 0,
-        compressions: int = 0,
-        total_messages: int | None = None,
-        total_summaries: int | None = None,
-        total_tool_calls: int | None = None,
-        final_token_count: int | None = None,
-        final_message_count: int | None = None,
-    ) -> None:
-        """Add to the counters of the catalogue, or set totals."""
-        epoch = self.lease.epoch
-        added = {"llm_calls": llm_calls, "tool_calls": tool_calls, "tokens": tokens, "compressions": compressions}
-        if any(added.values()):
-            self.catalogue.add_statistics(self.uuid, **added, epoch=epoch)
-        totals = {
-            "total_messages": total_messages,
-            "total_summaries": total_summaries,
-            "total_tool_calls": total_tool_calls,
-            "final_token_count": final_token_count,
-            "final_message_count": final_message_count,
-        }
-        given = {name: value for name, value in totals.items() if value is not None}
-        if given:
-            stored = self._totals()
-            # Nobody may acknowledge what is not there: the task would count as damaged from then on.
-            kept = {name: min(value, stored[name]) for name, value in given.items() if name.startswith("total_")}
-            self.catalogue.set_totals(self.uuid, **given | kept, epoch=epoch)
-
-    def report_usage(self, usage: Mapping[str, Any], request_tokens: int | None = None) -> None:
-        """Learn from the usage that a provider reports: counters, and the correction of our estimate.
-
-        ``request_tokens`` is ``message_store.get_current_token_count()`` from when the request was made. Without it
-        the request is taken to be the view as it is now, less the answer when that has been added already.
-        """
-        reported = reported_input_tokens(usage)
-        if reported is None:
-            return
-        sent = self._request_tokens() if request_tokens is None else request_tokens
-        correction = self.correction.observe(sent, reported)
-        self.catalogue.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
-        self.message_store.correction = correction
-        self.update_statistics(llm_calls=1, tokens=reported)
-
-    def _request_tokens(self) -> int:
-        tail = self.task_store.tail
-        newest = next(self.task_store.read("messages", tail.seq, tail.seq), None)
-        if newest is None or newest["role"] != "assistant":
-            return tail.view_tokens
-        return tail.view_tokens - int(newest["tokens"])
-
-    def change_model(self, model: str, context_length: int) -> int:
-        """Go on with another model: its window, its tokenizer. Returns the exact tokens of the view by that one."""
-        Gauge.of(self.settings, context_length, Correction())  # refuses a window that leaves no room for a view
-        epoch = self.lease.epoch
-        self.catalogue.update(self.uuid, model=model, context_length=context_length, correction=1.0, epoch=epoch)
-        self.model, self.message_store.context_length = model, context_length
-        self.message_store.correction = Correction()
-        return self.message_store.get_exact_token_count(self.settings.llm.active.tokenizer or tokenizer_for(model))
-
-    def _write_figures(self) -> None:
-        """What ``orihon list`` shows of a running task, from counters; no work fails because of it."""
-        try:
-            tail = self.task_store.tail
-            figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
-            self.catalogue.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
-        except StorageError as error:
-            logger.warning("%s: the figures could not be written: %s", self.uuid, error)
-
-    def _totals(self) -> dict[str, int]:
-        tail = self.task_store.tail
-        return {
-            "total_messages": tail.seq,
-            "total_summaries": self.summary_store.count_summaries(),
-            "total_tool_calls": self.tool_store.count_tool_calls(),
-            "final_token_count": tail.view_tokens,
-            "final_message_count": tail.view_entries,
-            "view_tokens": tail.view_tokens,
-        }
 
     def _take_up_again(self) -> None:
         """Go on, with the same stores, with a task that this process has let go of while it waited."""
@@ -423,15 +323,18 @@ class TaskContextManager(Asking):
             status,
             epoch=self.lease.epoch,
             error_message=error_message,
-            statistics=self._totals(),
+            statistics={**self._totals(), "size_bytes": self.task_store.records.size()},
             keep_lease=True,
         )
+        self.outbox.send()
         self._let_go(status, move=True)
 
     def _let_go(self, status: TaskStatus, *, move: bool = False) -> None:
         lease = self.lease
         self._heartbeat.stop()  # it looks at the store
         self.compressor.close()
+        self.counts.write()
+        tracing_of(self.settings).flush()
         try:
             self.task_store.close()
             if move:

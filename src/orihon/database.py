@@ -22,6 +22,30 @@ _Result = TypeVar("_Result")
 
 _LONGEST_NAP = 0.01
 
+
+class LockErrors:
+    """How often this process has found a database locked, until somebody writes it down."""
+
+    def __init__(self) -> None:
+        self._pid, self._count = os.getpid(), 0
+
+    def note(self) -> None:
+        """Once more."""
+        self._count = (self._count if self._pid == os.getpid() else 0) + 1  # a fork's are its own
+        self._pid = os.getpid()
+
+    def take(self) -> int:
+        """Everything since the last time."""
+        taken, self._count = self._count if self._pid == os.getpid() else 0, 0
+        return taken
+
+    def give_back(self, number: int) -> None:
+        """What was taken and could not be written."""
+        self._count += number
+
+
+LOCKS = LockErrors()
+
 _UNAVAILABLE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "locked",
     apsw.LockedError: "locked",
@@ -111,6 +135,8 @@ def storage_error(error: apsw.Error, path: Path, timeout: float) -> StorageError
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return DamagedStore("database", path=path, detail=str(error))
     reason = _UNAVAILABLE.get(type(error), "io")
+    if reason == "locked":
+        LOCKS.note()
     return StorageUnavailable(reason, path=path, detail=str(error), seconds=timeout)
 
 
@@ -122,6 +148,7 @@ def retrying(
         try:
             return action()
         except apsw.BusyError:
+            LOCKS.note()
             time.sleep(retry_delay * (attempt + 1))
     with database_errors(path, timeout):
         return action()

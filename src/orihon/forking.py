@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Iterator
@@ -20,12 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from orihon import jsonio
+from orihon.archive.work import ARCHIVED, CLEANING
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
-from orihon.catalogue.metadata import read_metadata, write_metadata
+from orihon.catalogue.metadata import metadata_of
 from orihon.catalogue.opening import catalogue_exists
-from orihon.catalogue.rows import FRESH_START, SPENT
+from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
 from orihon.clock import utc_now
 from orihon.errors import IllegalTransition, OrihonError, StorageError, TaskNotFound
 from orihon.extra import expect
@@ -42,7 +44,7 @@ from orihon.task_folders import SCRATCH
 #: In the row's metadata and in ``metadata.json``: the task and the step that a task was forked from.
 FORKED_FROM = "forked_from"
 #: Notes in a row's metadata that are about that one task's life.
-_OWN_NOTES = frozenset((FRESH_START, SPENT, "archived", "folder_lost"))
+_OWN_NOTES = frozenset((FRESH_START, SPENT, ARCHIVED, CLEANING, FOLDER_LOST))
 #: What the new task goes on with.
 _TAKEN_OVER = (
     *("llm_provider", "model", "context_length", "correction"),
@@ -99,7 +101,10 @@ class _Fork:
         self._row = row
         self._new = new
         self._at = at
-        self._staging = base.path / "paused" / f".{new}{_ENDING}"
+        self._now = utc_now()
+        self._origin = {"uuid": row.uuid, "at": at}
+        # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
+        self._staging = base.path / "paused" / f".{new}.{secrets.token_hex(4)}{_ENDING}"
         self._place = base.path / "paused" / new
 
     def made(self) -> TaskRow:
@@ -143,7 +148,8 @@ class _Fork:
                     _copy(source.records, store.records, stream, cut.lasts[stream])
                 store.records.close()
                 store.claim()  # makes the view
-                row = self._described(store, cut, backend)
+                row = self._counted(store, self._begun(backend, cut))
+                store.records.keep_file(METADATA, self._metadata(row))
             with wrapping(self._place):
                 self._staging.rename(self._place)
                 sync_folder(self._place.parent)
@@ -172,10 +178,11 @@ class _Fork:
             lasts=cut.lasts,
             blobs=cut.blobs,
             files=cut.files,
+            written={METADATA: self._metadata(self._begun("postgres", cut))},
         )
         try:
             with closing(self._opened(self._base.path / SCRATCH / self._new, "postgres", cut.epoch)) as store:
-                return self._described(store, cut, "postgres")
+                return self._counted(store, self._begun("postgres", cut))
         except BaseException:
             self.remove()
             raise
@@ -186,12 +193,11 @@ class _Fork:
         settings = self._settings.replace(**{"context_storage.backend": backend})
         return open_task_store(folder, settings, key_file=self._base.path / "mask.key", epoch=epoch, name=self._new)
 
-    def _described(self, store: TaskStore, cut: _Cut, backend: str) -> TaskRow:
-        """The row of the new task, and what its folder knows about it by itself."""
-        old, now, tail = self._row, utc_now(), store.tail
-        origin = {"uuid": old.uuid, "at": self._at}
+    def _begun(self, backend: str, cut: _Cut) -> TaskRow:
+        """The row of the new task, so far as it is known beforehand."""
+        old, now = self._row, self._now
         notes = {name: value for name, value in old.metadata.items() if name not in _OWN_NOTES}
-        row = TaskRow.of(
+        return TaskRow.of(
             replace(old.key, uuid=None),
             self._new,
             TaskStatus.PAUSED,
@@ -200,20 +206,28 @@ class _Fork:
             started_at=now,
             backend=backend,
             epoch=cut.epoch,
-            metadata={**notes, FORKED_FROM: origin},
-            compression_count=sum(record["kind"] == "compress" for record in store.read("compressions")),
-            total_messages=tail.seq,
+            metadata={**notes, FORKED_FROM: self._origin},
+            total_messages=cut.lasts["messages"],
             total_summaries=cut.lasts["summaries"],
             total_tool_calls=cut.lasts["tools"],
+            **{name: getattr(old, name) for name in _TAKEN_OVER},
+        )
+
+    def _metadata(self, row: TaskRow) -> bytes:
+        """What the task's folder knows about it by itself."""
+        return jsonio.encode_pretty({**metadata_of(row, self._settings), FORKED_FROM: self._origin})
+
+    @staticmethod
+    def _counted(store: TaskStore, row: TaskRow) -> TaskRow:
+        """The row with what its records come to."""
+        tail = store.tail
+        return replace(
+            row,
+            compression_count=sum(record["kind"] == "compress" for record in store.read("compressions")),
             final_token_count=tail.view_tokens,
             final_message_count=tail.view_entries,
             view_tokens=tail.view_tokens,
-            **{name: getattr(old, name) for name in _TAKEN_OVER},
         )
-        write_metadata(store.records, row, self._settings)
-        metadata = {**(read_metadata(store.records) or {}), FORKED_FROM: origin}
-        store.records.keep_file(METADATA, jsonio.encode_pretty(metadata))
-        return row
 
 
 def cut_at(store: TaskStore, seq: int) -> _Cut:

@@ -58,7 +58,7 @@ class Part:
     @classmethod
     def of(cls, block: object, where: str = "content[]") -> Part:
         """The part for a provider's block."""
-        if not isinstance(block, Mapping):
+        if not isinstance(block, (dict, Mapping)):  # a dict is told at once, a mapping is asked for
             raise wrong_type(block, "dict", where)
         return cls(_kind(block.get("type")), block if isinstance(block, dict) else dict(block))
 
@@ -132,8 +132,10 @@ class ToolCall:
     @classmethod
     def from_chat(cls, data: Mapping[str, Any]) -> ToolCall:
         """The call that a chat message holds under ``tool_calls``."""
-        if not isinstance(data, Mapping):
+        if not isinstance(data, (dict, Mapping)):
             raise wrong_type(data, "dict", "tool_calls[]")
+        if (plain := _plain_call(data)) is not None:
+            return cls(*plain)
         payload_key, text_key = _payload_keys(data.get("type"))
         notes, others = _read_envelope(data, payload_key)
         call_id = "" if data.get("id") is None else expect(data["id"], str, "tool_calls[].id")
@@ -188,6 +190,18 @@ class ToolCall:
         if arguments == self.arguments and extra is self.extra:
             return self
         return replace(self, arguments=arguments, extra=extra)
+
+
+def _plain_call(data: Mapping[str, Any]) -> tuple[str, str, str] | None:
+    """Id, name and arguments of a call in canonical form, as nearly all are."""
+    asked = data.get("function")
+    if len(data) != 3 or data.get("type") != "function" or type(asked) is not dict or len(asked) != 2:
+        return None
+    found = (data.get("id"), asked.get("name"), asked.get("arguments"))
+    call_id, name, arguments = found
+    if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str):
+        return call_id, name, arguments
+    return None
 
 
 def _payload_keys(call_type: object) -> tuple[str, str]:

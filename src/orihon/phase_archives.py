@@ -39,7 +39,7 @@ logger = logging.getLogger("orihon.phases")
 _SUFFIXES = {"markdown": "md", "json": "json"}
 _HEAD = re.compile(r"<!-- orihon:archive (\{.*\}) -->")
 _EXPLORATION = re.compile(r"archives/phase(\d+)_exploration\.(?:md|json)")
-_MOST_KNOWN = 20  # section names that an error lists
+MOST_KNOWN = 20  # section names that an error lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def extract_section(content: str, section: str) -> str:
     found = [one.text.strip("\n") for one in _sections(content, section)]
     if not found:
         known = list(dict.fromkeys(one.title for root in _roots(content) for one in root.walk() if one.level))
-        shown = ", ".join(known[:_MOST_KNOWN]) or "-"
+        shown = ", ".join(known[:MOST_KNOWN]) or "-"
         raise InvalidInput("no_section", section=section, known=shown)
     return "\n\n".join(found) + "\n"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orihon.base_folder import BaseFolder
 from orihon.checkpoints import read_ledger
-from orihon.errors import InvalidInput, TaskNotFound
+from orihon.errors import InvalidInput
 from orihon.phase_archives import archived_text, extract_section, phase_archive, phase_text, section_seqs
 from orihon.settings import Settings
 from orihon.store import MessageStore
@@ -35,9 +35,10 @@ def read_phase(
 ) -> str:
     """The text of a phase, or of one of its sections; nothing changes. The newest archive without a number."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        base.open_catalogue()
         folder = base.folders.find(uuid)
         if folder is None:
-            raise TaskNotFound("uuid", uuid=uuid)
+            raise base.missing(uuid)
         with closing(open_for_reading(folder, settings, name=uuid)) as store:
             content = _content(store, phase)
     return archived_text(content) if section is None else extract_section(content, section)
@@ -72,9 +73,11 @@ def _unfold(messages: MessageStore, seqs: list[int]) -> tuple[int, ...]:
 def _content(store: TaskReader, number: int | None) -> str:
     try:
         return phase_archive(store, number)[1]
-    except InvalidInput:
+    except InvalidInput as error:
         phases = read_ledger(store).phases
         found = next((phase for phase in reversed(phases) if number in (None, phase.number)), None)
         if found is None:
-            raise
+            numbers = [str(phase.number) for phase in phases]
+            known = ", ".join(numbers) or error.fields["known"]  # an approval without phases has an archive, too
+            raise InvalidInput("no_phase", phase=number or "-", known=known) from None
         return phase_text(store, found, found.end_seq or store.count("messages"))

@@ -58,6 +58,14 @@ class ModelCall:
     usage: Usage | None = None  # where the provider has reported it
     cost: float | None = None  # in US dollars, where somebody else has counted it
 
+    @classmethod
+    def of(cls, model: str, reported: Mapping[str, Any]) -> ModelCall:
+        """From the usage that a provider has reported; some say what the call cost."""
+        cost = reported.get("cost")
+        is_cost = isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < _MOST_TOKENS
+        usage = Usage.of(reported)
+        return cls(model, usage if usage != Usage() else None, float(cost) if is_cost and cost is not None else None)
+
     def as_record(self) -> dict[str, Any]:
         record: dict[str, Any] = {"model": self.model}
         if self.usage is not None:
@@ -193,9 +201,10 @@ class Compression:
     parent: int | None = None  # the compression that an undo or redo is about
     made_by: str = ""
     created_at: str = ""
+    calls: tuple[ModelCall, ...] = ()  # of models, beside the conversation, since the change before
 
     def as_record(self) -> dict[str, Any]:
-        return {
+        record: dict[str, Any] = {
             "id": self.id,
             "kind": self.kind,
             "trigger": self.trigger,
@@ -212,6 +221,9 @@ class Compression:
             "visible": list(self.visible),
             "pins": [pin.as_record() for pin in self.pins],
         }
+        if self.calls:
+            record["calls"] = [call.as_record() for call in self.calls]
+        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Compression:
@@ -231,8 +243,8 @@ class Compression:
             parent=record.get("parent"),
             made_by=record.get("made_by", ""),
             created_at=record.get("created_at", ""),
+            calls=tuple(map(ModelCall.from_record, record.get("calls", ()))),
         )
-
 
 def _count(reported: Mapping[str, Any], key: str) -> int:
     value = reported.get(key)

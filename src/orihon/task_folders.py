@@ -10,6 +10,7 @@ request is made of; that is gone when nobody works on the task.
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 from contextlib import suppress
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 PLACES = ("running", "paused", "completed")
 #: How often a folder is looked for before it is taken to be missing.
 _LOOKS = 5
+_UUID_LENGTH = 36
 #: Folders of tasks whose records are in a database.
 SCRATCH = "scratch"
 
@@ -100,6 +102,16 @@ class TaskFolders:
         make_private_folder(path)
         return path
 
+    def beginning_with(self, prefix: str) -> list[str]:
+        """The tasks that have a folder here and whose id begins so; one that is whole is looked up, not searched."""
+        if len(prefix) == _UUID_LENGTH:
+            return [prefix] if self._look(prefix) else []
+        found = []
+        for place in PLACES:
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.base_dir / place) as entries:
+                found += [entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
+        return found
+
     def all(self) -> list[tuple[str, Path]]:
         """Every task folder, with the id it is named after."""
         return [
@@ -134,6 +146,13 @@ class SharedTaskFolders(TaskFolders):
 
     def new_place(self, uuid: str) -> Path:
         return self.base_dir / SCRATCH / check_id(uuid) if self._backend == "postgres" else super().new_place(uuid)
+
+    def beginning_with(self, prefix: str) -> list[str]:
+        statement = "SELECT uuid FROM task_logs WHERE starts_with(uuid, %s)"
+        if len(prefix) == _UUID_LENGTH:  # an index has the answer
+            statement = "SELECT uuid FROM task_logs WHERE uuid = %s"
+        kept = self._database.patiently(lambda connection: connection.execute(statement, (prefix,)).fetchall())
+        return [*super().beginning_with(prefix), *(str(uuid) for (uuid,) in kept)]
 
     def all(self) -> list[tuple[str, Path]]:
         kept = self._database.patiently(lambda connection: connection.execute("SELECT uuid FROM task_logs").fetchall())

@@ -3,7 +3,8 @@
 Promises that such a change is fenced like any other: it is made under the task's lease, taken for the moment and given
 back, and the task keeps the state and the place that it had. Where a live process owns the task the change joins it if
 the back end takes several writers, and is refused otherwise. A task that is queued or finished is refused: what has
-ended can be read, no longer changed.
+ended can be read, no longer changed. A mirrored task that another machine had last is fetched first, and the change is
+in the mirror before the task is let go.
 """
 
 from __future__ import annotations
@@ -12,17 +13,21 @@ import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy, TaskNotFound
 from orihon.logs import enter_task, leave_task
+from orihon.mirror import fetch_newer_mirror, mirror_change
+from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus
+from orihon.task_counts import TaskCounts
 from orihon.task_opening import TaskOpening
 from orihon.tokens import Correction
 
@@ -37,6 +42,8 @@ class ChangingTask:
 
     row: TaskRow
     messages: MessageStore
+    outbox: Outbox  # where notices about it are put
+    counts: TaskCounts  # what is done here, for the metrics
 
 
 @contextmanager
@@ -52,9 +59,12 @@ def changing_task(base_dir: Path | str, uuid: str, settings: Settings) -> Iterat
         messages.context_length = row.context_length or settings.context_length
         messages.correction = Correction(row.correction, int(row.correction != 1.0))
         before = store.count("compressions")
-        yield ChangingTask(row, messages)
-        made = sum(record["kind"] == "compress" for record in store.read("compressions", before + 1))
-        _write_figures(catalogue, row, store, made)
+        counts = TaskCounts(catalogue, store, row.task_source)
+        at_end.callback(counts.write)  # also what failed is counted
+        yield ChangingTask(row, messages, Outbox(catalogue, base.path, settings), counts)
+        made = [record for record in store.read("compressions", before + 1) if record["kind"] == "compress"]
+        counts.summaries(sum(len(record["folds"]) for record in made))
+        _write_figures(catalogue, row, store, len(made))
 
 
 def check_changeable(base_dir: Path | str, uuid: str, settings: Settings) -> None:
@@ -85,7 +95,8 @@ def _refuse_unchangeable(row: TaskRow) -> None:
 
 def _opened(base: BaseFolder, catalogue: Catalogue, uuid: str, at_end: ExitStack) -> tuple[TaskRow, TaskStore]:
     """The task's row and store; what ``at_end`` is given lets go of them."""
-    opening = _OpeningInPlace(catalogue, base.folders, base.settings)
+    fetch = partial(fetch_newer_mirror, base.settings)
+    opening = _OpeningInPlace(catalogue, base.folders, base.settings, fetch=fetch)
     try:
         lease = catalogue.acquire(uuid, seconds=base.settings.context_storage.lease_seconds)
     except TaskBusy as busy:
@@ -96,6 +107,7 @@ def _opened(base: BaseFolder, catalogue: Catalogue, uuid: str, at_end: ExitStack
             row, store, lease = opening.own(lease)
             on_failure.pop_all()
         at_end.callback(catalogue.release, lease)
+        at_end.callback(lambda: mirror_change(base.settings, uuid, store.records.folder, lease.epoch))
     at_end.callback(store.close)
     return row, store
 
@@ -107,6 +119,7 @@ class _OpeningInPlace(TaskOpening):
         """With a lease: the store is claimed, and a former owner is refused from here on."""
         row = self._catalogue.get(lease.uuid)  # under the lease: its last owner may have ended it meanwhile
         _refuse_unchangeable(row)
+        self._place_of(row, lease)  # another machine may have had it since
         here = self._folders.settle(row.uuid, row.status)
         self._refuse_lost_log(row, here)
         if here is None:

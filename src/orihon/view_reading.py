@@ -1,4 +1,4 @@
-"""Looking at the view of a task: what stands in it, what was folded, and the originals.
+"""Looking at the view of a task, as it is or was at an earlier step: what stands in it, what was folded, the originals.
 
 Only reads, without a lease, also while an agent works on the task. A ``ViewReading`` is the view of one moment: what is
 added or folded later does not show. Reads one message at a time; the cost follows the view, not the log.
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,15 @@ from typing import Any
 from orihon import jsonio
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.errors import DamagedStore, NothingToUndo, TaskNotFound
+from orihon.errors import DamagedStore, NoSuchMessage, NothingToUndo
 from orihon.records import Compression, Fold, Pin
 from orihon.settings import Settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading
 from orihon.store.packing import StoredMessage
+from orihon.store.steps import compression_at
 from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
+from orihon.task_reading import reading_task
 from orihon.tokens import Correction, Gauge
 from orihon.view import UNDOABLE, Entry, history, layout
 
@@ -48,16 +50,29 @@ class ShownEntry:
     made_in: Compression | None  # the change that brought the entry's fold
 
 
-class ViewReading:
-    """The view of one task as it is at this moment."""
+@dataclass(frozen=True, slots=True)
+class ViewAt:
+    """The view as it was at a step. ``lines`` are the very bytes that a request was made of, one message each."""
 
-    def __init__(self, store: TaskStore, row: TaskRow | None, settings: Settings) -> None:
+    uuid: str
+    seq: int
+    compression: int  # the last one up to there; 0 where there was none
+    figures: Figures
+    entries: tuple[ShownEntry, ...]
+    lines: tuple[bytes, ...]
+
+
+class ViewReading:
+    """The view of one task as it is at this moment, or ``at`` an earlier step."""
+
+    def __init__(self, store: TaskStore, row: TaskRow | None, settings: Settings, *, at: int | None = None) -> None:
         self._store = store
         self._settings = settings
         self.row = row
         # In this order: somebody may be writing, and a compression is about messages that were there before it.
-        self.folds, self.pins = store.state()
-        self.last_seq = store.count("messages")
+        self.compression = store.count("compressions") if at is None else compression_at(store, _existing(store, at))
+        self.folds, self.pins = store.state(self.compression)
+        self.last_seq = store.count("messages") if at is None else at
         window = (row and row.context_length) or settings.context_length
         factor = 1.0 if row is None else row.correction
         self._gauge = Gauge.of(settings, window, Correction(factor, int(factor != 1.0)))
@@ -76,14 +91,31 @@ class ViewReading:
             tokens += entry_of(fold, record).tokens
         return Figures(entries, tokens, self._gauge.budget.tokens, self._gauge.usage(tokens))
 
-    def entries(self) -> Iterator[ShownEntry]:
-        """The view in order."""
+    def as_of(self, compression: int, last_seq: int) -> ViewReading:
+        """The view that a compression left, when the log was so long."""
+        earlier = copy(self)
+        earlier.compression, earlier.last_seq = compression, last_seq
+        earlier.folds, earlier.pins = self._store.state(compression)
+        return earlier
+
+    def entries(self, first: int = 1, last: int | None = None) -> Iterator[ShownEntry]:
+        """The view in order, or what stands in it for a run of the log that ends where entries end."""
         origins = self._origins()
-        for fold, record in self._walk():
+        for fold, record in self._walk(first, last):
             entry = entry_of(fold, record)
             message = jsonio.decode(self._store.view_line(fold, record))
             made_in = None if fold is None else origins.get(fold.id)
             yield ShownEntry(entry, message, self.pins_in(entry.start, entry.end), made_in)
+
+    def lines(self) -> Iterator[bytes]:
+        """The view as a request is made of it: one message per line."""
+        for fold, record in self._walk():
+            yield self._store.view_line(fold, record)
+
+    def answer(self) -> StoredMessage | None:
+        """The model's answer to exactly this view, where that is what came next."""
+        found = next(self._store.messages(self.last_seq + 1, self.last_seq + 1), None)
+        return found if found is not None and found.message.role == "assistant" else None
 
     def pins_in(self, first: int, last: int) -> tuple[Pin, ...]:
         """What is pinned in a run of the log."""
@@ -114,15 +146,16 @@ class ViewReading:
         """The messages that a fold stands for."""
         return self._store.messages(fold.start_seq, fold.end_seq)
 
-    def _walk(self) -> Iterator[tuple[Fold | None, dict[str, Any] | None]]:
+    def _walk(self, start: int = 1, end: int | None = None) -> Iterator[tuple[Fold | None, dict[str, Any] | None]]:
         for item in layout(self.last_seq, self.folds):
-            if isinstance(item, Fold):
-                fold, first, last = item, item.start_seq, item.end_seq
-                if fold.form == "summary":
-                    yield fold, None
-                    continue
-            else:
-                fold, (first, last) = None, item
+            fold = item if isinstance(item, Fold) else None
+            first, last = (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+            first, last = max(first, start), last if end is None else min(last, end)
+            if first > last:
+                continue
+            if fold is not None and fold.form == "summary":
+                yield fold, None
+                continue
             expected = first
             for record in self._store.read("messages", first, last):
                 yield fold, record
@@ -145,16 +178,32 @@ def _find_origins(store: TaskStore, wanted: set[int]) -> dict[int, Compression]:
     return found
 
 
+def _existing(store: TaskStore, seq: int) -> int:
+    last = store.count("messages")
+    if not 1 <= seq <= last:
+        raise NoSuchMessage("seq", seq=seq, last=last)
+    return seq
+
+
 @contextmanager
-def reading_view(base_dir: Path | str, uuid: str, settings: Settings) -> Iterator[ViewReading]:
-    """The view of a task, in whatever state it is; a lost or damaged catalogue does not hide it."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        row: TaskRow | None = None
-        with suppress(DamagedStore):
-            base.open_catalogue()
-            row = base.row(uuid)
-        here = base.folders.find(uuid)
-    if here is None:
-        raise TaskNotFound("no_folder", uuid=uuid, status="-" if row is None else row.status.value)
-    with closing(open_for_reading(here, settings, name=uuid)) as store:
-        yield ViewReading(store, row, settings)
+def reading_view(
+    base_dir: Path | str, uuid: str, settings: Settings, *, at: int | None = None
+) -> Iterator[ViewReading]:
+    """The view of a task, in whatever state it is, or as it was ``at`` a step."""
+    with reading_task(base_dir, uuid, settings) as (store, row):
+        yield ViewReading(store, row, settings, at=at)
+
+
+def view_at(base_dir: Path | str, task: str, seq: int, settings: Settings) -> ViewAt:
+    """What the model saw when message ``seq`` was the last one, byte for byte.
+
+    Folds made before the next message came belong to it: it is the request that message ``seq + 1`` answers, where
+    that is the model's. ``task`` is named as ``task_naming`` says. The view is held as a whole; ``reading_view`` reads
+    it entry by entry.
+    """
+    with BaseFolder(base_dir, settings) as base:
+        uuid = base.resolve(task)
+    with reading_view(base_dir, uuid, settings, at=seq) as reading:
+        return ViewAt(
+            uuid, seq, reading.compression, reading.figures(), tuple(reading.entries()), tuple(reading.lines())
+        )

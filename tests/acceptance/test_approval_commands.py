@@ -124,7 +124,7 @@ def test_what_waits_is_listed_and_answered(base: Path, backend: str) -> None:
     )
     late = run("--base-dir", base, "reject", "game", "--by", "bob", "--reason", "no")
     assert (late.code, late.out) == (2, "")
-    assert "concept has been answered already: approve, by ann, " in late.err
+    assert "concept has been answered already: approved, by ann, " in late.err
     assert run("--base-dir", base, "approvals") == Ended(0, "Nothing waits for an answer.\n")
     assert run("--base-dir", base, "approvals", language="ja").out == "回答待ちのものはありません。\n"
     # Before and after, as the first design shows them.
@@ -200,9 +200,12 @@ def test_mistakes_are_said_in_one_line(base: Path, backend: str, tmp_path: Path)
         (["revise", "game", "--instructions", " "], "instructions"),
         (["approve", "game", "--checkpoint", 99], "no checkpoint 99"),
         (["approve", "nobody"], "nobody"),
-        (["restore", "game", "--phase", 9], "no archive of phase 9"),
+        (["restore", "game", "--phase", 9], "There is no phase 9"),
         (["restore", "game", "--section", "Phaser", "--temporary"], "No section is called Phaser"),
         (["restore", "game", "--temporary", "--to", tmp_path / "x"], "cannot be used together"),
+        (["restore", "game", "--to", tmp_path], "is there already"),
+        (["reject", "game", "--reason", " "], "reason is empty"),
+        (["reject", "game", "--reason", "no", "--section", "Phaser"], "No section is called Phaser. There are: "),
     ):
         ended = run("--base-dir", base, *arguments)
         assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1), arguments

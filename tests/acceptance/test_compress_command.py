@@ -260,7 +260,7 @@ def test_an_empty_text_is_refused(base: Path, config: Path, tmp_path: Path) -> N
         (["UUID", "--target", "half"], "--target", "--target"),
         (["nobody"], "There is no task nobody.", "nobody"),
         (["../x"], "cannot be used as an id.", "ID として使えません。"),
-        ([], "UUID is missing.", "UUID が指定されていません。"),
+        ([], "TASK is missing.", "TASK が指定されていません。"),
     ],
 )
 def test_a_mistake_is_one_clear_line_and_code_2(

@@ -18,10 +18,11 @@ import typer
 
 from orihon import TaskContextManager, errors
 from orihon.cli.main import build
-from orihon.compression import compressor, notifications, pages, result
+from orihon.compression import compressor, pages, result
 from orihon.compression.model import call
 from orihon.compression.strategies.prune import PruneSelection
 from orihon.ladder import Ladder, ladder_of
+from orihon.notifications import notice
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment
@@ -30,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["compression.md", "ja/compression.md"]
 PRESETS = ("default", "coding-agent", "companion", "phases")
 WHY_NOT = tuple(reason.value for reason in pages.WhyNot)
-NOTICES = get_args(notifications.NotificationKind)
+NOTICES = get_args(notice.CompressionKind)
 STEPS = 99
 
 
@@ -118,12 +119,12 @@ def known_words() -> set[str]:
     kinds = (compressor.ContextCompressor, result.CompressionResult, call.ChatClient, TaskContextManager)
     attributes = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
     values = {*STRATEGIES, *EVENTS, *LEVELS, *PRESETS, *PRICE_NAMES, *WHY_NOT, *NOTICES}
-    values |= {*get_args(notifications.NotificationType), *get_args(PruneSelection), "sqlite"}
+    values |= {*get_args(notice.NotificationType), *get_args(PruneSelection), "sqlite"}
     return fields | attributes | values
 
 
 def known_classes() -> set[str]:
-    homes = (pages, notifications, result, call, compressor, errors)
+    homes = (pages, notice, result, call, compressor, errors)
     return {name for home in homes for name in dir(home) if name[0].isupper()}
 
 

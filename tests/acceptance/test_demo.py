@@ -55,6 +55,14 @@ class Played:
 
 
 @pytest.fixture(scope="module")
+def without_mcp(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What PYTHONPATH is to say so that processes do without MCP: loading that takes most of the time of a demo."""
+    hidden = tmp_path_factory.mktemp("hidden")
+    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = sys.modules['mcp_types'] = None\n")
+    return str(hidden)
+
+
+@pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("demo")
     done = run("demo", "--folder", str(folder), "--json")
@@ -114,8 +122,10 @@ def test_every_process_speaks_the_language_that_was_asked_for(tmp_path: Path) ->
     assert [words for words in said if words and words.isascii()] == []
 
 
-def test_the_demo_plays_on_the_other_back_end_whatever_else_the_environment_says(tmp_path: Path) -> None:
-    away = {"OPENAI_BASE_URL": "http://127.0.0.1:9", "OPENAI_API_KEY": "not-for-you"}
+def test_the_demo_plays_on_the_other_back_end_whatever_else_the_environment_says(
+    tmp_path: Path, without_mcp: str
+) -> None:
+    away = {"OPENAI_BASE_URL": "http://127.0.0.1:9", "OPENAI_API_KEY": "not-for-you", "PYTHONPATH": without_mcp}
     done = run("demo", "--folder", str(tmp_path), CONTEXT_STORAGE_BACKEND="sqlite", **away)
     assert done.returncode == 0, done.stderr
     assert "messages in the log" in done.stdout
@@ -128,11 +138,8 @@ def test_the_demo_plays_on_the_other_back_end_whatever_else_the_environment_says
         assert run("--base-dir", str(tmp_path / "contexts"), "verify", folder.name).returncode == 0
 
 
-def test_without_the_mcp_package_the_built_in_tools_do_the_same_work(tmp_path: Path) -> None:
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "sitecustomize.py").write_text("import sys\nsys.modules['mcp'] = sys.modules['mcp_types'] = None\n")
-    done = run("demo", "--folder", str(tmp_path / "demo"), "--json", PYTHONPATH=str(hidden))
+def test_without_the_mcp_package_the_built_in_tools_do_the_same_work(tmp_path: Path, without_mcp: str) -> None:
+    done = run("demo", "--folder", str(tmp_path / "demo"), "--json", PYTHONPATH=without_mcp)
     assert done.returncode == 0, done.stderr
     assert "orihon[mcp]" in done.stderr
     report = json.loads(done.stdout)
@@ -142,14 +149,15 @@ def test_without_the_mcp_package_the_built_in_tools_do_the_same_work(tmp_path: P
 # --- Other models ---
 
 
-def test_auto_goes_where_the_environment_leads(tmp_path: Path) -> None:
+def test_auto_goes_where_the_environment_leads(tmp_path: Path, without_mcp: str) -> None:
     def answer(request: Request) -> Step:
         if request.body.get("tools") and request.body["messages"][-1]["role"] == "user":
             return Reply(calls=[("files_run_test", {"path": FEATURES[0].test})])
         return Reply("I leave it at that.")
 
     with ScriptedModel(answer) as elsewhere:
-        done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", OPENAI_BASE_URL=elsewhere.base_url)
+        variables = {"OPENAI_BASE_URL": elsewhere.base_url, "PYTHONPATH": without_mcp}
+        done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", **variables)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert elsewhere.base_url in report["model"]
@@ -193,17 +201,19 @@ def ollama() -> Iterator[str]:
         thread.join()
 
 
-def test_auto_finds_an_ollama_and_a_model_that_it_has(tmp_path: Path, ollama: str) -> None:
-    done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", OLLAMA_BASE_URL=ollama)
+def test_auto_finds_an_ollama_and_a_model_that_it_has(tmp_path: Path, ollama: str, without_mcp: str) -> None:
+    variables = {"OLLAMA_BASE_URL": ollama, "PYTHONPATH": without_mcp}
+    done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", **variables)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["model"].startswith("tiny:latest")
     assert {(body["model"], body["options"]["num_ctx"]) for body in Ollama.asked} == {("tiny:latest", report["window"])}
 
 
-def test_a_model_that_does_not_answer_is_no_success(tmp_path: Path) -> None:
+def test_a_model_that_does_not_answer_is_no_success(tmp_path: Path, without_mcp: str) -> None:
     with ScriptedModel(lambda request: Fault(401)) as shut:
-        done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", OPENAI_BASE_URL=shut.base_url)
+        variables = {"OPENAI_BASE_URL": shut.base_url, "PYTHONPATH": without_mcp}
+        done = run("demo", "--folder", str(tmp_path), "--model", "auto", "--json", **variables)
     assert done.returncode == 1
     assert json.loads(done.stdout)["status"] == "failed"
     assert "401" in done.stderr
@@ -254,7 +264,7 @@ def test_a_folder_with_other_tasks_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("moment", ["view folded", "Another process"])
-def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: str) -> None:
+def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: str, without_mcp: str) -> None:
     words = [str(ORIHON), "demo", "--folder", str(tmp_path)]
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
@@ -275,7 +285,8 @@ def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: 
     assert doctor.returncode == 0, doctor.stdout
     if moment == "view folded":
         return
-    again = run("demo", "--folder", str(tmp_path), "--json")  # the paused task keeps nobody from playing again
+    # The paused task keeps nobody from playing again.
+    again = run("demo", "--folder", str(tmp_path), "--json", PYTHONPATH=without_mcp)
     assert again.returncode == 0, again.stderr
 
 

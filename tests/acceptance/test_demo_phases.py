@@ -69,10 +69,19 @@ def test_a_rejection_opens_it_again_word_for_word(report: dict[str, Any], task: 
     assert [record["name"] for record in records if record["kind"] == "phase"] == ["exploration", "design"]
 
 
+def test_the_last_approval_folds_it_once_more(report: dict[str, Any]) -> None:
+    last = report["answers"][2]
+    assert last["after_tokens"] < 1000 < 10_000 < last["before_tokens"]
+    assert report["view_tokens"] < 1000
+
+
 def test_the_files_and_figures_are_what_lies_on_disk(report: dict[str, Any], task: Path) -> None:
     assert report["files"] == sorted(f"archives/{path.name}" for path in (task / "archives").iterdir())
     log = json.loads((task / "archives" / "compression_log.json").read_text(encoding="utf-8"))["compressions"]
-    assert [(one["trigger"], one["checkpoint"], one["level"]) for one in log] == [("approval", "concept", "standard")]
+    assert [(one["trigger"], one["checkpoint"], one["level"], one["archived_to"]) for one in log] == [
+        ("approval", "concept", "standard", "phase1_exploration.md"),
+        ("approval", "plan", "standard", "phase1_exploration.md"),  # what the rejection had opened
+    ]
     assert report["messages"] == len((task / "messages.jsonl").read_bytes().splitlines())
     assert report["before"] in (task / "archives" / "phase1_exploration.md").read_text(encoding="utf-8")
     assert 0 < report["archive_bytes"] < report["archived_bytes"]

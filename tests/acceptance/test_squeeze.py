@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import commands
 from tests.acceptance.test_cli import ORIHON, PATIENCE, Ended, environment, run
 from tests.ladders import PRESETS
 from tests.unit.test_squeeze import Chat, pairs_are_whole, size
@@ -65,10 +65,7 @@ def squeezed(file: Path, tokens: int, *options: str) -> list[Chat]:
 
 def piped(text: bytes, *arguments: str, language: str = "en") -> Ended:
     command = [str(ORIHON), "squeeze", "-", *arguments]
-    ended = subprocess.run(
-        command, input=text, capture_output=True, env=environment(language), timeout=PATIENCE, check=False
-    )
-    return Ended(ended.returncode, ended.stdout.decode(), ended.stderr.decode())
+    return Ended(*commands.ended(command, environment(language), PATIENCE, given=text))
 
 
 @pytest.mark.parametrize("options", WAYS, ids=lambda way: " ".join(way) or "plain")

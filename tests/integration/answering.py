@@ -1,7 +1,7 @@
 """Somebody who asks or answers in a process of its own, and dies at a given step if told to.
 
-``python -m tests.integration.answering JSON``. A step is a call of one of Orihon's own functions: with ``die_at`` the
-process kills itself at that one, as ``kill -9`` would; without it, it says at the end how many there were.
+A step is a call of one of Orihon's own functions: with ``die_at`` the process kills itself at that one, as ``kill -9``
+would; without it, it says at the end how many there were.
 """
 
 from __future__ import annotations
@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import orihon
 from orihon import TaskContextManager, load_settings
 from orihon.approvals import approve, reject
 from orihon.errors import NotWaiting, Waiting
-from tests.conformance.child import ROOT
 
-PATIENCE = 60.0
 _OURS = str(Path(orihon.__file__).parent)
 
 
@@ -41,18 +40,33 @@ class Steps:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def start(**plan: Any) -> subprocess.Popen[str]:
+@dataclass(frozen=True)
+class Somebody:
+    """A process, and where it says what it has to say."""
+
+    pid: int
+    reading: int
+
+
+def start(**plan: Any) -> Somebody:
     """The process; ``told`` waits for what it has to say."""
-    command = [sys.executable, "-m", __name__, json.dumps(plan)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _act_and_leave(plan, writing)
+    os.close(writing)
+    return Somebody(child, reading)
 
 
-def told(process: subprocess.Popen[str]) -> dict[str, Any] | None:
+def told(somebody: Somebody) -> dict[str, Any] | None:
     """What the process has said; ``None`` when it was killed."""
-    out, _ = process.communicate(timeout=PATIENCE)
-    if process.returncode == -signal.SIGKILL:
+    with os.fdopen(somebody.reading) as pipe:
+        out = pipe.read()
+    _, status = os.waitpid(somebody.pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL:
         return None
-    assert process.returncode == 0
+    assert code == 0
     found: dict[str, Any] = json.loads(out)
     return found
 
@@ -79,16 +93,17 @@ def answer(base: str, config: dict[str, Any], uuid: str, by: str, decision: str,
     return {"status": done.status.value}
 
 
-def main() -> None:
-    plan = json.loads(sys.argv[1])
+def _act_and_leave(plan: dict[str, Any], writing: int) -> NoReturn:
     acts: dict[str, Callable[..., dict[str, Any]]] = {"ask": ask, "answer": answer}
-    act = acts[plan.pop("what")]
-    steps = Steps(plan.pop("die_at", None))
-    sys.setprofile(steps)
-    said = act(**plan)
-    sys.setprofile(None)
-    sys.stdout.write(json.dumps({**said, "steps": steps.count}))
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        act = acts[plan.pop("what")]
+        steps = Steps(plan.pop("die_at", None))
+        sys.setprofile(steps)
+        said = act(**plan)
+        sys.setprofile(None)
+        os.write(writing, json.dumps({**said, "steps": steps.count}).encode())
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)

@@ -1,11 +1,15 @@
-"""A process that is killed at a step of ours: the library says at debug level how far it is."""
+"""A process that is killed at a step of ours (the library says at debug level how far it is), or at any change."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
+import sys
+import traceback
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 
 class Steps(logging.Handler):
@@ -47,3 +51,72 @@ def killed_at(step: str, action: Callable[[], object]) -> bool:
             os._exit(1)
     _, status = os.waitpid(child, 0)
     return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+class Changes:
+    """Counts the calls by which a process changes something outside itself; at one of them it kills itself.
+
+    These are the calls of the operating system, of SQLite and of PostgreSQL's driver: between two of them nothing
+    happens that anybody could see.
+    """
+
+    _NAMES = frozenset(
+        (
+            *("write", "writelines", "fsync", "rename", "replace", "link", "unlink", "mkdir", "rmdir"),
+            *("writev", "pwrite", "truncate", "ftruncate", "execute", "step"),
+        )
+    )
+
+    def __init__(self, die_at: int = 0) -> None:
+        self.count = 0
+        self._die_at = die_at
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if event == "c_call":
+            name, owner = getattr(argument, "__name__", ""), getattr(argument, "__self__", None)
+            is_change = name in self._NAMES and not isinstance(owner, str | bytes)
+        else:
+            is_change = event == "call" and frame.f_code.co_name == "execute" and "psycopg" in frame.f_code.co_filename
+        if is_change:
+            self.count += 1
+            if self.count == self._die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_changes(action: Callable[[], object]) -> int:
+    """How many there are when another process does something and is left alone."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _act_and_leave(action, Changes(), lambda changes: os.write(writing, str(changes.count).encode()))
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        count = told.read()
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+    return int(count)
+
+
+def killed_at_change(number: int, action: Callable[[], object]) -> bool:
+    """Another process does something and is killed before a change; False when it never came there."""
+    child = os.fork()
+    if child == 0:
+        _act_and_leave(action, Changes(number), lambda changes: None)
+    _, status = os.waitpid(child, 0)
+    assert status in (0, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+
+
+def _act_and_leave(action: Callable[[], object], changes: Changes, then: Callable[[Changes], object]) -> NoReturn:
+    try:
+        sys.setprofile(changes)
+        try:
+            action()
+        finally:
+            sys.setprofile(None)
+        then(changes)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(1)

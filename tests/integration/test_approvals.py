@@ -20,8 +20,10 @@ from orihon import (
     TaskContextManager,
     TaskKey,
     Waiting,
+    archive_task,
     delete_old_phase_archives,
     fork_task,
+    list_notifications,
     load_settings,
     partial_restore,
     restore_context,
@@ -29,8 +31,9 @@ from orihon import (
 from orihon.approvals import PendingApproval, approve, pending, reject, revise, sweep
 from orihon.catalogue.opening import open_catalogue
 from orihon.checkpoints import CLOCK, Ledger, read_ledger
-from orihon.errors import InvalidInput, NotWaiting
+from orihon.errors import IllegalTransition, InvalidInput, NotWaiting, TaskNotFound
 from orihon.phase_restoring import read_phase, restore_phase
+from orihon.retention import delete_old_contexts
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus
 from orihon.task_folders import folders_of
@@ -174,6 +177,8 @@ def test_an_approval_folds_the_exploration_and_keeps_what_the_next_phase_needs(l
     assert "- **決定**: Unity" in decisions
     assert "- **concept**: approved, ann" in decisions
     assert "細かい点" not in decisions
+    with closing(open_catalogue(loop.base, loop.settings)) as catalogue:
+        assert catalogue.counted("")["compressions"] == 1  # the monitor and the month know of it
     loop.check()
 
 
@@ -206,7 +211,7 @@ def test_changes_that_are_wanted_open_what_they_are_about(loop: Loop) -> None:
         ("GDScript を使いたい", (), True),  # by a word that only the folded text has
         ("もっと安く", (), False),
         ("もっと安く", ("unity",), True),
-        ("Godot!", ("Phaser",), False),  # what is named counts
+        ("Godot!", ("Plan",), False),  # what is named counts, and that is open
     ],
 )
 def test_a_rejection_opens_by_name_or_by_words(
@@ -215,12 +220,87 @@ def test_a_rejection_opens_by_name_or_by_words(
     loop = files_loop(tmp_path)
     loop.ask()
     approve(loop.base, loop.uuid, loop.settings, by="ann")
-    loop.resume().message_store.add_message("assistant", "Go.")
+    loop.resume().message_store.add_message("assistant", "## Plan\n\nGo.")
     loop.ask("second")
     reject(loop.base, loop.uuid, loop.settings, by="bob", reason=reason, sections=sections)
     assert (EXPLORATION in loop.shown()) == is_opened
     assert loop.ledger().checkpoints[-1].answer is not None
     loop.check()
+
+
+@pytest.mark.parametrize("named", ["Phaser", " "])
+def test_a_section_that_there_is_not_is_refused_before_anything_is_written(tmp_path: Path, named: str) -> None:
+    loop = files_loop(tmp_path)
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    loop.resume().message_store.add_message("assistant", "Go.")
+    loop.ask("second")
+    before = loop.shown(), loop.ledger(), loop.row().status
+    with refused(InvalidInput, "no_section") as caught:
+        revise(loop.base, loop.uuid, loop.settings, by="bob", instructions="Godot!", sections=["Godot", named])
+    assert f"No section is called {named}. There are: 調査フェーズ, ゲームエンジンの選定, Unity" in caught.value.cause
+    assert (loop.shown(), loop.ledger(), loop.row().status) == before
+    ctx = loop.resume()
+    handler = ApprovalHandler(ctx.message_store, ctx.compressor)
+    with refused(InvalidInput, "no_section"):
+        handler.on_rejection(loop.ledger().checkpoints[-1], Approval("reject", "bob", "no", sections=(named,)))
+    assert loop.ledger().checkpoints[-1].is_open
+    ctx.close()
+    loop.check()
+
+
+@pytest.mark.parametrize("is_confirmed", [False, True])
+def test_an_approval_folds_again_what_a_rejection_in_the_same_phase_has_opened(loop: Loop, is_confirmed: bool) -> None:
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    folded = loop.shown()
+    loop.resume().phase("building")
+    loop.ctx.message_store.add_message("assistant", "Built with Unity.")
+    loop.ask("build")
+    reject(loop.base, loop.uuid, loop.settings, by="bob", reason="Godot の比較をもう一度見せてください")
+    loop.resume().message_store.add_message("assistant", "Built with Unity, once more.")
+    loop.ask("build")
+    assert EXPLORATION in loop.shown()
+    settings = loop.settings.replace(**{"compression.confirm_before_compress": is_confirmed})
+    done = approve(loop.base, loop.uuid, settings, by="bob")
+    assert (EXPLORATION in loop.shown()) == is_confirmed
+    if not is_confirmed:
+        assert done.after_tokens < done.before_tokens / 5
+        assert loop.shown().startswith(folded)
+        last = loop.log()[-1]
+        assert (last["checkpoint"], last["archived_to"]) == ("build", "phase1_exploration.md")
+    loop.check()
+
+
+def test_so_it_is_with_what_was_folded_before_anybody_was_asked(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path, keep_recent=1, min_to_compress=1)
+    loop.ctx.message_store.add_message("user", "So?")
+    loop.ctx.compressor.compress(strategy="sections", target=0.001)
+    assert EXPLORATION not in loop.shown()
+    loop.ask()
+    reject(loop.base, loop.uuid, loop.settings, by="ann", reason="Show me Godot", sections=["Godot"])
+    assert EXPLORATION in loop.shown()
+    loop.resume().message_store.add_message("assistant", "Unity it is.")
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    assert EXPLORATION not in loop.shown()
+    loop.check()
+
+
+def test_what_somebody_has_opened_by_hand_or_in_another_phase_stays_open(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path)
+    loop.ask()
+    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    folding = loop.resume().message_store.folding
+    folding.unfold(loop.ctx.message_store.view().folds[0].id, made_by="ann")
+    loop.ctx.phase("building")
+    loop.ctx.message_store.add_message("assistant", "Built with Unity.")
+    loop.ask("build")
+    reject(loop.base, loop.uuid, loop.settings, by="bob", reason="Godot?")
+    loop.resume().message_store.add_message("assistant", "Built again.")
+    loop.ask("build")
+    approve(loop.base, loop.uuid, loop.settings, by="bob")
+    assert EXPLORATION in loop.shown()
 
 
 def test_who_comes_too_late_is_told(loop: Loop) -> None:
@@ -231,12 +311,12 @@ def test_who_comes_too_late_is_told(loop: Loop) -> None:
     with refused(NotWaiting, "answered"):
         approve(loop.base, loop.uuid, loop.settings, by="bob")
     loop.ask()
-    with refused(InvalidInput, "empty_field"):
+    with refused(InvalidInput, "empty_text"):
         reject(loop.base, loop.uuid, loop.settings, by="bob", reason=" ")
     approve(loop.base, loop.uuid, loop.settings, by="ann")
     with refused(NotWaiting, "answered") as caught:
         reject(loop.base, loop.uuid, loop.settings, by="bob", reason="no")
-    assert "ann" in caught.value.cause
+    assert "approved, by ann" in caught.value.cause
     loop.resume().complete()
     with refused(NotWaiting, "ended"):
         approve(loop.base, loop.uuid, loop.settings, by="bob")
@@ -246,7 +326,7 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
     store = loop.ctx.message_store
     somebody = start(
         what="answer", base=str(loop.base), config=loop.config, uuid=loop.uuid, by="ann", decision="approve",
-        at=time.time() + 3.0,
+        at=time.time() + 1.5,
     )  # fmt: skip
     answer = loop.ctx.checkpoint("concept", QUESTION, wait=True)
     assert told(somebody) is not None
@@ -397,9 +477,23 @@ def test_a_phase_is_read_and_restored_on_every_back_end_also_without_its_archive
     assert len(restored.folds) == 1
     assert EXPLORATION in loop.shown()
     assert restore_phase(loop.base, loop.uuid, loop.settings).folds == ()
-    with refused(InvalidInput, "no_phase_archive"):
+    with refused(InvalidInput, "no_phase") as caught:
         read_phase(loop.base, loop.uuid, loop.settings, phase=7)
+    assert caught.value.fields["known"] == "1"
     loop.check()
+
+
+def test_a_phase_of_a_task_that_is_put_away_is_not_unknown(tmp_path: Path) -> None:
+    loop = files_loop(tmp_path)
+    loop.ctx.complete()
+    archive_task(loop.base, loop.uuid, loop.settings)
+    with refused(TaskNotFound, "packed"):
+        read_phase(loop.base, loop.uuid, loop.settings)
+    delete_old_contexts(loop.base, loop.settings, days=0)
+    with refused(IllegalTransition, "cleaned"):
+        read_phase(loop.base, loop.uuid, loop.settings)
+    with refused(TaskNotFound, "uuid"):
+        read_phase(loop.base, "nobody", loop.settings)
 
 
 def test_a_handler_without_a_task_works_on_the_text_of_the_checkpoint() -> None:
@@ -415,7 +509,7 @@ def test_a_handler_without_a_task_works_on_the_text_of_the_checkpoint() -> None:
 
 def test_of_two_people_who_answer_at_once_one_wins_and_the_other_is_told(loop: Loop) -> None:
     loop.ask()
-    plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid, "at": time.time() + 2}
+    plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid, "at": time.time() + 0.3}
     both = [start(**plan, by=by, decision=what) for by, what in (("ann", "approve"), ("bob", "reject"))]
     said = [told(process) for process in both]
     winner = 0 if said[0] is not None and "status" in said[0] else 1
@@ -463,7 +557,14 @@ def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes
         ctx.complete()
         assert "GDScript" not in loop.shown()
         assert [entry["trigger"] for entry in loop.log()] == ["approval"]
+        assert notices(loop) == ["approval_asked", "approval_answered"]
         loop.check()
+
+
+def notices(loop: Loop) -> list[str]:
+    """What people were told about the questions of a task."""
+    told = list_notifications(loop.base, loop.settings, task=loop.uuid, limit=1000)
+    return [one.kind for one in told if one.kind.startswith("approval_")]
 
 
 def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop, some_steps: SomeSteps) -> None:
@@ -482,6 +583,7 @@ def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop, some_step
         approve(loop.base, loop.uuid, loop.settings, by="ann")
         assert loop.resume().checkpoint("concept", QUESTION).approved
         loop.ctx.complete()
+        assert notices(loop) == ["approval_asked", "approval_answered"]
         loop.check()
 
 

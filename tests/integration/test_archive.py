@@ -119,13 +119,16 @@ def test_a_task_goes_into_its_archive_and_comes_back_as_it_was(
     task = archive_task(base, uuid, settings)
     assert (task.uuid, task.status, task.key) == (uuid, row.status.value, f"archive/{uuid}.tar.zst")
     assert not (base / "completed" / uuid).exists()
-    assert row_of(base, uuid, settings).status is TaskStatus.ARCHIVED
+    archived = row_of(base, uuid, settings)
+    assert (archived.status, archived.size_bytes) == (TaskStatus.ARCHIVED, task.bytes)
     assert examine(base, settings) == [], "an archived task is no finding"
     assert archive_task(base, uuid, settings) == task, "a second run finds the work done"
     folder = restore_task(base, uuid, settings)
     assert folder == base / "completed" / uuid
     assert files_of(folder) == before
     after = row_of(base, uuid, settings)
+    assert row.size_bytes, "known since the task has ended"
+    assert after.size_bytes == task.content_bytes
     assert (after.status, after.completed_at, after.error_message, after.metadata) == (
         row.status,
         row.completed_at,
@@ -372,6 +375,24 @@ def test_a_changed_object_is_not_restored(base: Path, bucket: Bucket) -> None:
     client.delete_object(Bucket=bucket.name, Key=key)
     with refused(StorageUnavailable, "object_gone"):
         restore_task(base, uuid, settings)
+
+
+def test_an_archive_that_was_exchanged_with_its_description_is_refused(base: Path) -> None:
+    """The two agree with each other; the catalogue knows better."""
+    settings = load_settings({})
+    uuid, other = finished(base, {}), finished(base, {}, messages=7)
+    genuine, foreign = archive_task(base, uuid, settings), archive_task(base, other, settings)
+    places = [base / "archive" / f"{uuid}.json", base / genuine.key]
+    kept = [place.read_bytes() for place in places]
+    places[0].write_text(json.dumps({**foreign.as_dict(), "uuid": uuid, "key": genuine.key}))
+    shutil.copyfile(base / foreign.key, places[1])
+    with refused(DamagedStore, "archive"):
+        restore_task(base, uuid, settings)
+    assert not (base / "completed" / uuid).exists()
+    assert leftovers(base) == []
+    for place, data in zip(places, kept, strict=True):
+        place.write_bytes(data)
+    assert len(log_of(restore_task(base, uuid, settings), settings)) == 5
 
 
 def test_an_archive_that_is_somewhere_else_is_named(base: Path, bucket: Bucket) -> None:

@@ -542,6 +542,8 @@ def test_a_backup_that_is_not_there_cannot_be_restored(base: Path, folder_target
     settings = folder_target.settings()
     with refused(InvalidInput, "no_backup"):
         restore_backup(folder_target.address, base, settings)
+    with refused(InvalidInput, "no_backup"):
+        check_backups(folder_target.address, settings)
     paused_task(base, "files")
     run = backup(base, settings, folder_target.address).run
     with refused(InvalidInput, "unknown_backup"):

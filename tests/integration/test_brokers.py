@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orihon.errors import InvalidSettings, StorageUnavailable
-from orihon.runtime import broker, broker_queue
-from orihon.runtime.broker import Broker
-from orihon.runtime.broker_address import BrokerAddress
+from orihon.approvals import reject
+from orihon.brokers import broker
+from orihon.brokers.address import BrokerAddress
+from orihon.brokers.broker import Broker
+from orihon.errors import InvalidSettings, StorageUnavailable, Waiting
+from orihon.runtime import broker_queue
 from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
@@ -29,6 +31,7 @@ from tests.acceptance.test_cli import run
 from tests.brokers import BROKERS, OwnQueue, kombu, own_queue, said
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
+from tests.integration.asking_handlers import AskingHandler
 from tests.integration.run_supervisor import eventually, put, workers
 
 SELDOM = QueueLimits(poll_interval=3600)  # what is found before the test gives up was found by a message
@@ -76,6 +79,29 @@ def unannounced(tmp_path: Path, number: int, **details: Any) -> str:
 
 
 # ---- messages and claims -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_command", [False, True])
+def test_the_answer_of_a_person_wakes_a_worker(own: OwnQueue, opened: Opener, tmp_path: Path, is_command: bool) -> None:
+    queue = opened()
+    uuid = queue.enqueue(key(), prompt="ask 1")
+    task = queue.dequeue()
+    assert task is not None
+    with pytest.raises(Waiting):
+        AskingHandler(queue.settings, tmp_path).handle(task, lambda: False)
+    assert queue.ack(task, stopped=True) is TaskStatus.WAITING
+    assert queue.dequeue() is None
+    if is_command:
+        ended = run("--base-dir", tmp_path, "approve", uuid, ORIHON_QUEUE__URL=own.url, ORIHON_QUEUE__NAME=own.name)
+        assert (ended.code, ended.err) == (0, "")
+    else:
+        assert reject(tmp_path, uuid, queue.settings, by="ann", reason="no").requested == "resume"
+    again = queue.get(timeout=20)  # the catalogue is asked in an hour: this is the message's doing
+    assert again is not None
+    assert again.uuid == uuid
+    AskingHandler(queue.settings, tmp_path).handle(again, lambda: False)
+    assert queue.ack(again) is TaskStatus.COMPLETED
+    assert own.size() == 0
 
 
 def test_a_message_leads_to_a_claim_and_is_acknowledged(own: OwnQueue, opened: Opener, tmp_path: Path) -> None:
@@ -276,8 +302,8 @@ def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened:
 
 KILLED = """
 import sys, time
-from orihon.runtime.broker import Broker
-from orihon.runtime.broker_address import BrokerAddress
+from orihon.brokers.broker import Broker
+from orihon.brokers.address import BrokerAddress
 from orihon.runtime.queue import TaskQueue
 base_dir, url, name, moment = sys.argv[1:]
 broker = Broker(BrokerAddress.of(url), name)

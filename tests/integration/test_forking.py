@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from orihon import jsonio
@@ -22,11 +23,13 @@ from orihon.doctor import examine, repair
 from orihon.errors import IllegalTransition, StorageError, TaskNotFound
 from orihon.forking import FORKED_FROM, fork_task
 from orihon.runtime.queue import TaskQueue
+from orihon.settings import load_settings
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
+from tests.services import Database
 
 _BEGIN = (
     "import sys; from pathlib import Path; from tests.damage import KEY, settings_for;"
@@ -131,8 +134,9 @@ def test_a_fork_shares_contents_and_outputs_and_copies_neither(base: Path, backe
 
 
 def test_contents_on_another_file_system_are_copied(base: Path, backend: str) -> None:
-    elsewhere = Path("/dev/shm")
-    if not elsewhere.is_dir() or elsewhere.stat().st_dev == base.parent.stat().st_dev:
+    places = [place for place in map(Path, ("/dev/shm", "/var/tmp")) if place.is_dir()]
+    elsewhere = next((place for place in places if place.stat().st_dev != base.parent.stat().st_dev), None)
+    if elsewhere is None:
         pytest.skip("there is no other file system here")
     uuid, folder = paused_task(base, backend)
     moved = elsewhere / f"orihon-test-{os.getpid()}-{backend}"
@@ -167,6 +171,32 @@ def test_a_fork_of_a_finished_task_goes_on(base: Path, backend: str) -> None:
     archive_task(base, task.uuid, settings)
     with refused(TaskNotFound, "no_folder"):
         fork_task(base, task.uuid, settings, 13)
+
+
+def test_a_fork_knows_nothing_of_what_is_being_done_to_the_old_task(base: Path) -> None:
+    settings = settings_for("files")
+    uuid, _ = paused_task(base, "files")
+    with open_catalogue(base, settings) as catalogue:
+        catalogue.update(uuid, metadata={"cleaning": {"at": "now"}, "archived": {"key": "x"}, "mine": 1})
+        new = fork_task(base, uuid, settings, 10)
+        assert catalogue.get(new).metadata == {"mine": 1, "forked_from": {"uuid": uuid, "at": 10}}
+
+
+def test_a_fork_in_the_database_whose_row_is_lost_is_adopted(base: Path, postgres: Database) -> None:
+    """As after a kill between the two."""
+    settings = load_settings({"context_storage": {"backend": "postgres"}, "database": postgres.settings})
+    task = start_task(base, settings)
+    task.stop()
+    new = fork_task(base, task.uuid, settings, 10)
+    with closing(psycopg.connect(postgres.url, autocommit=True)) as connection:
+        connection.execute(f"DELETE FROM {postgres.schema}.tasks WHERE uuid = '{new}'".encode())
+    assert [finding.detail for finding in examine(base, settings)] == ["no_row"]
+    assert [finding.repair for finding in repair(base, settings)] == ["done"]
+    row = task.catalogue.get(new)
+    assert (row.status, row.backend, row.total_messages) == (TaskStatus.PAUSED, "postgres", 10)
+    assert row.metadata["forked_from"] == {"uuid": task.uuid, "at": 10}
+    with TaskContextManager.resume(base, new, settings) as forked:
+        assert forked.message_store.count_messages() == 10
 
 
 def test_what_cannot_be_forked_is_refused(base: Path) -> None:

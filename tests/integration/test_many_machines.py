@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, Waiting
+from orihon.approvals import approve, reject
 from orihon.doctor import examine
 from orihon.errors import StaleWriter, StorageUnavailable
 from orihon.runtime.opening import open_context
@@ -21,6 +23,7 @@ from orihon.settings import load_settings
 from orihon.task import TaskKey, TaskStatus
 from orihon.verify import verify
 from orihon.view import PlannedFold
+from orihon.view_changes import changing_task
 from tests.conformance.child import ROOT
 from tests.helpers import refused
 from tests.integration.run_supervisor import put
@@ -204,3 +207,53 @@ def test_a_machine_that_died_loses_what_it_had_not_mirrored_and_nothing_else(
     assert kept == [f"message {number}" for number in range(4)]
     there.message_store.add_message("user", "we go on")
     there.complete()
+
+
+# ---- people --------------------------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_in_the_mirror_before_its_task_goes_on(tmp_path: Path, mirrored: dict[str, Any]) -> None:
+    here = filled(tmp_path / "a", mirrored)
+    with pytest.raises(Waiting):
+        here.checkpoint("plan", "Shall I?")
+    approve(tmp_path / "a", here.uuid, load_settings(mirrored), by="ann", reason="Go ahead.")
+    shutil.rmtree(tmp_path / "a")  # the machine is lost before anybody has opened the task again
+    with TaskContextManager.resume(tmp_path / "b", here.uuid, mirrored) as there:
+        assert there.checkpoint("plan", "Shall I?").by == "ann"
+        assert b"Go ahead." in view(there)
+    assert findings(tmp_path / "b", here.uuid, mirrored) == []
+
+
+def test_a_change_from_outside_is_made_on_any_machine_and_known_on_the_others(
+    tmp_path: Path, mirrored: dict[str, Any]
+) -> None:
+    settings = load_settings(mirrored)
+    here = filled(tmp_path / "a", mirrored)
+    with pytest.raises(Waiting):
+        here.checkpoint("plan", "Shall I?")
+    (tmp_path / "b").mkdir()
+    reject(tmp_path / "b", here.uuid, settings, by="bob", reason="Not yet.")  # whose base folder has never seen it
+    with changing_task(tmp_path / "b", here.uuid, settings) as task:
+        task.messages.folding.undo()
+        changed = list(task.messages.task_store.view_lines())
+    with TaskContextManager.resume(tmp_path / "a", here.uuid, mirrored) as again:
+        assert view(again).splitlines() == changed
+        assert again.checkpoint("plan", "Shall I?").reason == "Not yet."
+    assert findings(tmp_path / "a", here.uuid, mirrored) == []
+
+
+def test_a_change_that_cannot_be_mirrored_is_made_and_told(
+    tmp_path: Path, mirrored: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    here = filled(tmp_path / "a", mirrored)
+    here.stop()
+    shelf = tmp_path / "shelf"
+    shelf.rename(tmp_path / "away")
+    shelf.write_bytes(b"")  # where the storage should be
+    with changing_task(tmp_path / "a", here.uuid, load_settings(mirrored)) as task:
+        task.messages.folding.undo()
+    assert "not mirrored" in caplog.text
+    shelf.unlink()
+    (tmp_path / "away").rename(shelf)
+    with TaskContextManager.resume(tmp_path / "a", here.uuid, mirrored) as again:
+        assert len(again.message_store.view().entries) == 9

@@ -170,7 +170,7 @@ class World:
 @pytest.fixture(params=PAIRS, ids=lambda pair: f"{pair[0]}-{pair[1]}")
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     source, target = request.param
-    database = request.getfixturevalue("postgres") if "postgres" in request.param else None
+    database = request.getfixturevalue("emptied_postgres") if "postgres" in request.param else None
     return World(tmp_path / "contexts", source, target, database)
 
 
@@ -345,10 +345,10 @@ def test_what_is_left_of_the_source_is_not_removed_when_it_is_something_else(wor
 @pytest.mark.parametrize("step", ["sealed", "copied_messages", "checked", "switched", "row_copied", "row_removed"])
 @pytest.mark.parametrize("way", [("sqlite", "postgres"), ("postgres", "files")], ids=["there", "back"])
 def test_a_server_that_goes_away_is_said_and_a_second_run_goes_on(
-    tmp_path: Path, postgres: Database, way: tuple[str, str], step: str
+    tmp_path: Path, emptied_postgres: Database, way: tuple[str, str], step: str
 ) -> None:
-    with CuttingProxy.before(postgres.url) as proxy:
-        through = dataclasses.replace(postgres, url=proxy.url(postgres.url))
+    with CuttingProxy.before(emptied_postgres.url) as proxy:
+        through = dataclasses.replace(emptied_postgres, url=proxy.url(emptied_postgres.url))
         world = World(tmp_path / "contexts", *way, through, lease_seconds=1.0, db_timeout=0.5)
         uuid = world.paused()
         before = world.contents(uuid)
@@ -451,9 +451,9 @@ def test_a_damaged_task_is_reported_and_left(world: World) -> None:
 
 
 @pytest.fixture(params=[("files", "postgres"), ("postgres", "sqlite")], ids=lambda pair: f"{pair[0]}-{pair[1]}")
-def crossing(request: pytest.FixtureRequest, tmp_path: Path, postgres: Database) -> World:
+def crossing(request: pytest.FixtureRequest, tmp_path: Path, emptied_postgres: Database) -> World:
     source, target = request.param
-    return World(tmp_path / "contexts", source, target, postgres)
+    return World(tmp_path / "contexts", source, target, emptied_postgres)
 
 
 def _queued(world: World) -> tuple[str, TaskRow]:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
 from orihon.catalogue import Catalogue
+from orihon.catalogue.opening import open_catalogue
+from orihon.task import TaskStatus
 from orihon.verify import verify
 from tests.helpers import raw_database
+from tests.services import Database, close_connections, new_schema
 from tests.stored.make import PICTURE, UUIDS
 
 SAMPLES = sorted(
@@ -30,8 +36,9 @@ def base_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return folder
 
 
-def test_there_are_samples_of_both_back_ends() -> None:
-    assert {path.name for path in SAMPLES} == {"files", "sqlite"}
+def test_there_are_samples_of_both_back_ends_and_of_each_version() -> None:
+    found = {(path.parent.name, path.name) for path in SAMPLES}
+    assert found >= {(version, backend) for version in ("v1", "v3") for backend in ("files", "sqlite")}
 
 
 def test_an_old_task_is_read_whole_and_found_clean(base_dir: Path) -> None:
@@ -72,5 +79,58 @@ def _columns_and_names(path: Path) -> tuple[set[tuple[object, ...]], set[tuple[o
     with raw_database(path) as connection:
         names = set(connection.execute("SELECT type, name, tbl_name FROM sqlite_schema"))
         columns = "SELECT name, type, \"notnull\", dflt_value FROM pragma_table_xinfo('tasks')"
-        indexes = set(connection.execute("SELECT name, sql, '' FROM sqlite_schema WHERE type = 'index'"))
-        return set(connection.execute(columns)), names | indexes
+        # Of the table of tasks alone the text differs: columns were added to it.
+        texts = set(connection.execute("SELECT name, sql, '' FROM sqlite_schema WHERE name <> 'tasks'"))
+        return set(connection.execute(columns)), names | texts
+
+
+def test_old_tables_of_a_server_go_on(postgres: Database, tmp_path: Path) -> None:
+    """Tables of version 1, with a task in them, are those of a new schema after the first opening."""
+    settings = load_settings({"database": postgres.settings})
+    old = Path(__file__).parent.parent / "stored" / "v1" / "postgres"
+    with psycopg.connect(postgres.url, options=f"-c search_path={postgres.schema}") as session:
+        session.execute(f"CREATE SCHEMA {postgres.schema}".encode())
+        session.execute("CREATE TABLE orihon_version (version integer NOT NULL)")
+        session.execute("INSERT INTO orihon_version VALUES (1)")
+        for name in ("records.sql", "catalogue.sql"):
+            session.execute((old / name).read_bytes())
+        session.execute(
+            "INSERT INTO tasks (uuid, task_source, task_type, task_id, task_identifier, status, created_at, updated_at)"
+            " VALUES ('old', 'github', 'issue', '27', '27', 'running', '2026-11-15', '2026-11-15')"
+        )
+    with open_catalogue(tmp_path, settings) as catalogue:
+        assert catalogue.change_status("old", TaskStatus.FAILED).uuid == "old"
+        assert catalogue.check_rollups() == []
+    with next_schema(postgres) as new:
+        open_catalogue(tmp_path, load_settings({"database": new.settings})).close()
+        assert _names_in(postgres) == _names_in(new)
+
+
+@contextmanager
+def next_schema(postgres: Database) -> Iterator[Database]:
+    """A second schema beside one."""
+    database = Database(postgres.url, new_schema())
+    yield database
+    close_connections(database.schema)
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE".encode())
+
+
+def _names_in(database: Database) -> set[tuple[object, ...]]:
+    """Columns, indexes and triggers of a schema."""
+    columns = "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns"
+    with psycopg.connect(database.url) as connection:
+        found = connection.execute(f"{columns} WHERE table_schema = %s".encode(), (database.schema,)).fetchall()
+        text = "SELECT indexname, replace(indexdef, schemaname, '') FROM pg_indexes WHERE schemaname = %s"
+        found += connection.execute(text, (database.schema,)).fetchall()
+        text = """
+            SELECT tgname, replace(pg_get_triggerdef(pg_trigger.oid), nspname, '') FROM pg_trigger
+            JOIN pg_class ON tgrelid = pg_class.oid JOIN pg_namespace ON relnamespace = pg_namespace.oid
+            WHERE nspname = %(schema)s AND NOT tgisinternal
+            UNION ALL
+            SELECT proname, replace(pg_get_functiondef(pg_proc.oid), nspname, '') FROM pg_proc
+            JOIN pg_namespace ON pronamespace = pg_namespace.oid WHERE nspname = %(schema)s
+        """
+        found += connection.execute(text, {"schema": database.schema}).fetchall()
+        text = "SELECT version FROM orihon_version".replace("orihon_version", f"{database.schema}.orihon_version")
+        return {*found, *connection.execute(text.encode()).fetchall()}

@@ -9,7 +9,10 @@ import pytest
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.opening import open_catalogue
+from orihon.compression.compressor import ContextCompressor
+from orihon.compression.planning import Draft
 from orihon.context import TaskContextManager
+from orihon.counts import SUMMARIES
 from orihon.errors import DamagedStore, IllegalTransition, NothingToUndo, StaleWriter, TaskBusy, TaskNotFound
 from orihon.store import MessageStore
 from orihon.store.opening import open_for_reading
@@ -191,3 +194,27 @@ def test_a_reading_is_the_view_of_one_moment(tmp_path: Path, backend: str) -> No
         assert view.figures().entries == 8
         assert [shown.entry.start for shown in view.entries()] == [1, 2, 8, 9, 10, 11, 12, 13]
     worker.stop()
+
+
+def test_what_is_folded_from_outside_is_counted_like_what_the_task_folds_itself(tmp_path: Path, backend: str) -> None:
+    uuid, _ = paused_task(tmp_path, backend)
+    before = counted_folds(tmp_path, backend)
+    with changing_task(tmp_path, uuid, settings_for(backend)) as task:
+        for number in range(30):
+            task.messages.add_message("user", f"{number} " + "words that say nothing " * 50)
+        compressor = ContextCompressor(message_store=task.messages, outbox=task.outbox, counts=task.counts)
+        planned = compressor.preview(strategy="summarize", target=0.1)
+        assert isinstance(planned, Draft)
+        folds = len(compressor.apply(planned).folds)
+        task.messages.folding.undo()
+        folds += len(compressor.compress(strategy="summarize", target=0.1).folds)
+    assert folds
+    after = counted_folds(tmp_path, backend)
+    assert (after[0] - before[0], after[1] - before[1]) == (2, folds)
+
+
+def counted_folds(base: Path, backend: str) -> tuple[int, int]:
+    """Compressions and folds, as the metrics have them."""
+    with open_catalogue(base, settings_for(backend)) as catalogue:
+        folds = sum(value for name, value in catalogue.counters().items() if name.startswith(SUMMARIES))
+        return catalogue.counted("")["compressions"], folds

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.logs import enter_task
 from tests.configurations import Write
 
 
@@ -31,17 +29,3 @@ def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
     with Catalogue(tmp_path / "contexts" / "tasks.db") as opened:
         yield opened
         assert opened.check_rollups() == []
-
-
-@pytest.fixture
-def own_logging() -> Iterator[None]:
-    """Whatever the test does to the log is undone; tests before it may have left a task open."""
-    root = logging.getLogger("orihon")
-    handlers, level = list(root.handlers), root.level
-    enter_task("")
-    yield
-    enter_task("")
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)

@@ -17,14 +17,18 @@ PACKAGE = Path(orihon.__file__).parent
 # From the top of the house to its entrances. A room may use any room above it.
 ROOMS = [
     *("texts", "errors", "jsonio", "clock", "folders", "settings", "objects"),
-    *("extra", "strings", "parts", "dialects", "wire", "message", "records"),
+    *("extra", "strings", "parts", "dialects", "wire", "message", "records", "prices", "counts", "tracing"),
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
-    *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "base_folder"),
-    *("compression", "inheritance", "chain", "heartbeat", "archive", "mirror", "logs", "view_changes"),
-    *("checkpoints", "phase_archives", "phase_restoring", "approval_handler", "approvals", "asking"),
-    *("context", "llm", "runtime"),
-    *("view_reading", "forking", "backup", "retention", "importers"),
-    *("findings", "checks", "verify", "doctor", "migration", "demo", "cli"),
+    *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "task_naming"),
+    *("base_folder", "search"),
+    *("usage", "task_counts", "costs", "sizes", "write_ages", "metrics", "notifications"),
+    *("checkpoints", "compression", "inheritance", "chain", "heartbeat", "archive", "mirror", "logs", "view_changes"),
+    *("phase_archives", "phase_restoring", "approval_handler", "approval_notices", "brokers", "approvals"),
+    *("asking", "task_figures", "context", "llm", "runtime"),
+    *("task_reading", "view_reading", "diffing", "overview", "following", "storage"),
+    *("monitor", "monthly", "setting_up"),
+    *("export", "forking", "backup", "retention", "importers"),
+    *("findings", "checks", "verify", "doctor", "migration", "demo", "cli", "tools"),
 ]
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
 import io
+import lzma
 import os
 import stat
 import subprocess
 import sys
 import tarfile
+import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -142,13 +145,19 @@ def _member(
     return info, data if kind == tarfile.REGTYPE else b""
 
 
-def _hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Contents:
+def _compressed(data: bytes, form: str) -> bytes:
+    return {"zstd": zstandard.ZstdCompressor().compress, "gzip": gzip.compress, "bzip2": bz2.compress}.get(
+        form, lzma.compress
+    )(data)
+
+
+def _hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], form: str = "zstd") -> Contents:
     """A packed file with these members, and what somebody who wants it unpacked would say is in it."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for info, data in members:
             tar.addfile(info, io.BytesIO(data))
-    path.write_bytes(zstandard.ZstdCompressor().compress(raw.getvalue()))
+    path.write_bytes(_compressed(raw.getvalue(), form))
     return Contents.of(Member(info.name, len(data), hashlib.sha256(data).hexdigest()) for info, data in members)
 
 
@@ -156,10 +165,11 @@ def _hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Contents:
     "name",
     ["../x", "/x", "a/../../x", "a//x", "./x", "..", "a\\x", "a\nx", "x/" * 40 + "x", "x" * 2000, "a/./x"],
 )
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
-    expected = _hostile(tmp_path / "bad", _member("good"), _member(name))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str, form: str) -> None:
+    expected = _hostile(tmp_path / "bad", _member("good"), _member(name), form=form)
     with refused(DamagedStore, "archive_member") as caught:
-        _unpack(tmp_path / "bad", tmp_path / "deep" / "out", expected)
+        _unpack(tmp_path / "bad", tmp_path / "deep" / "out", expected, form)
     assert caught.value.fields["problem"] == "name"
     assert not (tmp_path / "deep" / "out").exists(), "nothing stays of what was begun"
     assert not (tmp_path / "deep" / "x").exists()
@@ -179,10 +189,11 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path, name: str) -> No
         (tarfile.REGTYPE, "good"),
     ],
 )
-def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes, link: str) -> None:
-    expected = _hostile(tmp_path / "bad", _member("good"), _member("odd", kind, link=link))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes, link: str, form: str) -> None:
+    expected = _hostile(tmp_path / "bad", _member("good"), _member("odd", kind, link=link), form=form)
     with refused(DamagedStore, "archive_member") as caught:
-        _unpack(tmp_path / "bad", tmp_path / "out", expected)
+        _unpack(tmp_path / "bad", tmp_path / "out", expected, form)
     assert caught.value.fields["problem"] == "kind"
     assert not (tmp_path / "out").exists()
 
@@ -210,15 +221,50 @@ def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_more_than_was_said_is_not_written(tmp_path: Path) -> None:
-    expected = _hostile(tmp_path / "bad", _member("bomb", data=bytes(64 << 20)))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_more_than_was_said_is_not_written(tmp_path: Path, form: str) -> None:
+    expected = _hostile(tmp_path / "bad", _member("bomb", data=bytes(4 << 20)), form=form)
     told = Contents(expected.members, 1000, expected.sha256)
     with refused(DamagedStore, "archive_member") as caught:
-        _unpack(tmp_path / "bad", tmp_path / "out", told)
+        _unpack(tmp_path / "bad", tmp_path / "out", told, form)
     assert caught.value.fields["problem"] == "size"
     fewer = Contents(0, expected.bytes, expected.sha256)
     with refused(DamagedStore, "archive_member"):
-        _unpack(tmp_path / "bad", tmp_path / "out", fewer)
+        _unpack(tmp_path / "bad", tmp_path / "out", fewer, form)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        *((form, tarfile.XHDTYPE) for form in ENDINGS),
+        *(("zstd", kind) for kind in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)),
+    ],
+)
+def test_a_header_that_is_a_bomb_is_not_read_into_memory(tmp_path: Path, form: str, kind: bytes) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = kind, 32 << 20
+    (tmp_path / "bad").write_bytes(_compressed(header.tobuf(tarfile.USTAR_FORMAT) + bytes(32 << 20), form))
+    tracemalloc.start()
+    try:
+        with refused(DamagedStore, "archive_member") as caught:
+            _unpack(tmp_path / "bad", tmp_path / "out", Contents(1, 10, "0" * 64), form)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20, "the unpackers' own buffers"
+    finally:
+        tracemalloc.stop()
+    assert caught.value.fields["problem"] == "size"
+    assert not (tmp_path / "out").exists()
+
+
+def test_long_names_and_many_small_files_are_no_bomb(tmp_path: Path) -> None:
+    folder = tmp_path / "task"
+    for number in range(40):
+        deep = folder.joinpath(*["深" * 60] * 5)
+        deep.mkdir(parents=True, exist_ok=True)
+        (deep / f"{number}").write_bytes(b"")
+    packed = pack(folder, tmp_path / "packed", "zstd")
+    _unpack(tmp_path / "packed", tmp_path / "out", packed.contents)
+    assert _tree(tmp_path / "out") == _tree(folder)
 
 
 def test_a_size_that_lies_is_found(tmp_path: Path) -> None:
@@ -256,12 +302,13 @@ def test_a_flipped_bit_is_found(folder: Path, tmp_path: Path, form: str) -> None
         _unpack(tmp_path / "packed", tmp_path / "out", packed.contents, form)
 
 
-def test_other_contents_than_expected_are_not_unpacked(tmp_path: Path) -> None:
-    expected = _hostile(tmp_path / "bad", _member("a", data=b"changed"))
+@pytest.mark.parametrize("form", ENDINGS)
+def test_other_contents_than_expected_are_not_unpacked(tmp_path: Path, form: str) -> None:
+    expected = _hostile(tmp_path / "bad", _member("a", data=b"changed"), form=form)
     other = Contents.of([Member("a", len(b"changed"), hashlib.sha256(b"genuine").hexdigest())])
     assert other != expected
     with refused(DamagedStore, "archive"):
-        _unpack(tmp_path / "bad", tmp_path / "out", other)
+        _unpack(tmp_path / "bad", tmp_path / "out", other, form)
     assert not (tmp_path / "out").exists()
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from orihon import load_settings
+from orihon.brokers.address import BrokerAddress
 from orihon.errors import InvalidSettings, OrihonError
-from orihon.runtime.broker_address import BrokerAddress
 from orihon.runtime.broker_queue import BrokerTaskQueue, open_queue
 from orihon.runtime.worker import WorkerProcess
 from tests.helpers import refused

@@ -370,7 +370,11 @@ def test_rollups_that_went_wrong_are_found_and_rebuilt(catalogue: Catalogue, pla
 def test_no_statement_of_daily_work_scans_the_tasks_in_a_file(tmp_path: Path, name: str) -> None:
     Catalogue(tmp_path / "tasks.db").close()
     text = queries("sqlite")[name].replace("{conditions}", "status = :status AND user = :user")
-    if name.startswith(("having_", "older_")) or name in ("rollup_differences", "rebuild_rollups", "tasks_in_move"):
+    looks_at_all = [
+        *("rollup_differences", "rebuild_rollups", "tasks_in_move", "states_of_tasks"),
+        *("sizes_by_position", "largest_tasks", "unmeasured_tasks"),
+    ]
+    if name.startswith(("having_", "older_")) or name in looks_at_all:
         return
     with raw_database(tmp_path / "tasks.db") as connection:
         plan = connection.execute("EXPLAIN QUERY PLAN " + text, _AnyBindings()).fetchall()

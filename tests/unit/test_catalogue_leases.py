@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orihon.catalogue import Catalogue, Lease, leases
+from orihon import clock
+from orihon.catalogue import Catalogue, Lease, leases, picture
 from orihon.catalogue.opening import catalogue_exists
 from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
 from orihon.task import TaskKey, TaskStatus
@@ -188,6 +189,23 @@ def test_a_process_that_cannot_be_seen_keeps_its_lease(
     assert catalogue.is_held(catalogue.get("one"))
     _set(place, "lease_until", _now(catalogue))
     assert catalogue.acquire("one").epoch == 2
+
+
+def test_a_process_that_holds_many_tasks_is_looked_for_once(
+    catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_for: list[int] = []
+
+    def is_alive(pid: int, start: int) -> bool:
+        looked_for.append(pid)
+        return clock.is_alive(pid, start)
+
+    monkeypatch.setattr(picture, "is_alive", is_alive)
+    catalogue.register(TaskKey("github", "acme", "shop", "issue", "2"), "two", status=TaskStatus.RUNNING)
+    for uuid in ("one", "two"):
+        catalogue.acquire(uuid, seconds=3600)
+    assert [lease.is_stale for lease in catalogue.held_leases()] == [False, False]
+    assert looked_for == [os.getpid()]
 
 
 def test_ending_or_pausing_gives_the_lease_back(catalogue: Catalogue) -> None:

@@ -93,3 +93,25 @@ def test_an_awkward_name_does_not_hide_the_start_time() -> None:
     assert start > 0
     assert is_alive(child.pid, start)
     child.communicate()
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.678000+00:00"),
+        ("2026-01-02T03:04:05.678901+00:00", "2026-01-02T03:04:05.678901+00:00"),
+        ("2026-01-02T03:04:05.678901+09:00", "2026-01-01T18:04:05.678901+00:00"),
+        ("2026-01-02 03:04:05", "2026-01-02T03:04:05.000000+00:00"),
+        ("2026-W01-5T03:04:05.678901+00:00", "2026-01-02T03:04:05.678901+00:00"),
+        ("20260102T030405Z", "2026-01-02T03:04:05.000000+00:00"),
+        ("2026-01-02", "2026-01-02T00:00:00.000000+00:00"),
+    ],
+)
+def test_times_of_others_in_our_form(said: str, meant: str) -> None:
+    assert as_utc(said) == meant
+
+
+@pytest.mark.parametrize("said", ["", "yesterday", "2026-13-02T03:04:05.678Z", "2026-01-02T03:04:65.678901+00:00"])
+def test_what_is_no_time(said: str) -> None:
+    with pytest.raises(ValueError, match=r"isoformat|must be in"):
+        as_utc(said)

@@ -24,10 +24,10 @@ from orihon.verify import verify
 from tests.configurations import load
 from tests.helpers import refused
 from tests.ladders import PRESETS
+from tests.receivers import Receiver
 from tests.stored.make import UUIDS
 from tests.unit.llm_models import Model
 from tests.unit.test_compressor import all_represented_once
-from tests.unit.test_notifications import Receiver
 from tests.unit.test_squeeze import pairs_are_whole
 
 PROMPT = "You are a careful agent. 決して推測しないこと。"

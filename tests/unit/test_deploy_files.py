@@ -20,7 +20,9 @@ from orihon.settings import load_settings, schema
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
-FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.name != ".env")
+#: For other programs, and looked at in ``test_metric_files``.
+OF_METRICS = {"prometheus-rules.yaml", "grafana-dashboard.json"}
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.name not in {".env", *OF_METRICS})
 UNITS = sorted((DEPLOY / "systemd").iterdir())
 PAGES = {"deploy": ("docs/deploy.md", "docs/ja/deploy.md"), "scale": ("docs/scale.md", "docs/ja/scale.md")}
 ALL_PAGES = [page for pair in PAGES.values() for page in pair]

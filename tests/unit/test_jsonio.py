@@ -70,3 +70,9 @@ def test_what_is_no_json_text_is_a_value_error(text: bytes) -> None:
 def test_texts_and_buffers_are_read_too() -> None:
     assert jsonio.decode('{"a": "語"}') == {"a": "語"}
     assert jsonio.decode(bytearray(b"[1]")) == jsonio.decode(memoryview(b"[1]")) == [1]
+
+
+def test_numbers_that_others_write_and_json_has_not_can_be_read_as_texts() -> None:
+    read = jsonio.decode(b'[NaN, -Infinity, 1e999, 1.5, 2, "NaN"]', odd_numbers=False)
+    assert read == ["NaN", "-Infinity", "1e999", 1.5, 2, "NaN"]
+    assert jsonio.decode(jsonio.encode(read)) == read

@@ -14,7 +14,10 @@ from orihon.llm.base import LLMClient
 from orihon.llm.clients import CLIENTS, get_llm_client
 from orihon.llm.history import MemoryHistory
 from orihon.llm.scripted import Reply, Request, ScriptedModel, Step, overflowing
+from orihon.records import ModelCall
 from tests.helpers import refused
+
+CALL = ModelCall("any")
 
 
 def answer(*ids: str) -> Answer:
@@ -30,11 +33,11 @@ def history() -> MemoryHistory:
 
 def test_the_oldest_is_forgotten_with_its_pair_and_never_the_prompt(history: MemoryHistory) -> None:
     history.add("user", "u" * 200)
-    history.add_answer(answer("a", "b"))
+    history.add_answer(answer("a", "b"), CALL)
     history.add_result("read", "r" * 100, "b")
     history.add_result("read", "r" * 100, None)
     history.add("user", "v" * 200)
-    history.add_answer(Answer("w" * 200))
+    history.add_answer(Answer("w" * 200), CALL)
     history.prepare()
     assert [message["role"] for message in history.messages] == ["system", "user", "assistant"]
     assert history.messages[1]["content"] == "v" * 200
@@ -51,7 +54,7 @@ def test_the_newest_stays_whatever_it_costs(history: MemoryHistory) -> None:
 def test_results_belong_to_calls(history: MemoryHistory) -> None:
     with refused(ToolCallError, "none_open"):
         history.add_result("read", "x", None)
-    history.add_answer(answer("a", "b"))
+    history.add_answer(answer("a", "b"), CALL)
     with refused(ToolCallError, "calls_open"):
         history.add("user", "no")
     with refused(ToolCallError, "calls_open"):

@@ -7,87 +7,31 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
-from orihon import jsonio
-from orihon.compression import notifications
-from orihon.compression.notifications import CompressionNotification, NotificationDetails, Notifier
 from orihon.errors import InvalidSettings
+from orihon.notifications import posting, webhook
+from orihon.notifications.notice import CompressionNotification, NotificationDetails
+from orihon.notifications.notifier import Notifier
 from orihon.texts import set_language, text
+from tests.receivers import PATIENCE, Receiver, closed_port, receiving
 
 TASK = "0f0e0d0c-1111-4222-8333-444455556666"
-PATIENCE = 60.0  # seconds; nothing here takes so long unless it hangs
-
-
-class Receiver(ThreadingHTTPServer):
-    """A real server on loopback that keeps what it is sent and answers as it is told."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.answers: list[int] = []  # then 204
-        self.bodies: list[dict[str, Any]] = []
-        self.requests: list[tuple[str, dict[str, str]]] = []
-        self.arrived = threading.Semaphore(0)
-        self.gate = threading.Event()
-        self.gate.set()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/hook"
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away without waiting for its answer is part of these tests."""
-
-    def wait_for_arrival(self) -> None:
-        assert self.arrived.acquire(timeout=PATIENCE)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Receiver
-
-    def do_POST(self) -> None:
-        self.server.bodies.append(jsonio.decode(self.rfile.read(int(self.headers["Content-Length"]))))
-        self.server.requests.append((self.path, dict(self.headers)))
-        answer = self.server.answers.pop(0) if self.server.answers else 204
-        self.server.arrived.release()
-        self.server.gate.wait(PATIENCE)
-        self.send_response(answer)
-        if 300 <= answer < 400:
-            self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def do_GET(self) -> None:
-        self.server.requests.append((self.path, dict(self.headers)))
-        self.send_error(404)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in the base class
-        """Not to the screen."""
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with receiving() as server:
         yield server
-        server.gate.set()
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)
 def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proxy between the test and its own server; retries follow at once."""
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(notifications, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(posting, "PAUSES", (0.01, 0.01))
 
 
 @pytest.fixture
@@ -271,7 +215,9 @@ def test_the_webhook_gets_the_record_as_json(receiver: Receiver) -> None:
     notifier = Notifier(TASK, callbacks=[told.append], webhook=receiver.url)
     compressed(notifier, usage_after=0.95)
     assert notifier.close(PATIENCE)
-    assert receiver.bodies == [notice.as_dict() for notice in told]
+    ids = [headers["X-Orihon-Id"] for _, headers in receiver.requests]
+    assert receiver.bodies == [{"id": event, **notice.as_dict()} for event, notice in zip(ids, told, strict=True)]
+    assert len(set(ids)) == 2
     assert [body["kind"] for body in receiver.bodies] == ["compressed", "still_full"]
     path, headers = receiver.requests[0]
     assert path == "/hook"
@@ -361,13 +307,8 @@ def test_what_would_fail_again_is_not_retried_and_no_redirect_followed(
     assert warnings(log)[0].endswith(f"not delivered: HTTP {answer}")
 
 
-def _closed_port() -> int:
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        return server.server_port
-
-
 def test_a_server_that_is_down_is_logged_once_and_without_secrets(log: pytest.LogCaptureFixture) -> None:
-    port = _closed_port()
+    port = closed_port()
     notifier = Notifier(TASK, webhook=f"http://ann:hunter2@127.0.0.1:{port}/services/s3cret?token=t0ken")
     compressed(notifier, 1)
     compressed(notifier, 2)
@@ -380,7 +321,7 @@ def test_a_server_that_is_down_is_logged_once_and_without_secrets(log: pytest.Lo
 def test_a_server_that_never_answers_is_tried_three_times(
     receiver: Receiver, log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifications, "_TIMEOUT", 0.05)
+    monkeypatch.setattr(webhook, "TIMEOUT", 0.05)
     receiver.gate.clear()
     notifier = Notifier(TASK, webhook=receiver.url)
     compressed(notifier)
@@ -436,7 +377,7 @@ def test_other_addresses_are_refused_without_showing_secrets(address: str, shown
 
 LEAVES = """
 import sys
-from orihon.compression.notifications import Notifier
+from orihon.notifications.notifier import Notifier
 
 Notifier("task", webhook=sys.argv[1]).compressed(100, 50, 1.0, 0.5, compression=1, folds=[1])
 sys.stdin.readline()
@@ -444,7 +385,7 @@ sys.stdin.readline()
 
 FORKS = """
 import os, sys
-from orihon.compression.notifications import Notifier
+from orihon.notifications.notifier import Notifier
 
 notifier = Notifier("task", webhook=sys.argv[1])
 for number in (1, 2):

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.economics import FREE, Prices, expected_turns, is_worth_it
+from orihon.compression.economics import expected_turns, is_worth_it
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, Strategy, WhyNot
 from orihon.compression.planning import Draft, Job, draft
 from orihon.compression.strategies.named import Strategies
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.ladder import ladder_of
 from orihon.message import Message
+from orihon.prices import FREE, Prices
 from orihon.records import Fold, Pin
 from orihon.settings.rungs import STRATEGIES, Rung
 from orihon.view import PlannedFold, site

@@ -115,3 +115,11 @@ def test_a_brace_can_be_written_whether_or_not_there_are_fields() -> None:
 def test_a_missing_text_is_a_programming_error() -> None:
     with pytest.raises(KeyError):
         text("errors.InvalidMessage")
+
+
+def test_a_text_found_by_itself_is_the_one_of_the_whole_catalogue() -> None:
+    for lang in LANGUAGES:
+        whole = catalogue(lang)
+        for key in whole:
+            fields = dict.fromkeys(_fields(whole[key]), 7)
+            assert text(key, lang=lang, **fields) == whole[key].format_map(fields), key

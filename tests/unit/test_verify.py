@@ -6,6 +6,7 @@ import ast
 import shutil
 import tomllib
 from collections.abc import Callable
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -16,10 +17,11 @@ from orihon import jsonio
 from orihon.checks.folder import Exposed, open_to_others
 from orihon.context import TaskContextManager
 from orihon.doctor.repairs import REPAIRS
-from orihon.errors import TaskNotFound
+from orihon.errors import DamagedStore, TaskNotFound
 from orihon.findings import Finding
 from orihon.store import MessageStore
 from orihon.store.base import Stream
+from orihon.store.opening import open_for_reading
 from orihon.verify import verify, verify_task
 from orihon.view import PlannedFold
 from tests.damage import (
@@ -191,6 +193,17 @@ def test_a_compression_that_nobody_made(tmp_path: Path, backend: str) -> None:
     add_record(folder, "compressions", 6, with_fields(id=6)(record))
     names = found(tmp_path, uuid, backend)
     assert [name for name in names if name[0] == "folds"] == [("folds", "illegal", "compressions 6")]
+
+
+def test_visible_folds_that_overlap_are_a_finding(tmp_path: Path, backend: str) -> None:
+    task = start_task(tmp_path, backend)
+    task.message_store.folding.unfold(2)
+    task.stop()
+    last = task.task_store.count("compressions")
+    edit_record(task.context_dir, "compressions", last, with_fields(visible=[1, 2, 3]))
+    assert ("folds", "visible", f"compressions {last}") in found(tmp_path, task.uuid, backend)
+    with closing(open_for_reading(task.context_dir, task.settings)) as store, refused(DamagedStore, "overlap"):
+        store.view()
 
 
 def test_a_tool_call_id_that_was_used_before(tmp_path: Path, backend: str) -> None:

@@ -20,7 +20,7 @@ from orihon.archive.shelf import ArchivedTask
 from orihon.archive.work import Work, at_work
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.catalogue.rows import FOLDER_LOST
+from orihon.catalogue.rows import FOLDER_LOST, here_since
 from orihon.errors import OrihonError, StateError, StorageError
 from orihon.settings import Settings
 from orihon.task import FINISHED, TaskStatus
@@ -97,9 +97,10 @@ def rows_having(base: BaseFolder, statuses: Iterable[TaskStatus]) -> Iterator[Ta
 
 def ended_before(row: TaskRow, moment: datetime) -> bool:
     """Is this a task that is old enough, and free to be put away?"""
-    if row.keep or row.requested is not None or row.completed_at is None:
+    since = here_since(row)
+    if row.keep or row.requested is not None or since is None:
         return False  # marked to be kept; its end not told, or its move not ended; not over
-    return datetime.fromisoformat(row.completed_at) <= moment
+    return datetime.fromisoformat(since) <= moment
 
 
 def is_elsewhere(row: TaskRow, error: OrihonError, settings: Settings) -> bool:

@@ -20,6 +20,7 @@ from orihon.catalogue.rows import CLEANED
 from orihon.clock import process_identity, utc_now
 from orihon.errors import TaskNotFound
 from orihon.folders import folder_size, make_private_folder
+from orihon.search.upkeep import drop_words
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus, check_change
@@ -60,8 +61,10 @@ class Cleaning(Work):
         self._done("removed")
         self._remove_mirror()
         metadata = {**self._other_metadata(), CLEANED: tombstone}
+        self._catalogue.set_totals(self._uuid, size_bytes=0, epoch=self.lease.epoch)
         self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
         self._done("cleaned")
+        drop_words(self._base, self._uuid)
         return CleanedTask(self._uuid, tombstone["bytes"], tombstone["final_summary"])
 
     def _tombstone(self, place: Path | None, packed: ArchivedTask | None) -> dict[str, Any]:

@@ -22,9 +22,19 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from orihon.archive.databases import database_copies, is_database_part
-from orihon.archive.streams import Hashed, Measured, Readable, compressing, damage_of, decompressing
+from orihon.archive.streams import (
+    Bounded,
+    Hashed,
+    Measured,
+    Readable,
+    compressing,
+    damage_of,
+    decompressing,
+    refused_member,
+)
 from orihon.errors import DamagedStore
 from orihon.folders import make_private_folder, open_private, sync_folder, wrapping
+from orihon.texts import text
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -35,6 +45,8 @@ ENDINGS = {"zstd": ".tar.zst", "gzip": ".tar.gz", "bzip2": ".tar.bz2", "xz": ".t
 _CHUNK = 1 << 20
 _LONGEST_NAME = 1000
 _DEEPEST = 32
+#: Bytes of a member besides its content: two headers, the longest name in UTF-8, and padding.
+_MOST_OF_HEADERS = 8 << 10
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 
 
@@ -92,7 +104,7 @@ def pack(folder: Path, path: Path, form: str) -> Packed:
         written = Contents.of(members)
         with wrapping(temporary), temporary.open("rb") as file:
             if examine(file, form, expected=written, origin=str(path)) != written:
-                raise DamagedStore("archive", path=path, detail="it does not read back as it was written")
+                raise DamagedStore("archive", path=path, detail=text("archive.not_read_back"))
         with wrapping(path):
             temporary.rename(path)
             sync_folder(path.parent)
@@ -173,7 +185,7 @@ def unpack(file: Readable, form: str, folder: Path, *, expected: Contents, origi
     try:
         members = list(_read(file, form, expected, origin, lambda info, pieces: _put(folder, info, pieces)))
         if Contents.of(members) != expected:
-            raise DamagedStore("archive", path=origin, detail="its contents are not what was packed")
+            raise DamagedStore("archive", path=origin, detail=text("archive.other_contents"))
         with wrapping(folder):
             for path, _, _ in os.walk(folder):
                 sync_folder(Path(path))
@@ -205,12 +217,17 @@ def _read(
     """Every member, checked before ``take`` gets it and its bytes."""
     names: set[str] = set()
     total = 0
-    with damage_of(origin), decompressing(file, form) as stream, tarfile.open(fileobj=stream, mode="r|") as tar:
+    most = expected.bytes + (expected.members + 1) * _MOST_OF_HEADERS + tarfile.RECORDSIZE
+    with (
+        damage_of(origin),
+        decompressing(file, form) as stream,
+        tarfile.open(fileobj=cast("IO[bytes]", Bounded(stream, most, origin)), mode="r|") as tar,
+    ):
         for info in tar:
             total += info.size
             _check(info, names, origin)
             if len(names) > expected.members or total > expected.bytes:
-                raise DamagedStore("archive_member", path=origin, name=_shown(info.name), problem="size")
+                raise refused_member(origin, info.name, "size")
             digest = hashlib.sha256()
             source = None if info.isdir() else tar.extractfile(info)
             take(info, iter(()) if source is None else _pieces(source, info, digest, origin))
@@ -224,7 +241,7 @@ def _pieces(source: IO[bytes], info: tarfile.TarInfo, digest: _Hash, origin: str
         with damage_of(origin):  # here, because whoever writes the piece has errors of the same kind
             chunk = source.read(min(_CHUNK, left))
         if not chunk:
-            raise DamagedStore("archive_member", path=origin, name=_shown(info.name), problem="short")
+            raise refused_member(origin, info.name, "short")
         digest.update(chunk)
         left -= len(chunk)
         yield chunk
@@ -243,7 +260,7 @@ def _check(info: tarfile.TarInfo, names: set[str], origin: str) -> None:
     else:
         names.add(info.name)
         return
-    raise DamagedStore("archive_member", path=origin, name=_shown(info.name), problem=problem)
+    raise refused_member(origin, info.name, problem)
 
 
 def is_tame(name: str) -> bool:
@@ -256,7 +273,3 @@ def is_tame(name: str) -> bool:
         and "\\" not in name
         and all(part not in ("", ".", "..") for part in parts)
     )
-
-
-def _shown(name: str) -> str:
-    return ascii(name)[:80]

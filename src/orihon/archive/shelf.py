@@ -20,6 +20,7 @@ from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.folders import wrapping
 from orihon.objects import ObjectStorage
 from orihon.task import TaskStatus
+from orihon.texts import text
 
 FOLDER = "archive"
 
@@ -54,7 +55,7 @@ class ArchivedTask:
             task = cls(**{name: fields[name] for name in cls.__slots__})
             TaskStatus(task.status)
         except (KeyError, TypeError, ValueError) as error:
-            raise DamagedStore("archive", path=origin, detail="its description cannot be read") from error
+            raise DamagedStore("archive", path=origin, detail=text("archive.description")) from error
         texts = (task.uuid, task.key, task.place, task.sha256, task.content_sha256, task.created_at)
         numbers = (task.bytes, task.members, task.content_bytes)
         if (
@@ -62,7 +63,7 @@ class ArchivedTask:
             or not all(type(value) is int and value >= 0 for value in numbers)
             or task.format not in ENDINGS
         ):
-            raise DamagedStore("archive", path=origin, detail="its description cannot be read")
+            raise DamagedStore("archive", path=origin, detail=text("archive.description"))
         return task
 
 
@@ -82,10 +83,10 @@ class Shelf:
                 return None
             raise
         except ValueError as error:
-            raise DamagedStore("archive", path=key, detail="its description cannot be read") from error
+            raise DamagedStore("archive", path=key, detail=text("archive.description")) from error
         found = ArchivedTask.from_dict(described, key)
         if found.uuid != uuid or not found.key.startswith(f"{FOLDER}/{uuid}."):
-            raise DamagedStore("archive", path=key, detail="its description is another task's")
+            raise DamagedStore("archive", path=key, detail=text("archive.other_task"))
         return found
 
     def check(self, task: ArchivedTask, contents: Contents) -> None:
@@ -93,7 +94,7 @@ class Shelf:
         if task.contents != contents:
             raise DamagedStore("archive_differs", uuid=task.uuid, key=task.key, place=self.storage.place)
         if self.storage.digest(task.key) != (task.bytes, task.sha256):
-            raise DamagedStore("archive", path=task.key, detail="its SHA-256 is not what it was")
+            raise DamagedStore("archive", path=task.key, detail=text("archive.sha256"))
 
     def put(self, uuid: str, path: Path, packed: Packed, form: str) -> tuple[int, str]:
         """Store a packed file and read it back; size and digest of what is there."""
@@ -143,7 +144,7 @@ class Shelf:
         digest = self.storage.download(task.key, packed)
         with wrapping(packed), packed.open("rb") as file:
             if (os.fstat(file.fileno()).st_size, digest) != (task.bytes, task.sha256):
-                raise DamagedStore("archive", path=task.key, detail="its SHA-256 is not what it was")
+                raise DamagedStore("archive", path=task.key, detail=text("archive.sha256"))
             unpack(file, task.format, folder, expected=task.contents, origin=task.key)
 
     def remove(self, task: ArchivedTask) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import IO, Protocol, cast
 
 from orihon.errors import DamagedStore
+from orihon.texts import text
 
 
 class Readable(Protocol):
@@ -33,6 +34,12 @@ def damage_of(origin: str) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] != "zstandard":
             raise
         raise DamagedStore("archive", path=origin, detail="ZstdError") from error
+
+
+def refused_member(origin: str, name: str, problem: str) -> DamagedStore:
+    """The error for a member that does not get through; its name is somebody else's text."""
+    why = text(f"archive.{problem}")
+    return DamagedStore("archive_member", path=origin, name=ascii(name)[:80], problem=problem, why=why)
 
 
 @contextmanager
@@ -65,6 +72,25 @@ def decompressing(source: Readable, form: str) -> Iterator[IO[bytes]]:
     else:
         with bz2.BZ2File(file, "rb") if form == "bzip2" else lzma.LZMAFile(file, "rb") as other:
             yield cast("IO[bytes]", other)
+
+
+class Bounded:
+    """A stream that is read no further than an honest one would go.
+
+    ``tarfile`` takes a header as large as the header says into memory, before anybody can look at the member.
+    """
+
+    def __init__(self, stream: IO[bytes], most: int, origin: str) -> None:
+        self._stream = stream
+        self._left = most
+        self._origin = origin
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise refused_member(self._origin, "-", "size")
+        return data
 
 
 class Measured:

@@ -11,6 +11,7 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,10 +26,12 @@ from orihon.errors import DamagedStore, IllegalTransition, StateError, StorageEr
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.heartbeat import Heartbeat
 from orihon.objects import ObjectStorage
+from orihon.search.upkeep import read_before_packing
 from orihon.settings import Settings
 from orihon.store.opening import backend_of
 from orihon.task import FINISHED, TaskStatus, check_change, check_id
 from orihon.task_folders import SCRATCH
+from orihon.texts import text
 
 logger = logging.getLogger("orihon.archive")
 
@@ -102,6 +105,7 @@ class Work:
         if folder is None:
             return self._archived_before()
         refuse_local(self._uuid, folder, self._settings)
+        read_before_packing(self._base, self._uuid)
         if folder.parent.name == SCRATCH:
             return self._archive_from_database(self._in_database())
         task = self._put_and_mark(folder)
@@ -169,7 +173,13 @@ class Work:
         metadata = {**self._other_metadata(), ARCHIVED: {**task.as_dict(), "final_summary": summary}}
         self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
         self._done("noted")
-        self._catalogue.change_status(self._uuid, TaskStatus.ARCHIVED, epoch=self.lease.epoch, keep_lease=True)
+        self._catalogue.change_status(
+            self._uuid,
+            TaskStatus.ARCHIVED,
+            epoch=self.lease.epoch,
+            statistics={"size_bytes": task.bytes},
+            keep_lease=True,
+        )
 
     def _remove_folder(self, folder: Path) -> None:
         self._catalogue.renew(self.lease)
@@ -210,16 +220,27 @@ class Work:
             if task is None:
                 self._refuse_tombstone(CLEANING)
                 raise self._no_archive()
+            self._refuse_exchanged(task)
             folder = self._unpacked(task)
             self._done("unpacked")
             backend = "postgres" if folder.parent.name == SCRATCH else backend_of(folder, "files")
             self._catalogue.update(self._uuid, backend=backend, epoch=self.lease.epoch)
         if self._row.status is TaskStatus.ARCHIVED:
             before = self._status_before(task)
-            self._catalogue.change_status(self._uuid, before, epoch=self.lease.epoch, keep_lease=True)
+            unpacked = {} if task is None else {"size_bytes": task.content_bytes}
+            self._catalogue.change_status(
+                self._uuid, before, epoch=self.lease.epoch, statistics=unpacked, keep_lease=True
+            )
             self._done("marked")
         self._take_off(task)
         return folder
+
+    def _refuse_exchanged(self, task: ArchivedTask) -> None:
+        """Whoever can write to the storage can exchange a packed task and its description; the row knows its hash."""
+        noted = self._row.metadata.get(ARCHIVED)
+        known = noted.get("content_sha256") if isinstance(noted, dict) else None
+        if known not in (None, task.content_sha256):
+            raise DamagedStore("archive", path=task.key, detail=text("archive.exchanged"))
 
     def _unpacked(self, task: ArchivedTask) -> Path:
         """The task where it counts again."""
@@ -303,7 +324,8 @@ class Work:
 
     def _clear_leftovers(self) -> None:
         """What a run that died has left of this task; the lease says that no other run is at it."""
-        for path in self._place.glob(f".{self._uuid}.*"):
+        # Twice a dot: what somebody was writing who writes whole files, under the name of such a file.
+        for path in chain(self._place.glob(f".{self._uuid}.*"), self._place.glob(f"..{self._uuid}.*")):
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:

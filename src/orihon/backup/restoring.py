@@ -21,7 +21,7 @@ from orihon.archive.databases import DATABASE
 from orihon.backup.making import Progress, refuse_database
 from orihon.backup.manifest import FileEntry
 from orihon.backup.vault import BackupInfo, Vault, storage_at
-from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable
 from orihon.folders import make_private_folder, open_private, storage_error, sync_folder, wrapping
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
@@ -59,6 +59,8 @@ def check_backups(target: str | Path, settings: Settings, progress: Progress | N
     """Read every piece that a backup needs and compare it with its name; changes nothing."""
     vault = Vault(storage_at(target, settings.archive.endpoint))
     infos = [vault.info(run) for run in vault.runs()]
+    if not infos:  # a name that is misspelt must not pass for a backup that is whole
+        raise InvalidInput("no_backup", place=vault.place)
     checked: dict[str, int] = {}
     damage: list[DamagedStore] = []
     with tempfile.TemporaryDirectory(prefix="orihon-") as work:

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orihon.catalogue.changes import Changed, ChangedTask
+from orihon.catalogue.counters import Counters
 from orihon.catalogue.leases import Lease, Leases
 from orihon.catalogue.line import ClaimLimits, Line
+from orihon.catalogue.notices import Notices
 from orihon.catalogue.permissions import Permissions
 from orihon.catalogue.picture import HeldLease, Picture, QueueDepth
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
@@ -25,10 +28,12 @@ from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.catalogue.usage import Usage, UsageRow, UsageSum
 from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
 
 __all__ = [
     "Catalogue",
+    "ChangedTask",
     "ClaimLimits",
     "HeldLease",
     "Lease",
@@ -37,12 +42,14 @@ __all__ = [
     "RollupDifference",
     "TaskRow",
     "TokenUsage",
+    "UsageRow",
+    "UsageSum",
     "WorkerFigures",
     "WorkerRow",
 ]
 
 
-class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics, Picture):
+class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics, Usage, Counters, Notices, Picture, Changed):
     """``tasks.db`` of one base folder, or tables that many machines share (``opening``); made when missing."""
 
     path: Path  # of a catalogue that is a file; ``where`` is for any

@@ -8,7 +8,9 @@ or when its process is known to be dead.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 from orihon.catalogue.rows import TaskRow, row_from
 from orihon.catalogue.tasks import require
@@ -102,7 +104,8 @@ class Leases:
         """
         me, moment = process_identity(), self._db.moment()
         rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment, near=near))]
-        return [row for row in rows if not is_held(row, moment, me)]
+        alive = cache(is_alive)  # one process may hold very many
+        return [row for row in rows if not is_held(row, moment, me, alive)]
 
     def is_held(self, row: TaskRow | None) -> bool:
         """Does a process that may be alive own the task, as its row says?"""
@@ -135,15 +138,15 @@ class Taken:
         return self._claim if is_ours else None
 
 
-def is_held(row: TaskRow, moment: Moment, me: ProcessIdentity) -> bool:
-    """Does a process that may be alive own the task?"""
+def is_held(row: TaskRow, moment: Moment, me: ProcessIdentity, alive: Callable[[int, int], bool] = is_alive) -> bool:
+    """Does a process that may be alive own the task? Who asks for many may remember who is ``alive``."""
     if row.lease_owner is None or row.lease_until is None or row.lease_heartbeat is None:
         return False
     if row.lease_until <= moment.seconds or _is_from_another_era(row.lease_heartbeat, row, moment, me):
         return False
     if (row.lease_host, row.lease_pid_space, row.lease_boot) != (me.host, me.space, me.boot):
         return True  # its process cannot be seen from here: the lease has to run out
-    return is_alive(row.lease_pid or 0, row.lease_pid_start or 0)
+    return alive(row.lease_pid or 0, row.lease_pid_start or 0)
 
 
 def _is_from_another_era(heartbeat: float, row: TaskRow, moment: Moment, me: ProcessIdentity) -> bool:

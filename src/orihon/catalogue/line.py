@@ -144,7 +144,7 @@ class Line:
     def abandoned_tasks(self, *, near: bool = False) -> list[TaskRow]:
         """Tasks out of the line whose worker is gone; ``near`` as for ``stale_leases``."""
         moment = self._db.moment()
-        return _without_worker(self._db.all("claimed_tasks", **whereabouts(moment, near=near)), moment)
+        return _without_worker(_claimed(self._db.all("owned_tasks", **whereabouts(moment, near=near))), moment)
 
     def cancelled_pauses(self) -> list[TaskRow]:
         """Paused tasks that were to be cancelled when their worker died."""
@@ -261,7 +261,8 @@ def _free_to_go_on(claimed: list[Record], limits: ClaimLimits, moment: Moment) -
 
 def _first_abandoned(statements: Statements, limits: ClaimLimits, *, near: bool) -> str | None:
     moment = statements.moment()
-    free = _free_to_go_on(statements.all("claimed_tasks", **whereabouts(moment, near=near)), limits, moment)
+    owned = statements.all("owned_tasks", **whereabouts(moment, near=near))
+    free = _free_to_go_on(_claimed(owned), limits, moment)
     for row in sorted(free, key=lambda row: (-row.priority, row.created_at, row.uuid)):
         record = statements.one("task_to_take", uuid=row.uuid)  # none where another worker is at it
         if record is not None and record["status"] == "running" and _free_to_go_on([record], limits, moment):
@@ -278,6 +279,11 @@ def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
         if first is not None:
             return str(first["uuid"])
     return None
+
+
+def _claimed(records: list[Record]) -> list[Record]:
+    """Those that a worker has taken out of the line."""
+    return [record for record in records if record["status"] == TaskStatus.RUNNING.value and record["claimed"]]
 
 
 def _without_worker(records: list[Record], moment: Moment) -> list[TaskRow]:

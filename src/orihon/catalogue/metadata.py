@@ -22,8 +22,13 @@ NAME = "metadata.json"
 
 def write_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> None:
     """The file for a task, from its row in the catalogue."""
+    records.keep_file(NAME, jsonio.encode_pretty(metadata_of(row, settings)))
+
+
+def metadata_of(row: TaskRow, settings: Settings) -> dict[str, Any]:
+    """What the file says."""
     me = process_identity()
-    metadata = {
+    return {
         "uuid": row.uuid,
         "task_key": row.key.as_dict(),
         "task_identifier": row.key.identifier,
@@ -40,7 +45,6 @@ def write_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> No
             "backend": row.backend,
         },
     }
-    records.keep_file(NAME, jsonio.encode_pretty(metadata))
 
 
 def read_object(path: Path) -> dict[str, Any] | None:

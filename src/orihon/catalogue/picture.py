@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from orihon.catalogue.leases import is_held
 from orihon.catalogue.rows import TaskRow
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.catalogue.workers import WorkerRow
-from orihon.clock import process_identity, utc_now
+from orihon.clock import is_alive, process_identity, utc_now
 from orihon.task import TaskStatus
 
 
@@ -48,6 +49,7 @@ class Picture:
         """Every lease, by host."""
         me, moment = process_identity(), self._db.moment()
         rows = map(_leased_row, self._db.all("leased_tasks"))
+        alive = cache(is_alive)  # one process may hold very many
         return [
             HeldLease(
                 uuid=row.uuid,
@@ -57,7 +59,7 @@ class Picture:
                 pid=row.lease_pid or 0,
                 epoch=row.epoch,
                 seconds_left=round((row.lease_until or moment.seconds) - moment.seconds, 1),
-                is_stale=not is_held(row, moment, me),
+                is_stale=not is_held(row, moment, me, alive),
             )
             for row in rows
         ]
@@ -72,6 +74,11 @@ class Picture:
         """How often a worker has taken a task over from one that was gone, since there is this catalogue."""
         found = self._db.one("counter", name="take_overs")
         return 0 if found is None else int(found["value"])
+
+    def database_bytes(self) -> int:
+        """Bytes of the database that the catalogue is in."""
+        found = self._db.one("database_bytes")
+        return 0 if found is None else int(found["bytes"])
 
     def heartbeat_ages(self, rows: list[WorkerRow]) -> list[float | None]:
         """How long ago each of these workers was heard of; ``None`` when that was before a boot."""

@@ -24,6 +24,7 @@ from psycopg.types.numeric import Int8
 from orihon.catalogue.news import News
 from orihon.catalogue.statements import statement
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
+from orihon.database import LOCKS
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable
 from orihon.postgres.errors import is_conflict, is_lost
 from orihon.postgres.pool import Connection, Postgres
@@ -156,6 +157,8 @@ class PostgresTasks:
                 if not _can_be_mended(error) or time.monotonic() >= give_up:
                     raise
                 is_open = is_open or is_ending
+                if isinstance(error.__cause__, psycopg.Error) and is_conflict(error.__cause__):
+                    LOCKS.note()
                 logger.info("a change in %s is begun again: %s", self._postgres.where, error.cause)
             time.sleep(_NAP)
 

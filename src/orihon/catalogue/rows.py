@@ -71,6 +71,7 @@ class TaskRow:
     retry_boot: str | None = None
     source: str = ""
     prompt: str = field(default="", repr=False)
+    size_bytes: int | None = None
 
     @classmethod
     def of(cls, key: TaskKey, uuid: str, status: TaskStatus, **columns: Any) -> TaskRow:
@@ -100,6 +101,7 @@ SUBTASK = "subtask"  # the type of a task that another one has started as a part
 FRESH_START = "fresh_start"
 FOLDER_LOST = "folder_lost"  # the loss of the task's records has been reported and cannot be mended
 CLEANED = "cleaned"  # the task's records were removed on purpose; what is kept of them
+IMPORT = "import"  # the task came from elsewhere, and from where
 SPENT = "spent"  # seconds and money, while there are limits on them
 
 
@@ -110,6 +112,13 @@ def fresh_start(row: TaskRow) -> Mapping[str, int]:
     """
     kept = row.metadata.get(FRESH_START)
     return {"round": 0, "llm_calls": 0, "tokens": 0, "tool_calls": 0} | (kept if isinstance(kept, dict) else {})
+
+
+def here_since(row: TaskRow) -> str | None:
+    """Since when a finished task lies here: since its end, or since it was brought here, long after that perhaps."""
+    if row.completed_at is None or IMPORT not in row.metadata:
+        return row.completed_at
+    return max(row.completed_at, row.updated_at)
 
 
 _COLUMNS = tuple(column.name for column in fields(TaskRow))

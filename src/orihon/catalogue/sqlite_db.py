@@ -11,16 +11,18 @@ from typing import Any
 
 import apsw
 
+from orihon.catalogue.counters import add_counts
 from orihon.catalogue.statements import sql_text, statement
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
 from orihon.clock import boot_id, boottime
 from orihon.connections import ThreadConnections
-from orihon.database import database_errors, open_database, retrying
+from orihon.counts import LOCK_ERRORS
+from orihon.database import LOCKS, database_errors, open_database, retrying
 from orihon.errors import InvalidInput
 from orihon.folders import refuse_network_file_system
 
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
-_STEPS = ("to_version_2.sql", "to_version_3.sql")
+_STEPS = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql")
 
 
 class SqliteStatements:
@@ -103,7 +105,9 @@ class SqliteTasks:
                 connection.execute("PRAGMA synchronous = NORMAL")
             try:
                 with self._transaction(connection):
-                    yield SqliteStatements(connection)
+                    statements = SqliteStatements(connection)
+                    with _locks_counted(statements):
+                        yield statements
             finally:
                 if not durable:
                     connection.execute("PRAGMA synchronous = FULL")
@@ -147,6 +151,19 @@ class SqliteTasks:
             max_retries=self._max_retries,
             retry_delay=self._retry_delay,
         )
+
+
+@contextmanager
+def _locks_counted(statements: SqliteStatements) -> Iterator[None]:
+    """What this process could not write while a database was locked is written with the next change."""
+    locked = LOCKS.take()
+    try:
+        if locked:
+            add_counts(statements, {LOCK_ERRORS: locked})
+        yield
+    except BaseException:
+        LOCKS.give_back(locked)
+        raise
 
 
 def _now() -> Moment:

@@ -31,7 +31,8 @@ def statement(dialect: Dialect, name: str, conditions: tuple[str, ...]) -> str:
     text = texts[name]
     if "{conditions}" not in text:
         return text
-    return text.replace("{conditions}", " AND ".join(texts[each] for each in conditions) or "true")
+    joined = "\nAND ".join(texts[each] for each in conditions)
+    return text.replace("{conditions}", f"{joined or 'true'}\n")  # on lines of their own: a text may end with a comment
 
 
 def sql_text(name: str) -> str:

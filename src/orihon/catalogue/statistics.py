@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Any
 
-from orihon.catalogue.rows import Rollup, RollupDifference, TokenUsage
+from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, row_from
+from orihon.catalogue.sizes import Sizes
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.task import TaskStatus
 
 _figures = itemgetter(*(column.name for column in fields(Rollup)))
 
 
-class Statistics:
+@dataclass(frozen=True, slots=True)
+class PeriodFigures:
+    """What happened in a time."""
+
+    created: int
+    ended: dict[str, int]  # tasks, by the status that they have now
+    notifications: dict[str, int]  # by kind, as far as they are still there
+    biggest: tuple[TaskRow, ...]
+
+
+class Statistics(Sizes):
     """What the catalogue adds up."""
 
     _db: TasksDatabase
@@ -49,6 +60,23 @@ class Statistics:
         """Calls of the model and tokens of a task together with those that it has started as parts of its work."""
         sums = self._db.one("family_figures", uuid=uuid) or {}
         return sums.get("llm_calls") or 0, sums.get("tokens") or 0
+
+    def count_old_tasks(self, before: str) -> int:
+        """Finished tasks that ended before that and are neither archived, cleaned up nor to be kept."""
+        found = self._db.one("count_old_tasks", before=before)
+        return 0 if found is None else int(found["tasks"])
+
+    def happened_between(self, first: str, beyond: str, biggest: int) -> PeriodFigures:
+        """What happened to tasks in a time, with the biggest of those that ended in it."""
+        span: dict[str, str] = {"first": first, "beyond": beyond}
+        created = self._db.one("created_between", **span)
+        told = self._db.all("notifications_between", **span)
+        return PeriodFigures(
+            created=0 if created is None else int(created["tasks"]),
+            ended={record["status"]: int(record["tasks"]) for record in self._db.all("ended_between", **span)},
+            notifications={record["kind"]: int(record["notifications"]) for record in told},
+            biggest=tuple(row_from(record) for record in self._db.all("largest_between", limit=biggest, **span)),
+        )
 
     def check_rollups(self) -> list[RollupDifference]:
         """Where the rollups are not what the tasks add up to; for the doctor."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from orihon import jsonio
 from orihon.catalogue.rows import TaskRow, encoded, record_from, row_from
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 from orihon.clock import process_identity, utc_now
@@ -35,6 +36,7 @@ TOTALS = (
     "final_token_count",
     "final_message_count",
     "view_tokens",
+    "size_bytes",
 )
 #: More tokens than this in one call are a mistake of the provider's, and would spoil every sum.
 MOST_TOKENS_PER_CALL = 10**9
@@ -109,6 +111,8 @@ class Tasks:
         def action(statements: Statements) -> bool:
             nonlocal was_there
             was_there = statements.run("remove_task", uuid=uuid, epoch=epoch, requested=requested) > 0
+            if was_there:
+                statements.run("remove_usage", uuid=uuid)
             return was_there
 
         def done(statements: Statements) -> bool | None:
@@ -142,19 +146,49 @@ class Tasks:
         status: TaskStatus | None = None,
         user: str | None = None,
         repository: str | None = None,
+        source: str | None = None,
+        since: str | None = None,
+        words: Sequence[str] = (),
         limit: int = 100,
         before: str | None = None,
     ) -> list[TaskRow]:
-        """One page, newest first; the next one begins ``before`` the last UUID of this one."""
+        """One page, newest first; the next one begins ``before`` the last UUID of this one.
+
+        ``since`` is a time as the catalogue writes it. Each of the ``words`` stands in the task's key, user, prompt
+        or title, in capitals or not.
+        """
         wanted = {
             "having_status": ("status", None if status is None else status.value),
             "having_user": ("user", user),
             "having_repository": ("repository", repository),
+            "having_source": ("source", source),
+            "having_since": ("since", since),
+            "having_words": ("words", jsonio.encode([word.lower() for word in words]).decode() if words else None),
             "older_than": ("before", before),
         }
         conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
         bindings = {name: value for name, value in wanted.values() if value is not None}
         return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
+
+    def tasks_about(
+        self,
+        task_id: str,
+        *,
+        source: str | None = None,
+        place: str | None = None,
+        is_merge_request: bool = False,
+        limit: int = 100,
+    ) -> list[TaskRow]:
+        """The tasks on the issue, merge request … of this number, newest first.
+
+        ``place`` is the repository, or the type of a task that has none.
+        """
+        wanted = {"having_source": ("source", source), "having_place": ("place", place)}
+        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
+        bindings = {name: value for name, value in wanted.values() if value is not None}
+        kind = "having_merge_request" if is_merge_request else "having_no_merge_request"
+        found = self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings)
+        return [row_from(record) for record in found]
 
     def in_move(self) -> list[str]:
         """The tasks whose move to another back end is under way or was interrupted."""
@@ -168,6 +202,11 @@ class Tasks:
     def open_tasks(self, key: TaskKey) -> list[TaskRow]:
         """The tasks on the same key that are not over, the youngest first."""
         return [row_from(record) for record in self._db.all("open_tasks", **key.as_dict(), user=key.user)]
+
+    def tasks_of_key(self, key: TaskKey, limit: int = 50) -> list[TaskRow]:
+        """The tasks on the same key, its user included, the youngest first."""
+        found = self._db.all("tasks_of_key", **key.as_dict(), user=key.user, limit=limit)
+        return [row_from(record) for record in found]
 
     def children(self, uuid: str) -> list[TaskRow]:
         """The tasks that a task has started as parts of its work."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 from orihon import view as algebra
@@ -109,7 +110,7 @@ class _Replay:
         facts = self.facts
         visible = tuple(self._folds[number] for number in act.visible if number in self._folds)
         inside = all(1 <= fold.start_seq <= fold.end_seq <= self._log.count for fold in visible)
-        facts.whole = inside and len(visible) == len(act.visible)
+        facts.whole = inside and len(visible) == len(act.visible) and not _overlap(visible)
         if facts.whole:
             facts.visible, facts.pins = visible, act.pins
             facts.records.append(replace(act, visible=(), pins=()))
@@ -233,6 +234,11 @@ class _Replay:
             if fold.original_tokens - fold.tokens != freed:
                 fields = {"stored": fold.original_tokens - fold.tokens, "derived": freed}
                 yield Finding("folds", "freed", "", fields=fields)
+
+
+def _overlap(folds: Iterable[Fold]) -> bool:
+    placed = sorted(folds, key=lambda fold: fold.start_seq)
+    return any(after.start_seq <= before.end_seq for before, after in pairwise(placed))
 
 
 def _is_edit(new: Fold, old: Fold) -> bool:

@@ -107,7 +107,7 @@ def _give(
     context: typer.Context, uuid: str, answer: Callable[..., Answered], as_json: bool, *, by: str | None, **said: Any
 ) -> None:
     options, task = context.ensure_object(Options), named_task(context, uuid)
-    _say(context, answer(options.base, task, options.settings, by=by or _me(), **said), as_json=as_json)
+    _say(answer(options.base, task, options.settings, by=by or _me(), **said), as_json=as_json)
 
 
 def _me() -> str:
@@ -119,9 +119,7 @@ def _me() -> str:
         return "cli"
 
 
-def _say(context: typer.Context, done: Answered, *, as_json: bool) -> None:
-    if done.requested == "resume":
-        _wake_workers(context, done.uuid)
+def _say(done: Answered, *, as_json: bool) -> None:
     if as_json:
         print_json(done.as_dict())
         return
@@ -137,24 +135,6 @@ def _say(context: typer.Context, done: Answered, *, as_json: bool) -> None:
         typer.echo(text("cli.answer.in_line"))
     else:
         typer.echo(text("cli.answer.paused", status=done.status.value))
-
-
-def _wake_workers(context: typer.Context, uuid: str) -> None:
-    """Workers that listen to a broker hear of it at once; the others look into the catalogue anyway."""
-    from orihon.errors import OrihonError, StateError
-    from orihon.runtime.broker_queue import open_queue
-
-    options = context.ensure_object(Options)
-    if options.settings.queue.url is None:
-        return
-    try:
-        queue = open_queue(options.base, options.settings)
-        queue.resume(uuid)
-        queue.close()
-    except StateError:  # a worker has it already
-        return
-    except OrihonError as error:
-        typer.echo(f"orihon: {shown(error)}", err=True)
 
 
 def _say_swept(done: SweepReport) -> None:

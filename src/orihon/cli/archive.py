@@ -7,15 +7,14 @@ from typing import Annotated
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
+from orihon.cli.naming import task_argument
 from orihon.cli.options import Options
-from orihon.cli.output import print_json, shown
-from orihon.cli.retention import DryRun, print_run, progress_bar
+from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.retention import DryRun, print_run
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
-_Uuids = Annotated[
-    list[str] | None, typer.Argument(metavar="UUID...", help=text("cli.archive.uuids"), show_default=False)
-]
+_Uuids = Annotated[list[str] | None, task_argument("cli.archive.uuids", "[TASK]...")]
 _Days = Annotated[
     int | None, typer.Option("--days", metavar="N", min=0, max=36500, help=text("cli.archive.days"), show_default=False)
 ]
@@ -39,9 +38,10 @@ def archive(
     options = context.ensure_object(Options)
     if uuids:
         tasks = [named_task(context, uuid) for uuid in uuids]
-        run = ArchiveRun([archive_task(options.base, task, options.settings) for task in tasks])
+        with progress_bar("cli.archive.working", hidden=as_json):
+            run = ArchiveRun([archive_task(options.base, task, options.settings) for task in tasks])
     else:
-        with progress_bar("archive", hidden=as_json) as progress:
+        with progress_bar("cli.archive.working", hidden=as_json) as progress:
             run = archive_old(options.base, options.settings, days, progress=progress)
     if as_json:
         left = [{"uuid": uuid, "reason": error.reason, "error": str(error)} for uuid, error in run.left.items()]

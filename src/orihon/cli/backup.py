@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.options import Options, flag, option
-from orihon.cli.output import print_json, print_table, shown
+from orihon.cli.output import print_json, print_table, progress_bar, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -61,7 +59,7 @@ def _check_options(acts: Mapping[str, object], run: str | None) -> None:
 def _make(options: Options, target: str, keep: int | None, *, as_json: bool) -> None:
     from orihon.backup import backup as make
 
-    with _progress("cli.backup.working", shown=not as_json) as progress:
+    with progress_bar("cli.backup.working", hidden=as_json) as progress:
         report = make(options.base, options.settings, target, progress, keep=keep)
     if as_json:
         print_json(asdict(report))
@@ -91,7 +89,7 @@ def _check(target: str, settings: Settings, *, as_json: bool) -> None:
     """Exits with 1 when something is damaged."""
     from orihon.backup import check_backups
 
-    with _progress("cli.backup.checking", shown=not as_json) as progress:
+    with progress_bar("cli.backup.checking", hidden=as_json) as progress:
         report = check_backups(target, settings, progress)
     figures: dict[str, Any] = {"backups": report.backups, "pieces": report.pieces, "size": report.size}
     if as_json:
@@ -108,24 +106,10 @@ def _check(target: str, settings: Settings, *, as_json: bool) -> None:
 def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, as_json: bool) -> None:
     from orihon.backup import restore_backup
 
-    with _progress("cli.backup.restoring", shown=not as_json) as progress:
+    with progress_bar("cli.backup.restoring", hidden=as_json) as progress:
         report = restore_backup(target, folder, settings, progress, run=run)
     if as_json:
         print_json({**asdict(report), "folder": str(report.folder)})
         return
     figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
     typer.echo(shown(text("cli.backup.restored", run=report.run, folder=report.folder, **figures)))
-
-
-@contextmanager
-def _progress(label: str, *, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on the terminal while the work goes on."""
-    if not shown or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(text(label), total=None)
-        yield lambda done, of: bar.update(job, completed=done, total=of)

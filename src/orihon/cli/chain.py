@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
+from orihon.cli.naming import Task
 from orihon.cli.options import Options
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
@@ -19,12 +20,10 @@ _SHORT_ID = 8
 _MOST = 10_000
 _COLUMNS = ("task", "status", "began", "ended", "heritage", "what")
 
-_Task = Annotated[str, typer.Argument(metavar="UUID|KEY", help=text("cli.chain.task_or_key"), show_default=False)]
-
 
 def chain(
     context: typer.Context,
-    task: _Task,
+    task: Task,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.chain.limit"))] = 50,
     as_json: AsJson = False,
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.naming import MOST, Task, named_task
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
@@ -17,10 +18,23 @@ if TYPE_CHECKING:
     from orihon.store import MessageStore
     from orihon.store.folding import Folding
 
-MADE_BY = "cli"
-MOST = 1_000_000_000_000  # far below what a back end can count to
+__all__ = [
+    "MOST",
+    "AsJson",
+    "Uuid",
+    "edit",
+    "named_task",
+    "outcome",
+    "pin",
+    "redo",
+    "rewind",
+    "undo",
+    "unfold",
+    "unpin",
+]
 
-Uuid = Annotated[str, typer.Argument(metavar="UUID", help=text("cli.verify.uuid"), show_default=False)]
+MADE_BY = "cli"
+Uuid = Task
 AsJson = Annotated[bool, flag("--json", help=text("cli.options.json"))]
 _FoldNumber = Annotated[
     int, typer.Argument(metavar="FOLD", min=1, max=MOST, help=text("cli.change.fold"), show_default=False)
@@ -118,15 +132,6 @@ def edit(
         print_json(None)
     else:
         typer.echo(text("cli.edit.unchanged", fold=fold))
-
-
-def named_task(context: typer.Context, uuid: str) -> str:
-    """The task that was named by its UUID or the beginning of it."""
-    from orihon.base_folder import BaseFolder
-
-    options = context.ensure_object(Options)
-    with BaseFolder(options.base, options.settings) as base:
-        return base.resolve(uuid)
 
 
 def _change(

@@ -99,6 +99,8 @@ def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
 
 def _show(console: Console, report: DemoReport) -> None:
     table = Table(title=text("demo.table"), show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in (
         ("calls", f"{report.model_calls} / {report.tool_calls}"),
         ("tests", f"{report.tests_failed} / {report.tests_passed}"),
@@ -128,6 +130,8 @@ def _show(console: Console, report: DemoReport) -> None:
 def _show_phases(console: Console, report: PhasesReport) -> None:
     fold, reopen, *_ = report.answers
     table = Table(title=text("demo.phases.table"), show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in (
         ("messages", f"{report.messages:,}"),
         ("log", f"{report.log_tokens:,}"),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from orihon.cli.options import Options, flag
-from orihon.cli.output import print_findings, print_json
+from orihon.cli.output import print_findings, print_json, progress_bar
 from orihon.texts import text
 
 
@@ -24,7 +21,7 @@ def doctor(
 
     options = context.ensure_object(Options)
     work = orihon.doctor.repair if repair else orihon.doctor.examine
-    with _progress(shown=not as_json and sys.stderr.isatty()) as progress:
+    with progress_bar("cli.doctor.looking", hidden=as_json) as progress:
         findings = work(options.base, options.settings, progress)
     left = [finding for finding in findings if finding.repair != "done"]
     if as_json:
@@ -43,17 +40,3 @@ def _outcome(*, done: int, left: int, repairable: int) -> str:
     if repairable:
         return text("cli.doctor.repairable", left=left, repairable=repairable)
     return text("cli.doctor.left", done=done, left=left)
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on the terminal while the tasks are looked at."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(text("cli.doctor.looking"), total=None)
-        yield lambda done, of: bar.update(job, completed=done, total=of)

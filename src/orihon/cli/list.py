@@ -11,6 +11,7 @@ import typer
 from orihon.cli.beside import hint_at_tasks_beside
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import print_json, print_table
+from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -24,23 +25,34 @@ _COLUMNS = ("task", "status", "about", "messages", "tokens", "updated")
 def list_tasks(
     context: typer.Context,
     status: Annotated[str | None, option("--status", help=text("cli.list.only_status"))] = None,
+    user: Annotated[str | None, option("--user", help=text("cli.list.only_user"))] = None,
+    repository: Annotated[str | None, option("--repository", help=text("cli.list.only_repository"))] = None,
+    source: Annotated[str | None, option("--source", help=text("cli.list.only_source"))] = None,
+    since: Annotated[str | None, option("--since", help=text("cli.list.since"))] = None,
+    search: Annotated[str | None, option("--search", help=text("cli.list.search"))] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.list.limit"))] = 50,
+    no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """One page of the catalogue."""
     from orihon.base_folder import BaseFolder
+    from orihon.cli.times import moment
     from orihon.task import parse_status
 
     options = context.ensure_object(Options)
-    wanted = None if status is None else parse_status(status)
+    wanted: dict[str, Any] = {"user": user, "repository": repository, "source": source, "limit": limit}
+    wanted["status"] = None if status is None else parse_status(status)
+    wanted["since"] = None if since is None else moment(since)
+    wanted["words"] = () if search is None else search.split()
     with BaseFolder(options.base, options.settings) as base:
         catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.list_tasks(status=wanted, limit=limit)
+        rows = [] if catalogue is None else catalogue.list_tasks(**wanted)
     if as_json:
-        print_json({"tasks": [_as_dict(row) for row in rows]})
+        print_json({"tasks": [row_as_dict(row) for row in rows]})
     elif rows:
         names = [text(f"cli.list.{column}") for column in _COLUMNS]
-        print_table(names, map(_cells, rows), flexible=_COLUMNS.index("about"))
+        with paged(off=no_pager):
+            print_table(names, [_cells(row) for row in rows], flexible=_COLUMNS.index("about"))
     else:
         typer.echo(text("cli.list.none"), err=True)
     hint_at_tasks_beside(options)
@@ -57,7 +69,7 @@ def _cells(row: TaskRow) -> tuple[object, ...]:
     return uuid, status, row.key.label, row.total_messages, "-" if tokens is None else tokens, updated
 
 
-def _as_dict(row: TaskRow) -> dict[str, Any]:
+def row_as_dict(row: TaskRow) -> dict[str, Any]:
     """A row as the documentation promises it: without the inner life of its lease."""
     row_fields = dataclasses.asdict(row)
     return {name: value for name, value in row_fields.items() if not name.startswith("lease_") or name == "lease_owner"}

@@ -1,14 +1,15 @@
 """The ``orihon`` command: global options, the commands, and how an error is said.
 
 Commands import what they need when they run, so that ``orihon --help`` is quick. Exit codes: 0 all is well, 1 something
-was found, 2 an error or a wrong command line, 130 interrupted.
+was found, 2 an error or a wrong command line, 130 interrupted, 141 nobody reads the output any more.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,15 +17,20 @@ from typing import Annotated, Any
 import typer
 
 import orihon
+from orihon.cli.commands import COMMANDS, WITHOUT_SETTINGS
+from orihon.cli.completion import PROGRAM, prepare_completion
 from orihon.cli.help import Command, Group
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import shown
+from orihon.cli.streams import EXIT_NO_READER, ReaderGone, open_missing_streams, writing_output
 from orihon.errors import InvalidInput, OrihonError
 from orihon.texts import LANGUAGES, set_language, text
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 _TRACEBACK_FROM = 2  # -vv
+#: Options before the command that take a value.
+_WITH_VALUE = ("--base-dir", "--config", "--lang")
 
 
 class Language(StrEnum):
@@ -42,7 +48,15 @@ class DemoModelKind(StrEnum):
     LOCAL = "local"
 
 
-class _Configured(Command):
+class _Printing(Command):
+    """A command; what becomes of its output is one place's business."""
+
+    def invoke(self, ctx: Any) -> Any:
+        with writing_output():
+            return super().invoke(ctx)
+
+
+class _Configured(_Printing):
     """A command that runs with language and logging as the settings say; its help page needs none."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -52,6 +66,7 @@ class _Configured(Command):
 
 def run() -> None:
     """The entry point of the executable."""
+    open_missing_streams()
     sys.exit(main(sys.argv[1:]))
 
 
@@ -60,12 +75,15 @@ def main(arguments: Sequence[str]) -> int:
     set_language(_language_in(arguments))  # help texts are written when the commands are put together
     options = Options()
     try:
-        command = typer.main.get_command(build())
-        code = command.main(list(arguments) or ["--help"], "orihon", standalone_mode=False, obj=options)
+        command = typer.main.get_command(build(_command_in(arguments)))
+        code = command.main(list(arguments) or ["--help"], PROGRAM, standalone_mode=False, obj=options)
+        sys.stdout.flush()
     except typer.TyperException as error:
         return _say(_usage(error), None, options)
     except OrihonError as error:
         return _say(str(error), error, options)
+    except ReaderGone:
+        return EXIT_NO_READER
     except Exception as error:  # noqa: BLE001 - the last resort: a person gets a line, with -vv all of it
         return _say(text("cli.internal", kind=type(error).__name__, detail=error), error, options)
     except KeyboardInterrupt:
@@ -73,70 +91,46 @@ def main(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def build() -> typer.Typer:
-    """The application in the language that is set."""
-    from orihon.cli import approvals, archive, changes, queue, retention
-    from orihon.cli.backup import backup
-    from orihon.cli.chain import chain
-    from orihon.cli.compress import compress
-    from orihon.cli.doctor import doctor
-    from orihon.cli.fork import fork
-    from orihon.cli.list import list_tasks
-    from orihon.cli.migrate import migrate
-    from orihon.cli.restore import restore
-    from orihon.cli.squeeze import squeeze
-    from orihon.cli.stats import stats
-    from orihon.cli.tools import tools
-    from orihon.cli.verify import verify
-    from orihon.cli.view import view
-    from orihon.cli.worker import worker
-    from orihon.cli.workers import workers
-
+def build(only: str | None = None) -> typer.Typer:
+    """The application in the language that is set, with every command or with ``only`` that one and its group's."""
     app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
     app.callback()(_global_options)
-    commands: dict[str, Callable[..., None]] = {
-        "list": list_tasks,
-        "view": view,
-        "chain": chain,
-        "compress": compress,
-        "undo": changes.undo,
-        "redo": changes.redo,
-        "rewind": changes.rewind,
-        "fork": fork,
-        "unfold": changes.unfold,
-        "edit": changes.edit,
-        "pin": changes.pin,
-        "unpin": changes.unpin,
-        "enqueue": queue.enqueue,
-        "worker": worker,
-        "pause": queue.pause,
-        "resume": queue.resume,
-        "cancel": queue.cancel,
-        "retry": queue.retry,
-        "approvals": approvals.approvals,
-        "approve": approvals.approve,
-        "reject": approvals.reject,
-        "revise": approvals.revise,
-        "restore": restore,
-        "archive": archive.archive,
-        "unarchive": archive.unarchive,
-        "keep": retention.keep,
-        "cleanup": retention.cleanup,
-        "vacuum": retention.vacuum,
-        "maintain": retention.maintain,
-        "tools": tools,
-        "verify": verify,
-        "doctor": doctor,
-        "backup": backup,
-        "migrate": migrate,
-        "workers": workers,
-        "stats": stats,
-        "squeeze": squeeze,
-        "demo": _demo,
-    }
-    for name, function in commands.items():
-        app.command(name, cls=_Configured, help=text(f"cli.{name}.help"))(function)
+    groups: dict[str, typer.Typer] = {}
+    for name, place in COMMANDS.items():
+        first, _, second = name.partition(" ")
+        if only is not None and first != only:
+            continue
+        module, function = place.split(":")
+        command = getattr(import_module(f"orihon.cli.{module}"), function)
+        kind = _Printing if name in WITHOUT_SETTINGS else _Configured
+        if not second:
+            app.command(name, cls=kind, help=text(f"cli.{name}.help"))(command)
+            continue
+        if first not in groups:
+            groups[first] = typer.Typer(cls=Group, add_completion=False)
+            groups[first].callback(invoke_without_command=True)(_show_group)
+            app.add_typer(groups[first], name=first, help=text(f"cli.{first}.help"))
+        groups[first].command(second, cls=kind, help=text(f"cli.{first}.{second}"))(command)
     return app
+
+
+def _command_in(arguments: Sequence[str]) -> str | None:
+    """The command of a command line, if it can be told at once: then no other has to be put together."""
+    if prepare_completion():
+        return None
+    words = iter(arguments)
+    for word in words:
+        if word in _WITH_VALUE:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word if any(name.partition(" ")[0] == word for name in COMMANDS) else None
+    return None
+
+
+def _show_group(context: typer.Context) -> None:
+    """A group without a command says which ones it has."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def _global_options(
@@ -162,7 +156,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-def _demo(
+def play_demo(
     folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
     model: Annotated[DemoModelKind, option("--model", help=text("cli.demo.model"))] = DemoModelKind.SCRIPTED,
     phases: Annotated[bool, flag("--phases", help=text("cli.demo.phases"))] = False,

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.naming import task_argument
 from orihon.cli.options import Options, flag, option
-from orihon.cli.output import print_json, shown
+from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.migration import MigrationReport
 
-_Tasks = Annotated[list[str] | None, typer.Argument(metavar="[UUID]...", help=text("cli.migrate.uuids"))]
+_Tasks = Annotated[list[str] | None, task_argument("cli.migrate.uuids", "[TASK]...")]
 
 
 def migrate(
@@ -31,7 +29,7 @@ def migrate(
     from orihon.migration import migrate_tasks
 
     options = context.ensure_object(Options)
-    with _progress(shown=not as_json and sys.stderr.isatty()) as progress:
+    with progress_bar("cli.migrate.moving", hidden=as_json) as progress:
         report = migrate_tasks(
             options.base,
             options.settings,
@@ -59,18 +57,3 @@ def _print(report: MigrationReport) -> None:
     }
     kind = "would" if report.dry_run else "done"
     typer.echo(text(f"cli.migrate.{kind}", source=report.source, target=report.target, **counts))
-
-
-@contextmanager
-def _progress(*, shown: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on the terminal with the time left."""
-    if not shown:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(text("cli.migrate.moving"), total=None)
-        yield lambda done, of: bar.update(job, completed=done, total=of)

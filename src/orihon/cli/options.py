@@ -27,11 +27,18 @@ class Options:
     def settings(self) -> Settings:
         """The settings, read when they are first asked for."""
         if self._settings is None:
-            from orihon.settings import find_config, load_settings
+            from orihon.settings import load_settings
 
             flags = {"context_storage.base_dir": self.base_dir, "language": self.language}
-            self._settings = load_settings(self.config or find_config(), flags=flags)
+            self._settings = load_settings(self.config_in_use, flags=flags)
         return self._settings
+
+    @property
+    def config_in_use(self) -> Path | None:
+        """The configuration file that is read, if any."""
+        from orihon.settings import find_config
+
+        return self.config or find_config()
 
     @property
     def base(self) -> Path:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -18,6 +19,9 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 #: Cells that the column which gives way must have left; a terminal that has fewer gets one line for each field.
 _LEAST_WIDTH = 8
 _CELL_EDGES = 3
+_BYTES_STEP = 1024
+#: Seconds after which somebody begins to wonder.
+_A_WHILE = 0.7
 _STYLES = {"error": "red", "warning": "yellow", "done": "green"}
 
 
@@ -26,11 +30,53 @@ def shown(value: object) -> str:
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], str(value))
 
 
+def short_time(stamp: str | None) -> str:
+    """A time of the catalogue for people, to the minute."""
+    return "-" if stamp is None else stamp[:16].replace("T", " ")
+
+
+def human_bytes(size: float) -> str:
+    """A number of bytes as people say it: ``4.2 MB``."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if size < _BYTES_STEP:
+            return f"{size:,.0f} {unit}" if unit == "B" else f"{size:,.1f} {unit}"
+        size /= _BYTES_STEP
+    return f"{size:,.1f} TB"
+
+
 def print_json(value: Any) -> None:
     """For programs."""
     from orihon import jsonio
 
     typer.echo(jsonio.encode_pretty(value).decode().rstrip())
+
+
+@contextmanager
+def progress_bar(label: str, *, hidden: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on the terminal with the time left, for work that tells how much of how much is done.
+
+    It appears when the work has lasted a while: what is done at once needs none.
+    """
+    if hidden or not sys.stderr.isatty():
+        yield None
+        return
+    import threading
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    job = bar.add_task(text(label), total=None)
+    appearing = threading.Timer(_A_WHILE, bar.start)
+    appearing.daemon = True
+    appearing.start()
+    try:
+        yield lambda done, of: bar.update(job, completed=done, total=of)
+    finally:
+        appearing.cancel()
+        appearing.join()
+        bar.stop()
 
 
 def print_findings(findings: Iterable[Finding]) -> None:

@@ -64,5 +64,7 @@ def _write(path: Path, content: str) -> None:
 
     from orihon.folders import open_private, wrapping
 
+    if os.path.lexists(path):
+        raise InvalidInput("restore_exists", path=path)
     with wrapping(path), os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
         file.write(content.encode("utf-8", "replace"))

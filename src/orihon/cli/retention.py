@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
 from orihon.cli.options import Options, flag
-from orihon.cli.output import print_json, shown
+from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -36,7 +33,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
     from orihon.retention import delete_old_contexts
 
     options = context.ensure_object(Options)
-    with progress_bar("cleanup", hidden=as_json) as progress:
+    with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
         run = delete_old_contexts(options.base, options.settings, days, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run.as_dict())
@@ -50,7 +47,7 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
     from orihon.retention import vacuum_databases
 
     options = context.ensure_object(Options)
-    with progress_bar("vacuum", hidden=as_json) as progress:
+    with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
         run = vacuum_databases(options.base, options.settings, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run.as_dict())
@@ -70,7 +67,7 @@ def maintain(
     import orihon.retention
 
     options = context.ensure_object(Options)
-    with progress_bar("maintain", hidden=as_json) as progress:
+    with progress_bar("cli.maintain.working", hidden=as_json) as progress:
         done = orihon.retention.maintain(
             options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
         )
@@ -80,6 +77,8 @@ def maintain(
         print_run("cleanup", done.deleted)
         print_run("archive", done.archived)
         _print_vacuum(done.vacuumed)
+        if not dry_run:
+            typer.echo(text("cli.maintain.notifications", **done.notifications.as_dict()))
     raise typer.Exit(0 if done.is_complete else 1)
 
 
@@ -130,18 +129,3 @@ def _print_vacuum(run: VacuumRun) -> None:
         typer.echo(shown(text("cli.archive.left", uuid=name, error=why)), err=True)
     sums: dict[str, Any] = {"databases": run.databases, "before": run.bytes_before, "after": run.bytes_after}
     typer.echo(text("cli.vacuum.would_all" if run.dry_run else "cli.vacuum.all", **sums))
-
-
-@contextmanager
-def progress_bar(command: str, *, hidden: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on the terminal with the time left."""
-    if hidden or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        job = bar.add_task(text(f"cli.{command}.working"), total=None)
-        yield lambda done, of: bar.update(job, completed=done, total=of)

@@ -1,4 +1,4 @@
-"""``orihon stats``: one picture of everything that shares a catalogue."""
+"""``orihon stats``: one picture of everything that shares a catalogue, of its storage, or of one task."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from orihon.cli.beside import hint_at_tasks_beside
+from orihon.cli.naming import named_task, task_argument
 from orihon.cli.options import Options, flag
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
@@ -19,14 +20,31 @@ _HOST = ("workers", "working", "processed", "failed", "leases")
 
 def stats(
     context: typer.Context,
+    task: Annotated[str | None, task_argument("cli.stats.task", "[TASK]")] = None,
+    summary: Annotated[bool, flag("--summary", help=text("cli.stats.summary"))] = False,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
-    """Tasks, the line, machines, and what it all cost."""
-    from orihon.runtime.stats import collect_cluster_stats
+    """Tasks, the line, machines, and what it all cost; or the storage; or one task."""
+    from orihon.cli.storage_output import print_storage, print_task_figures
+    from orihon.errors import InvalidInput
 
     options = context.ensure_object(Options)
-    found = collect_cluster_stats(options.base, options.settings)
+    if task is not None and summary:
+        raise InvalidInput("options_together", first="TASK", second="--summary")
+    if task is not None:
+        print_task_figures(options, named_task(context, task), as_json=as_json)
+        return
+    if summary:
+        print_storage(options, as_json=as_json)
+    else:
+        _print_cluster(options, as_json=as_json)
     hint_at_tasks_beside(options)
+
+
+def _print_cluster(options: Options, *, as_json: bool) -> None:
+    from orihon.runtime.stats import collect_cluster_stats
+
+    found = collect_cluster_stats(options.base, options.settings)
     if as_json:
         print_json(found)
         return

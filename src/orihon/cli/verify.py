@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.naming import Task, named_task
 from orihon.cli.options import Options, flag
-from orihon.cli.output import print_findings, print_json, shown
+from orihon.cli.output import print_findings, print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SAID = {
 
 def verify(
     context: typer.Context,
-    uuid: Annotated[str, typer.Argument(metavar="UUID", help=text("cli.verify.uuid"), show_default=False)],
+    uuid: Task,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, print, and exit with 1 when something is wrong."""
@@ -31,9 +32,11 @@ def verify(
     from orihon.verify import verify as look
 
     options = context.ensure_object(Options)
+    task = named_task(context, uuid)
     with BaseFolder(options.base, options.settings) as base:
-        task = base.resolve(uuid)
-        findings = look(options.base, task, options.settings)
+        base.open_catalogue_if_sound()
+        with progress_bar("cli.doctor.looking", hidden=as_json):
+            findings = look(options.base, task, options.settings)
         records, noted = _records(base, task) if not findings else (None, {})
     if as_json:
         listed = [finding.as_dict() for finding in findings]

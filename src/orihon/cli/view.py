@@ -9,6 +9,7 @@ import typer
 from orihon.cli.changes import MOST, AsJson, Uuid, named_task
 from orihon.cli.options import Options, flag
 from orihon.cli.output import print_json, print_table
+from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -27,7 +28,12 @@ def view(
         typer.Option("--fold", metavar="N", min=1, max=MOST, help=text("cli.view.fold"), show_default=False),
     ] = None,
     original: Annotated[bool, flag("--original", help=text("cli.view.original"))] = False,
+    at: Annotated[
+        int | None,
+        typer.Option("--at", metavar="SEQ", min=1, max=MOST, help=text("cli.view.at"), show_default=False),
+    ] = None,
     full: Annotated[bool, flag("--full", help=text("cli.view.full"))] = False,
+    no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
     as_json: AsJson = False,
 ) -> None:
     """Look and print; nothing is changed."""
@@ -38,18 +44,21 @@ def view(
         raise InvalidInput("options_together", first="--folds", second="--fold")
     if original and fold is None:
         raise InvalidInput("option_alone", option="--original", needs="--fold")
+    if at is not None and (folds or fold is not None):
+        raise InvalidInput("options_together", first="--at", second="--folds" if folds else "--fold")
     task = named_task(context, uuid)
     options = context.ensure_object(Options)
-    with reading_view(options.base, task, options.settings) as reading:
+    reading_it = reading_view(options.base, task, options.settings, at=at)
+    with paged(off=no_pager or as_json), reading_it as reading:
         if folds:
             _print_compressions(task, reading, as_json=as_json)
         elif fold is not None:
             _print_fold(reading, fold, original=original, as_json=as_json)
         else:
-            _print_view(task, reading, full=full, as_json=as_json)
+            _print_view(task, reading, at=at, full=full, as_json=as_json)
 
 
-def _print_view(task: str, reading: ViewReading, *, full: bool, as_json: bool) -> None:
+def _print_view(task: str, reading: ViewReading, *, at: int | None, full: bool, as_json: bool) -> None:
     from orihon.cli.view_output import EntryPrinter, entry_as_dict, print_json_stream
 
     figures, row = reading.figures(), reading.row
@@ -57,6 +66,7 @@ def _print_view(task: str, reading: ViewReading, *, full: bool, as_json: bool) -
     if as_json:
         head = {"task": task, "status": status, "entries": figures.entries, "tokens": figures.tokens}
         head |= {"budget": figures.budget, "usage": round(figures.usage, 4)}
+        head |= {} if at is None else _step_as_dict(at, reading)
         print_json_stream(head, "view", map(entry_as_dict, reading.entries()))
         return
     printer = EntryPrinter(reading.last_seq, full=full)
@@ -72,8 +82,21 @@ def _print_view(task: str, reading: ViewReading, *, full: bool, as_json: bool) -
             budget=figures.budget,
         )
     )
+    if at is not None:
+        printer.title(_step_line(at, reading))
     for shown_entry in reading.entries():
         printer.entry(shown_entry)
+
+
+def _step_as_dict(at: int, reading: ViewReading) -> dict[str, Any]:
+    answer = reading.answer()
+    return {"at": at, "compression": reading.compression, "answered_by": None if answer is None else answer.seq}
+
+
+def _step_line(at: int, reading: ViewReading) -> str:
+    answer = reading.answer()
+    key = "cli.view.step" if answer is None else "cli.view.step_answered"
+    return text(key, seq=at, compression=reading.compression or "-", answer=at + 1)
 
 
 def _print_fold(reading: ViewReading, number: int, *, original: bool, as_json: bool) -> None:

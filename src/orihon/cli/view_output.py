@@ -51,34 +51,57 @@ class EntryPrinter:
         is_summary = entry.fold is not None and entry.fold.form == "summary"
         said = entry.fold.text if entry.fold is not None and is_summary else readable(shown_entry.message)
         style = _FOLD_STYLE if is_summary else _STYLES.get(entry.role, "")
-        self._entry(place, (entry.role, style), entry.tokens, (_pin_mark(shown_entry.pins), mark), said)
+        pinned = (_pin_mark(shown_entry.pins), _PIN_STYLE)
+        self._entry(place, (entry.role, style), entry.tokens, (pinned, mark), said)
 
-    def original(self, stored: StoredMessage) -> None:
+    def original(self, stored: StoredMessage, *, timed: bool = False) -> None:
         """One message of the log."""
-        role = stored.message.role
-        self._entry(
-            str(stored.seq), (role, _STYLES.get(role, "")), stored.tokens, ("", ""), readable(stored.message.to_chat())
-        )
+        role, said = stored.message.role, readable(stored.message.to_chat())
+        when = (stored.timestamp[:19].replace("T", " "), "dim") if timed else ("", "")
+        self._entry(str(stored.seq), (role, _STYLES.get(role, "")), stored.tokens, (when, ""), said)
+
+    def field(self, name: str, said: str, width: int) -> None:
+        """A name and what there is to say under it."""
+        if self._console is None:
+            self._line([(f"{shown(name)}\t{shown(said)}", "")])
+            return
+        from rich.cells import cell_len
+
+        padding = " " * max(1, width - cell_len(name))
+        self._line([(f"{shown(name)}{padding}", "dim"), (shown(said), "")], whole=True)
+
+    def record(self, place: str, what: str, when: str, said: str) -> None:
+        """One record that is no message."""
+        first = "" if self._full else shown(_first_line(said))
+        if self._console is None:
+            self._line([("\t".join((place, shown(what), when, first)), "")])
+        else:
+            pieces = [(f"{place} ", "dim"), (f"{shown(what)} ", "cyan"), (f"{when} " if when else "", "dim")]
+            self._line([*pieces, (first, "")])
+        if self._full:
+            self.body(said)
 
     def body(self, content: str) -> None:
         """A whole text, below its line."""
         for line in content.splitlines():
             self._line([(_INDENT + shown(line.expandtabs(4)), "")], whole=True)
 
-    def _entry(self, place: str, role: tuple[str, str], tokens: int, marks: tuple[str, str], said: str) -> None:
-        pinned, fold = marks
+    def _entry(
+        self, place: str, role: tuple[str, str], tokens: int, marks: tuple[tuple[str, str], str], said: str
+    ) -> None:
+        (mark, mark_style), fold = marks
         name, style = role
         note = shown(f"[{fold}]") if fold else ""
         first = "" if self._full else shown(_first_line(said))
         if self._console is None:
-            self._line([("\t".join((place, shown(name), str(tokens), pinned, f"{note} {first}".strip())), "")])
+            self._line([("\t".join((place, shown(name), str(tokens), mark, f"{note} {first}".strip())), "")])
         else:
             self._line(
                 [
                     (f"{place:>{self._place_width}} ", "dim"),
                     (f"{shown(name):<10}", style),
                     (f"{tokens:>8,}  ", ""),
-                    (f"{pinned} " if pinned else "", _PIN_STYLE),
+                    (f"{mark} " if mark else "", mark_style),
                     (f"{note} " if note else "", _FOLD_STYLE),
                     (first, ""),
                 ]
@@ -175,15 +198,24 @@ def message_as_dict(stored: StoredMessage) -> dict[str, Any]:
         "seq": stored.seq,
         "tokens": stored.tokens,
         "timestamp": stored.timestamp,
+        "call": None if stored.call is None else stored.call.as_record(),
         "message": stored.message.to_chat(),
     }
 
 
 def print_json_stream(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object whose last field is a list that is never held as a whole; one item on each line."""
+    print_json_streams(head, {name: items})
+
+
+def print_json_streams(head: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+    """The same with several lists, one after the other."""
     out = sys.stdout.buffer
-    out.write(jsonio.encode(head).removesuffix(b"}") + b"," + jsonio.encode(name) + b":[")
-    for position, item in enumerate(items):
-        out.write((b",\n" if position else b"\n") + jsonio.encode(item))
-    out.write(b"\n]}\n")
+    out.write(jsonio.encode(head).removesuffix(b"}"))
+    for name, items in lists.items():
+        out.write(b"," + jsonio.encode(name) + b":[")
+        for position, item in enumerate(items):
+            out.write((b",\n" if position else b"\n") + jsonio.encode(item))
+        out.write(b"\n]")
+    out.write(b"}\n")
     out.flush()

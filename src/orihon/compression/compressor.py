@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.compression.compression_log import log_compression
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
-from orihon.compression.economics import Prices, prices_of
-from orihon.compression.final_summary import final_summary
+from orihon.compression.final_summary import final_summary, keep_final_summary
+from orihon.compression.in_vain import still_in_vain
 from orihon.compression.lists.importance import ContentScores
 from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
-from orihon.compression.notifications import Notifier
 from orihon.compression.occasion import WHOLE_VIEW, Occasion
 from orihon.compression.opened import opened_runs
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
@@ -28,14 +28,21 @@ from orihon.compression.planning import Draft, Job, draft
 from orihon.compression.request_file import write_request_file
 from orihon.compression.result import CompressionResult
 from orihon.compression.strategies.named import Strategies
+from orihon.compression.summarizers import Summarizers
 from orihon.compression.wanted_rungs import rung_by_hand, rung_on
+from orihon.compression.watching import Watched, watching
+from orihon.counts import Counts
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.ladder import Fullness, fullness_of, ladder_of
+from orihon.notifications.notifier import Notifier
+from orihon.notifications.outbox import Outbox
+from orihon.prices import Prices, prices_of
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import Rung
 from orihon.store import MessageStore, SummaryStore
 from orihon.texts import text
 from orihon.tokens import Gauge
+from orihon.tracing import tracing_of
 from orihon.view import Span
 
 if TYPE_CHECKING:
@@ -46,7 +53,7 @@ __all__ = ["CompressionResult", "ContextCompressor", "LLMClientProtocol"]
 logger = logging.getLogger("orihon.compression")
 
 _LEAST_SAVING = 0.1  # of the view; less is not worth a compression by itself
-_GROWTH = 1.1
+_MAKER = "ContextCompressor"
 
 
 class ContextCompressor:
@@ -62,10 +69,13 @@ class ContextCompressor:
         summary_store: SummaryStore | None = None,
         min_messages_to_summarize: int | None = None,
         notifier: Notifier | None = None,
+        outbox: Outbox | None = None,
+        counts: Counts | None = None,
     ) -> None:
         """For a task, or for a message store alone; without ``config`` their settings hold.
 
-        With neither it compresses documents only.
+        With neither it compresses documents only. ``outbox``: where notices are put that must not be lost; ``counts``:
+        where is counted what a message store without its task is folded.
         """
         store = message_store or (task_ctx.message_store if task_ctx is not None else None)
         self.task_ctx = task_ctx
@@ -80,9 +90,11 @@ class ContextCompressor:
         self.preserved_patterns = list(PRESERVED_PATTERNS if patterns is None else patterns)
         self.ladder = ladder_of(self.settings)
         self._notifier = notifier
+        self._outbox = outbox if outbox is not None or task_ctx is None else task_ctx.outbox
+        self._counts = counts or Counts()
         self._in_vain_at: Fullness | None = None
         self._scores = ContentScores()
-        self._model: tuple[object, LLMSummarizer | None] | None = None
+        self._summarizers = Summarizers(self.settings, task_ctx)
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 
@@ -117,14 +129,16 @@ class ContextCompressor:
             self._notifier = Notifier(
                 self.message_store.task_store.name,
                 webhook=wanted.webhook,
+                webhook_secret=wanted.webhook_secret,
                 warn_at=wanted.warn_at,
                 full_at=wanted.full_at,
+                outbox=self._outbox,
             )
         return self._notifier
 
     def close(self) -> None:
-        """Wait for notifications that are still on their way, for a moment."""
-        if self._notifier is not None:
+        """Wait for notifications that would be lost otherwise, for a moment."""
+        if self._notifier is not None and self._outbox is None:
             self._notifier.close()
 
     @property
@@ -208,16 +222,7 @@ class ContextCompressor:
         )
 
     def _waits(self, now: Fullness) -> bool:
-        """Whether the last attempt was in vain and little has changed since."""
-        then = self._in_vain_at
-        if then is not None and now.usage > 1 and now.entries != then.entries:
-            return False  # it cannot be sent: whatever is new may help
-        return (
-            then is not None
-            and self.ladder.height(now) <= self.ladder.height(then)
-            and then.tokens <= now.tokens < _GROWTH * then.tokens
-            and now.entries < then.entries + self.min_to_compress
-        )
+        return still_in_vain(now, self._in_vain_at, self.ladder, self.min_to_compress)
 
     # ---- folding -------------------------------------------------------------------------------------------------
 
@@ -256,10 +261,17 @@ class ContextCompressor:
         *,
         trigger: str = "manual",
         level: str = "",
-        made_by: str = "ContextCompressor",
+        made_by: str = _MAKER,
         occasion: Occasion = WHOLE_VIEW,
     ) -> CompressionResult:
         """Make a previewed compression; ``IllegalFold`` when the view has changed so that it cannot be."""
+        with self._watching(trigger) as watched:
+            watched.result = self._made(planned, trigger, level, made_by, occasion)
+        return watched.result
+
+    def _made(
+        self, planned: Draft, trigger: str, level: str, made_by: str = _MAKER, occasion: Occasion = WHOLE_VIEW
+    ) -> CompressionResult:
         store = self.message_store
         before = self._fullness()
         record = store.folding.compress(
@@ -268,26 +280,17 @@ class ContextCompressor:
             strategy=planned.plan.strategy,
             level=level,
             made_by=made_by,
+            calls=() if self.task_ctx is None else self.task_ctx.calls.take_summaries(),
         )
         self._in_vain_at = None
         log_compression(store.task_store, record, occasion)
         if self.task_ctx is not None:
-            self.task_ctx.count_compression()
+            self.task_ctx.count_compression(len(record.folds))
         after = self._fullness()
         self.notifier.compressed(
             record.before_tokens, record.after_tokens, before.usage, after.usage, record.id, record.folds
         )
-        return CompressionResult(
-            original_tokens=record.before_tokens,
-            compressed_tokens=record.after_tokens,
-            compression_ratio=record.after_tokens / record.before_tokens if record.before_tokens else 1.0,
-            preserved_items=planned.pinned_lines,
-            text="\n\n".join(fold.text for fold in planned.plan.folds),
-            folds=record.folds,
-            compression=record.id,
-            strategy=record.strategy,
-            goal=planned.goal,
-        )
+        return CompressionResult.of(record, planned)
 
     def _fold(
         self,
@@ -296,6 +299,26 @@ class ContextCompressor:
         opened: tuple[Span, ...] = (),
         least_saving: float = 0.0,
         occasion: Occasion = WHOLE_VIEW,
+    ) -> CompressionResult:
+        with self._watching(trigger) as watched:
+            model = self._summarizer()
+            if model is not None:
+                model.last_failure = None
+            watched.result = self._folded(rung, trigger, opened, least_saving, occasion)
+            watched.model_failure = None if model is None else model.last_failure
+        return watched.result
+
+    def _watching(self, trigger: str) -> AbstractContextManager[Watched]:
+        counts = self._counts if self.task_ctx is None else self.task_ctx.counts
+        return watching(counts, tracing_of(self.settings), trigger, self.message_store.task_store.name)
+
+    def _folded(
+        self,
+        rung: Rung,
+        trigger: str,
+        opened: tuple[Span, ...],
+        least_saving: float,
+        occasion: Occasion,
         *,
         is_second: bool = False,
     ) -> CompressionResult:
@@ -308,12 +331,12 @@ class ContextCompressor:
             return self._nothing(pages, planned)
         try:
             level = rung.level if "sections" in rung.strategies else ""
-            return self.apply(planned, trigger=trigger, level=level, occasion=occasion)
+            return self._made(planned, trigger, level, occasion=occasion)
         except IllegalFold:
             if is_second:
                 raise
             # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
-            return self._fold(rung, trigger, opened, least_saving, occasion, is_second=True)
+            return self._folded(rung, trigger, opened, least_saving, occasion, is_second=True)
 
     def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
         logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
@@ -348,23 +371,7 @@ class ContextCompressor:
         return draft(pages, job, strategies.named)
 
     def _summarizer(self) -> LLMSummarizer | None:
-        """One for each client: it remembers a call that still hangs."""
-        key = self.llm_client, self.context_length
-        if self._model is None or self._model[0] != key:
-            self._model = key, self._summarizer_with(self.settings.compression.summary_prompt)
-        return self._model[1]
-
-    def _summarizer_with(self, prompt: str | None) -> LLMSummarizer | None:
-        client, wanted = self.llm_client, self.settings.compression
-        if client is None:
-            return None
-        return LLMSummarizer(
-            client,
-            window=wanted.summary_window or self.context_length,
-            prompt=prompt,
-            retries=wanted.summary_retries,
-            timeout=wanted.summary_timeout,
-        )
+        return self._summarizers.of(self.llm_client, self.context_length)
 
     def _prices(self) -> Prices:
         return prices_of(self.settings, self.settings.model if self.task_ctx is None else self.task_ctx.model)
@@ -374,11 +381,9 @@ class ContextCompressor:
     def create_final_summary(self) -> int:
         """Write ``final_summary.txt``; returns its characters."""
         store = self.message_store.task_store
-        model = self._summarizer_with(text("prompts.final_summary"))
+        model = self._summarizers.with_prompt(text("prompts.final_summary"), self.llm_client, self.context_length)
         summary = store.redactor.mask(final_summary(self._pages(), model, self.context_length))
-        written = summary.encode("utf-8", "replace")
-        # Inside a change: a writer that was replaced has nothing to say any more.
-        store.change(lambda tail: store.records.keep_file("final_summary.txt", written))
+        keep_final_summary(store, summary, () if self.task_ctx is None else self.task_ctx.calls.take_summaries())
         return len(summary)
 
     def create_summary_request_file(

@@ -8,6 +8,10 @@ from __future__ import annotations
 from orihon.compression.extractive.extractor import summarize
 from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.compression.pages import Pages
+from orihon.records import ModelCall
+from orihon.store.tail import Tail
+from orihon.store.task_store import TaskStore
+from orihon.usage import keep_calls
 
 FINAL_SUMMARY_TOKENS = 2000
 
@@ -19,3 +23,14 @@ def final_summary(pages: Pages, model: LLMSummarizer | None, window: int) -> str
     said, seqs = pages.messages[head:], [entry.start for entry in pages.view.entries[head:]]
     written = model.summarize(said, most, seqs=seqs) if model is not None else None
     return written or summarize(said, most, count=pages.count, seqs=seqs)
+
+
+def keep_final_summary(store: TaskStore, summary: str, calls: tuple[ModelCall, ...]) -> None:
+    """Write ``final_summary.txt``, and the calls that no compression has a record of."""
+    written = summary.encode("utf-8", "replace")
+
+    def keep(_: Tail) -> None:
+        store.records.keep_file("final_summary.txt", written)
+        keep_calls(store, calls)
+
+    store.change(keep)  # a writer that was replaced has nothing to say any more

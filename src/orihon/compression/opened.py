@@ -1,12 +1,14 @@
 """Runs that somebody has opened again: after an undo or an unfold the ladder leaves them alone.
 
-It does so until the budget is used up, or the view has grown by a rung since.
+It does so until the budget is used up, or the view has grown by a rung since. What a rejection or a request for changes
+has opened is left alone until an approval in the same phase says that the matter is done.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from orihon.checkpoints import read_ledger
 from orihon.ladder import Fullness, Ladder
 from orihon.records import Compression
 from orihon.store.task_store import TaskStore
@@ -20,14 +22,14 @@ def opened_runs(
     if now.tokens > now.budget:
         return ()
     height = ladder.height(now)
-    records = map(Compression.from_record, store.read("compressions"))
-    opened = [
-        number
-        for record in records
+    records = [
+        record
+        for record in map(Compression.from_record, store.read("compressions"))
         if record.kind in ("undo", "unfold")
         and ladder.height(fullness(record.after_tokens, record.after_entries)) >= height
-        for number in record.removed
     ]
+    done = {answer.maker for answer in read_ledger(store).settled()} if records else ()
+    opened = [number for record in records if record.made_by not in done for number in record.removed]
     visible, _ = store.state()
     return tuple(
         (fold.start_seq, fold.end_seq)

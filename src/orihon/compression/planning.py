@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from orihon.compression.economics import Prices, expected_turns, is_worth_it
+from orihon.compression.economics import expected_turns, is_worth_it
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, Strategy, WhyNot, fold_report
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.shorten import Shorten
 from orihon.compression.strategies.summarize import Summarize
 from orihon.compression.writing import ModelSummarizer, written_by
 from orihon.errors import BudgetExceeded, InvalidInput
+from orihon.prices import Prices
 from orihon.settings.rungs import Rung
 from orihon.tokens import estimate
 from orihon.view import PlannedFold, check_protected

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.compression.pages import NothingToFold
+from orihon.compression.planning import Draft
+from orihon.records import Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,21 @@ class CompressionResult:
     strategy: str = ""
     goal: int | None = None  # tokens that were aimed at
     nothing: NothingToFold | None = None  # why nothing was folded
+
+    @classmethod
+    def of(cls, record: Compression, planned: Draft) -> CompressionResult:
+        """What a plan has become."""
+        return cls(
+            original_tokens=record.before_tokens,
+            compressed_tokens=record.after_tokens,
+            compression_ratio=record.after_tokens / record.before_tokens if record.before_tokens else 1.0,
+            preserved_items=planned.pinned_lines,
+            text="\n\n".join(fold.text for fold in planned.plan.folds),
+            folds=record.folds,
+            compression=record.id,
+            strategy=record.strategy,
+            goal=planned.goal,
+        )
 
     @property
     def changed(self) -> bool:

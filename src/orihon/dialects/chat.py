@@ -14,27 +14,33 @@ from orihon.parts import ToolCall
 
 _OPTIONAL = ("tool_calls", "tool_call_id", "name", "tool_name")
 KNOWN = ("role", "content", *_OPTIONAL)
+_ALWAYS_THERE = frozenset(("role", "content"))
+_KNOWN_FIELDS = frozenset(KNOWN)
 
 
 def read(data: object, notes: Mapping[str, Any] | None = None) -> Fields:
     """The fields of a chat message; ``notes`` are added to its extra."""
-    message = read_mapping(data)
+    return read_walked(read_mapping(data), notes)
+
+
+def read_walked(message: Mapping[str, Any], notes: Mapping[str, Any] | None = None) -> Fields:
+    """The same for a message of which it is known already that it can be walked."""
     role = read_role(message.get("role"), also=("function",))
     content, parts = read_content(message.get("content"))
     all_notes = {**absent_note(message, "content"), **(notes or {})}
-    as_sent = {key: message[key] for key in _OPTIONAL if key in message and message[key] in (None, [])}
-    if as_sent:
-        all_notes["as_sent"] = as_sent
-    return Fields(
-        role=role,
-        content=content,
-        parts=parts,
-        tool_calls=read_tool_calls(message.get("tool_calls")),
-        tool_call_id=read_text(message.get("tool_call_id"), "tool_call_id"),
-        name=read_text(message.get("name"), "name"),
-        tool_name=read_text(message.get("tool_name"), "tool_name"),
-        extra=pack(rest(message, *KNOWN), all_notes),
-    )
+    read = Fields(role=role, content=content, parts=parts)
+    if not message.keys() <= _ALWAYS_THERE:
+        as_sent = {key: message[key] for key in _OPTIONAL if key in message and message[key] in (None, [])}
+        if as_sent:
+            all_notes["as_sent"] = as_sent
+        read["tool_calls"] = read_tool_calls(message.get("tool_calls"))
+        read["tool_call_id"] = read_text(message.get("tool_call_id"), "tool_call_id")
+        read["name"] = read_text(message.get("name"), "name")
+        read["tool_name"] = read_text(message.get("tool_name"), "tool_name")
+    is_known = message.keys() <= _KNOWN_FIELDS
+    if all_notes or not is_known:
+        read["extra"] = pack(() if is_known else rest(message, *KNOWN), all_notes)
+    return read
 
 
 def read_text(value: object, field: str) -> str | None:

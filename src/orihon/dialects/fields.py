@@ -31,7 +31,7 @@ class Fields(TypedDict, total=False):
 
 def read_mapping(data: object) -> Mapping[str, Any]:
     """A provider's dict, if it is one that can be walked."""
-    if not isinstance(data, Mapping):
+    if not isinstance(data, (dict, Mapping)):  # a dict is told at once, a mapping is asked for
         raise wrong_type(data, "dict", "message")
     check_depth(data, "message")
     return data

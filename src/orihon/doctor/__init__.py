@@ -18,10 +18,13 @@ from orihon.base_folder import BaseFolder, is_id
 from orihon.catalogue.opening import catalogue_exists, is_known_beside
 from orihon.checks.database import damage_in
 from orihon.checks.folder import check_permissions, is_temporary
+from orihon.doctor.calls import check_calls
 from orihon.doctor.repairs import REPAIRS, Operation
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.findings import Finding
 from orihon.folders import wrapping
+from orihon.search.opening import damage_in_index
+from orihon.search.upkeep import look_again
 from orihon.settings import Settings
 from orihon.verify import verify_folder, verify_placed
 
@@ -47,7 +50,10 @@ def examine(base_dir: Path | str, settings: Settings, progress: Progress | None 
 def repair(base_dir: Path | str, settings: Settings, progress: Progress | None = None) -> list[Finding]:
     """Put right what can be; returns what was done, what could not be done, and what is for a person."""
     with BaseFolder(base_dir, settings) as base:
-        return [finding for look in _looks(base, progress) for finding in _mended(base, look)]
+        found = [finding for look in _looks(base, progress) for finding in _mended(base, look)]
+    if any(finding.repair == "done" for finding in found):
+        look_again(base_dir, settings)  # a row that was made anew has the times of its task
+    return found
 
 
 def _looks(base: BaseFolder, progress: Progress | None) -> Iterator[_Look]:
@@ -93,12 +99,23 @@ def _check_base(base: BaseFolder) -> Iterator[Finding]:
     exposed: list[Finding] = []
     check_permissions("base", base.files(), base.path, exposed.append)
     yield from exposed
+    yield from _check_index(base)
     for path in sorted(base.path.iterdir()):
         if is_temporary(path) and _is_abandoned(path):
             yield Finding("base", "temporary", path.name, severity="warning")
     for name, path in base.folders.all():
         if not is_id(name):
             yield Finding("base", "foreign", f"{path.parent.name}/{ascii(name)[1:-1]}", severity="warning")
+
+
+def _check_index(base: BaseFolder) -> Iterator[Finding]:
+    """What is only derived must not keep us from the tasks."""
+    try:
+        kind, why = "damaged", damage_in_index(base)
+    except OrihonError as error:
+        kind, why = "unusable", error.cause
+    if why is not None:
+        yield Finding("search", kind, "search.db", severity="warning", fields={"why": why})
 
 
 def _is_abandoned(path: Path) -> bool:
@@ -127,6 +144,8 @@ def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
     if row is not None and row.lease_owner is not None and not in_use:
         owner = {"owner": row.lease_owner}
         findings.append(Finding("catalogue", "lease", "tasks.db", task=uuid, severity="warning", fields=owner))
+    if row is not None and len(places) == 1 and not in_use and not findings:
+        findings.extend(check_calls(base, row, places[0]))
     return findings
 
 

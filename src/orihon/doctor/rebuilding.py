@@ -5,19 +5,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orihon.catalogue import TaskRow
+from orihon.archive.work import FINAL_SUMMARY
+from orihon.catalogue import TaskRow, UsageRow
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.clock import utc_now
 from orihon.errors import DamagedStore, StorageError
 from orihon.folders import wrapping
+from orihon.forking import FORKED_FROM
 from orihon.settings import Settings
-from orihon.store.opening import backend_of, open_task_store
+from orihon.store.opening import backend_of, open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskKey, TaskStatus
+from orihon.task_folders import SCRATCH
+from orihon.usage import usage_rows
 
 logger = logging.getLogger("orihon.doctor")
 
@@ -33,14 +38,14 @@ def owners_store(place: Path, uuid: str, settings: Settings, *, epoch: int | Non
 def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
     """The row of a task that only its folder tells about; ``TaskBusy`` while somebody writes there.
 
-    How often a model was called, and whether a finished task had failed, the folder does not know.
+    Whether a finished task had failed the folder does not know; ``with_calls`` adds what its log says of its calls.
     """
     with closing(owners_store(place, uuid, settings)) as store:
         metadata = read_metadata(store.records) or {}
         key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
         epoch, _ = store.records.claim()
         figures = _figures(store)
-    status = _STATUS_OF[place.parent.name]
+        status = _status(place, store)
     created = _moment(metadata.get("created_at")) or utc_now()
     if status is TaskStatus.COMPLETED:
         figures["completed_at"] = _last_change(place)
@@ -52,11 +57,19 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
         created_at=created,
         started_at=created,
         updated_at=utc_now(),
-        backend=backend_of(place, settings.context_storage.backend),
+        backend="postgres" if place.parent.name == SCRATCH else backend_of(place, settings.context_storage.backend),
         epoch=epoch,
+        metadata={FORKED_FROM: metadata[FORKED_FROM]} if FORKED_FROM in metadata else {},
         **_model(config if isinstance(config, dict) else {}),
         **figures,
     )
+
+
+def _status(place: Path, store: TaskStore) -> TaskStatus:
+    """What the folder says by where it is; a task in the database has ended if it has its final summary."""
+    if place.parent.name != SCRATCH:
+        return _STATUS_OF[place.parent.name]
+    return TaskStatus.PAUSED if store.records.kept_file(FINAL_SUMMARY) is None else TaskStatus.COMPLETED
 
 
 def _figures(store: TaskStore) -> dict[str, Any]:
@@ -71,10 +84,29 @@ def _figures(store: TaskStore) -> dict[str, Any]:
             "view_tokens": tail.view_tokens,
             "final_token_count": tail.view_tokens,
             "final_message_count": tail.view_entries,
+            "size_bytes": store.records.size(),
         }
     except DamagedStore as error:
         logger.warning("%s: the row is made without figures: %s", store.name, error)
         return {}
+
+
+def usage_from_folder(uuid: str, place: Path, settings: Settings, row: TaskRow) -> list[UsageRow]:
+    """What the calls of a task have used, by its log; nothing where that cannot be read."""
+    origin = row.metadata.get(FORKED_FROM)
+    copied = origin.get("at") if isinstance(origin, dict) else None
+    try:
+        with closing(open_for_reading(place, settings, name=uuid)) as store:
+            return usage_rows(store, uuid, after=copied if isinstance(copied, int) else 0)
+    except (StorageError, KeyError, TypeError) as error:
+        logger.warning("%s: what its calls have used is not known: %s", uuid, error)
+        return []
+
+
+def with_calls(row: TaskRow, used: Iterable[UsageRow]) -> TaskRow:
+    """The row with the figures of its calls."""
+    calls = [(one.calls, one.input_tokens) for one in used]
+    return replace(row, llm_call_count=sum(n for n, _ in calls), total_tokens=sum(tokens for _, tokens in calls))
 
 
 def _model(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,7 +127,7 @@ def _moment(value: object) -> str | None:
 
 def _last_change(place: Path) -> str:
     """When something was last written to the history."""
-    names = ("messages.jsonl", "context.db", "final_summary.txt")
+    names = ("messages.jsonl", "context.db", FINAL_SUMMARY)
     with wrapping(place):
         times = [(place / name).stat().st_mtime for name in names if (place / name).exists()]
     moment = datetime.fromtimestamp(max(times), UTC) if times else datetime.now(UTC)

@@ -14,17 +14,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.base_folder import BaseFolder, Hold, move_aside
-from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue import Catalogue, TaskRow, UsageRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import FOLDER_LOST
 from orihon.checks.folder import everything_in, open_to_others
 from orihon.checks.placement import reached_epoch
 from orihon.clock import utc_now
-from orihon.doctor.rebuilding import owners_store, rescued_rows, row_from_folder
+from orihon.doctor.calls import count_calls
+from orihon.doctor.rebuilding import owners_store, rescued_rows, row_from_folder, usage_from_folder, with_calls
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.findings import Finding
 from orihon.folders import keep_aside, wrapping
+from orihon.search import rebuild_index
+from orihon.search.opening import throw_away
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus
@@ -92,6 +95,7 @@ def replace_catalogue(operation: Operation) -> None:
     base = operation.base
     rows = _readable_rows(base)
     _refuse_owned(base.catalogue, rows)
+    used = {row.uuid: _readable_usage(base, row) for row in rows}
     base.close_catalogue()
     kept = move_aside(base.database, base.path)
     for suffix in ("-wal", "-shm"):
@@ -103,6 +107,7 @@ def replace_catalogue(operation: Operation) -> None:
     for row in rows:
         try:
             catalogue.adopt(row)
+            catalogue.set_usage(row.uuid, used[row.uuid])
         except OrihonError as error:
             logger.warning("%s: its row could not be kept: %s", row.uuid, error)
 
@@ -124,10 +129,23 @@ def _readable_rows(base: BaseFolder) -> list[TaskRow]:
     return rescued_rows(base.rows())
 
 
+def _readable_usage(base: BaseFolder, row: TaskRow) -> list[UsageRow]:
+    """What the damaged catalogue still knows of a task's calls, or else its log."""
+    try:
+        assert base.catalogue is not None  # the row came from there
+        return base.catalogue.usage(row.uuid)
+    except StorageError:
+        place = base.folders.find(row.uuid)
+        return [] if place is None else usage_from_folder(row.uuid, place, base.settings, row)
+
+
 def adopt_folder(operation: Operation) -> None:
     """A row for a folder that has none."""
-    row = row_from_folder(operation.uuid, operation.place, operation.base.settings)
-    operation.catalogue.adopt(row)
+    place, settings = operation.place, operation.base.settings
+    row = row_from_folder(operation.uuid, place, settings)
+    used = usage_from_folder(operation.uuid, place, settings, row)
+    operation.catalogue.adopt(with_calls(row, used))
+    operation.catalogue.set_usage(row.uuid, used)
 
 
 def keep_longest_folder(operation: Operation) -> None:
@@ -187,6 +205,17 @@ def catch_up_epoch(operation: Operation) -> None:
 
 def count_again(operation: Operation) -> None:
     operation.catalogue.rebuild_rollups()
+
+
+def count_calls_again(operation: Operation) -> None:
+    """What the models have used, by the log."""
+    count_calls(operation.catalogue, operation.row, operation.place, operation.base.settings)
+
+
+def make_index_anew(operation: Operation) -> None:
+    """The index of the history search: it holds nothing that the logs do not have."""
+    throw_away(operation.base)
+    rebuild_index(operation.base.path, operation.base.settings)
 
 
 # ---- the task's folder ---------------------------------------------------------------------------------------------
@@ -255,6 +284,8 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "lease"): release_lease,
     ("catalogue", "epoch"): catch_up_epoch,
     ("catalogue", "rollups"): count_again,
+    ("catalogue", "usage"): count_calls_again,
+    ("search", "damaged"): make_index_anew,
     ("base", "temporary"): put_aside,
     ("base", "permissions"): close_to_others,
     ("folder", "writer"): put_aside,

@@ -61,7 +61,8 @@ class Redactor:
         matches from its first to its last character stays as it is."""
         self._key: Final = key
         self.enabled: Final = enabled
-        self._scanners: Final = built_in_scanners(email=email, ssn=ssn)
+        # Compiling them takes longer than most commands that only look.
+        self._scanners: Final = built_in_scanners(email=email, ssn=ssn) if enabled else ()
         self._patterns: Final = tuple(
             (_checked_name(name), _compiled(name, pattern)) for name, pattern in (patterns or {}).items()
         )

@@ -2,7 +2,8 @@
 
 An ``Importer`` knows one format. It says whether a file is one of its kind by looking at the beginning, and reads
 such a file from front to back as a stream of events: a thread is announced once, then come its items in order; items
-of several threads of one file may come mixed. It never sees a store and holds no more than it needs to put one answer together.
+of several threads of one file may come mixed. A thread that is announced again has become known better (a title, a
+model). It never sees a store and holds no more than it needs to put one answer together.
 
 What it cannot read it reports with ``Problem`` and goes on; it raises nothing for what is in a file. It does not make
 histories legal, either: calls without results and results without calls are passed on as they are.
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 
 from orihon.message import Message
 from orihon.records import ModelCall
+from orihon.task import TaskKey
 
 #: How much of a file is looked at to tell its format.
 HEAD_BYTES = 1 << 16
@@ -39,6 +41,7 @@ class Thread:
     parent: str | None = None
     model: str = ""
     about: dict[str, Any] = field(default_factory=dict)  # whatever else is worth keeping: version, branch …
+    key: TaskKey | None = None  # of a task that was one of ours in an earlier life
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,12 @@ class SaidItem:
 
 @dataclass(frozen=True, slots=True)
 class ToolItem:
-    """What is known about a tool call beside its result in the conversation."""
+    """What is known about a tool call beside its result in the conversation.
+
+    Calls and results of the conversation are recorded as tool calls by themselves: an item is wanted only where a
+    format knows more (a duration, an error), and says for which call. It comes before the next message that is no
+    result.
+    """
 
     tool_name: str
     arguments: Any = None
@@ -69,12 +77,15 @@ class ToolItem:
 class CompactionItem:
     """The other agent replaced what it was shown by a text: everything of this thread said before this item.
 
-    ``kept`` is how many of the last messages before it stayed as they were.
+    ``kept`` is how many of the last messages before it stayed as they were; pieces of one answer count once. With
+    ``covers`` only so many before those were replaced, and what is older stayed too. An empty text: they were taken
+    back (the agent went back to an earlier step), and nothing stands for them.
     """
 
     text: str
     kept: int = 0
     timestamp: str | None = None
+    covers: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +110,13 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
+class ThreadEnd:
+    """Nothing more comes of a thread. Worth telling where a file has very many."""
+
+    thread: str
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something that could not be read, or is of a kind nobody knows; ``cause`` is a key under ``importing.problems``.
 
@@ -111,7 +129,7 @@ class Problem:
 
 
 #: What reading gives: threads are announced before their first event.
-Found = Thread | Event | Problem
+Found = Thread | Event | ThreadEnd | Problem
 
 
 class Importer(ABC):
@@ -127,3 +145,7 @@ class Importer(ABC):
     @abstractmethod
     def read(self, path: Path) -> Iterator[Found]:
         """Everything in the file, in order."""
+
+    def ignores(self, path: Path) -> bool:
+        """Is this a file that the agent keeps beside its transcripts and that holds no conversation? By its name."""
+        return False

@@ -31,6 +31,7 @@ class Answer:
     finish: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)  # reasoning, under the provider's name for it
     done: bool | None = None  # said in words, where calls are made in words
+    is_kept: bool = field(default=False, compare=False)  # from an earlier request: nobody was asked
 
     @property
     def is_empty(self) -> bool:

@@ -32,11 +32,13 @@ from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.tool_shapes import Tool, read_tools
 from orihon.llm.transport import Call, Response, Timeouts, Transport
+from orihon.llm.watching import model_call, watching_call
 from orihon.message import Message
 from orihon.records import Usage
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.tokens import estimate
+from orihon.tracing import tracing_of
 
 if TYPE_CHECKING:
     from orihon.context import TaskContextManager
@@ -145,9 +147,10 @@ class LLMClient(ABC):
                 answer, tokens = self._ask(call, on_text)
             call.check()
             stored = self._settled(answer)
-            self._history.add_answer(replace(stored, calls=()) if self.calls_in_words else stored)
+            made = model_call(self.model, answer)
+            self._history.add_answer(replace(stored, calls=()) if self.calls_in_words else stored, made)
             self.last_answer = stored
-            self._history.report(answer.usage, tokens)
+            self._history.report(answer.usage, tokens, made)
         return stored.text, [dict(each) for each in stored.calls]
 
     def create_chat_completion(
@@ -157,11 +160,16 @@ class LLMClient(ABC):
         view = ListLines([Message.from_chat(message).request() for message in messages])
         options = replace(self._options(), stream=False, tools=(), temperature=temperature)
         options = replace(options, max_tokens=max_tokens or options.max_tokens)
+        body = b"".join(self._body(view, options))
         with self._calling() as call:
-            answer = self._attempts(b"".join(self._body(view, options)), call, None)
+            answer = self._attempts(body, call, None)
         used = Usage.of(answer.usage)
-        if self.task_ctx is not None and answer.usage:
+        if self.task_ctx is not None:
             self.task_ctx.update_statistics(llm_calls=1, tokens=used.input)
+            estimated = Usage(estimate(body.decode("utf-8", "replace")), 0, estimate(answer.text))
+            made = model_call(options.model, answer)
+            made = replace(made, usage=made.usage or estimated)
+            self.task_ctx.calls.summarised(made, epoch=self.task_ctx.lease.epoch)
         message = {"role": "assistant", "content": answer.text, **answer.fields}
         return {
             "object": "chat.completion",
@@ -247,20 +255,26 @@ class LLMClient(ABC):
             if on_text is not None and kept.text:
                 on_text(kept.text)
             return kept
+        with watching_call(self.task_ctx, tracing_of(self.settings), self.provider, self.model, self._url) as watched:
+            answer = self._tried(body, call, on_text)
+            watched.answer = answer
+        if self._cache is not None:
+            self._cache.put(key, answer, self._redactor())
+        return answer
+
+    def _tried(self, body: Path | bytes, call: Call, on_text: OnText | None) -> Answer:
+        """The answer, after as many attempts as the retry policy allows."""
         for attempt in count(1):
             builder = AnswerBuilder(on_text)
             try:
-                answer = self._attempt(body, call, builder)
-                break
+                return self._attempt(body, call, builder)
             except LLMError as error:
                 delay = None if builder.has_begun else self._retry.delay(attempt, error)
                 if delay is None:
                     raise
                 logger.warning("%s: attempt %d: %s Again in %.1f s.", self.provider, attempt, error.cause, delay)
             call.pause(delay)
-        if self._cache is not None:
-            self._cache.put(key, answer, self._redactor())
-        return answer
+        raise AssertionError  # attempts are counted without end
 
     def _attempt(self, body: Path | bytes, call: Call, builder: AnswerBuilder) -> Answer:
         if self._rate_limit is not None:

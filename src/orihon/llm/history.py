@@ -19,6 +19,7 @@ from orihon.errors import ToolCallError
 from orihon.llm.answers import Answer
 from orihon.llm.request_file import FileLines, ListLines, ViewLines, request_file
 from orihon.message import Message
+from orihon.records import ModelCall
 from orihon.store import MessageStore
 from orihon.tokens import reported_input_tokens
 
@@ -40,7 +41,7 @@ class History(Protocol):
 
     def add_result(self, name: str, text: str, tool_call_id: str | None) -> None: ...
 
-    def add_answer(self, answer: Answer) -> None: ...
+    def add_answer(self, answer: Answer, call: ModelCall) -> None: ...
 
     def is_used(self, call_id: str) -> bool:
         """Whether a call may have had this id before."""
@@ -58,8 +59,8 @@ class History(Protocol):
         """A request's body, for as long as the block lasts."""
         ...
 
-    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
-        """Learn from what the provider counted."""
+    def report(self, usage: Mapping[str, Any], request_tokens: int, call: ModelCall) -> None:
+        """Learn from what the provider counted of the call whose answer was added."""
         ...
 
 
@@ -83,10 +84,10 @@ class StoredHistory:
     def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
         self._store.add_message("tool", text, name, tool_call_id=tool_call_id)
 
-    def add_answer(self, answer: Answer) -> None:
+    def add_answer(self, answer: Answer, call: ModelCall) -> None:
         # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.
         fields = {"finish_reason": answer.finish, **answer.fields} if answer.finish else answer.fields
-        self._store.add_message("assistant", answer.text or None, tool_calls=_chat_calls(answer), **fields)
+        self._store.add_message("assistant", answer.text or None, tool_calls=_chat_calls(answer), call=call, **fields)
 
     def is_used(self, call_id: str) -> bool:
         return self._store.task_store.tail.used_calls.perhaps_has(call_id)
@@ -106,14 +107,10 @@ class StoredHistory:
     def body(self, pieces: Iterable[bytes]) -> AbstractContextManager[Path | bytes]:
         return request_file(self._store.context_dir, pieces)
 
-    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
-        reported = reported_input_tokens(usage)
+    def report(self, usage: Mapping[str, Any], request_tokens: int, call: ModelCall) -> None:
         if self._task_ctx is not None:
-            if reported is None:
-                self._task_ctx.update_statistics(llm_calls=1)
-            else:
-                self._task_ctx.report_usage(usage, request_tokens)
-        elif reported is not None:
+            self._task_ctx.report_usage(usage, request_tokens, call=call)
+        elif (reported := reported_input_tokens(usage)) is not None:
             self._store.correction = self._store.correction.observe(request_tokens, reported)
 
 
@@ -139,7 +136,7 @@ class MemoryHistory:
             raise ToolCallError("none_open", call=tool_call_id or name, open=", ".join(waiting) or "-")
         self._append(Message.build("tool", text, tool_name=name, tool_call_id=wanted))
 
-    def add_answer(self, answer: Answer) -> None:
+    def add_answer(self, answer: Answer, call: ModelCall) -> None:
         self._append(
             Message.build("assistant", answer.text or None, tool_calls=_chat_calls(answer), extra=answer.fields)
         )
@@ -159,9 +156,12 @@ class MemoryHistory:
     def body(self, pieces: Iterable[bytes]) -> Iterator[Path | bytes]:
         yield b"".join(pieces)
 
-    def report(self, usage: Mapping[str, Any], request_tokens: int) -> None:
-        if self._task_ctx is not None:
-            self._task_ctx.update_statistics(llm_calls=1, tokens=reported_input_tokens(usage) or 0)
+    def report(self, usage: Mapping[str, Any], request_tokens: int, call: ModelCall) -> None:
+        context = self._task_ctx
+        if context is not None:
+            context.update_statistics(llm_calls=1, tokens=reported_input_tokens(usage) or 0)
+            said = _tokens(self.messages[-1])
+            context.calls.answered(call, sent=request_tokens, said=said, saved=0, epoch=context.lease.epoch)
 
     def _append(self, message: Message) -> None:
         waiting = self._open_calls()

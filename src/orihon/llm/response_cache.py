@@ -52,7 +52,8 @@ class ResponseCache:
             kept = jsonio.decode(self._path(key).read_bytes())
             if 0 <= time.time() - kept["made_at"] <= self._ttl:
                 calls = tuple({name: str(call[name]) for name in ("id", "name", "arguments")} for call in kept["calls"])
-                return Answer(str(kept["text"]), calls, finish=str(kept["finish"]), fields=dict(kept["fields"]))
+                finish, said = str(kept["finish"]), dict(kept["fields"])
+                return Answer(str(kept["text"]), calls, finish=finish, fields=said, is_kept=True)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:

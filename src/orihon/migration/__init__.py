@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from orihon.migration.moving import Move
 from orihon.migration.transfers import Transfer, local_settings, transfer_between
 from orihon.settings import Settings, load_settings
 from orihon.task import check_id
+from orihon.task_naming import is_subject, task_about
 
 __all__ = ["MigrationReport", "TaskOutcome", "migrate_tasks"]
 
@@ -144,7 +145,9 @@ class _Sides:
         return self.home if self.other is None or self.other.find(uuid) is None else self.other
 
     def resolve(self, name: str) -> str:
-        """The task that a UUID, or the beginning of one, means."""
+        """The task that a UUID, the beginning of one, or a key means."""
+        if is_subject(name):
+            return self._about(name)
         check_id(name)
         if self.catalogue_of(name).find(name) is not None or self.transfer.find(name) is not None:
             return name
@@ -154,6 +157,13 @@ class _Sides:
         if not found:
             raise TaskNotFound("uuid", uuid=name)
         return found[0]
+
+    def _about(self, name: str) -> str:
+        """The task that is not named by its UUID, in either catalogue."""
+        if self.other is not None:
+            with suppress(TaskNotFound):
+                return task_about(name, self.other).uuid
+        return task_about(name, self.home).uuid
 
 
 @contextmanager

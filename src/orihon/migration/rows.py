@@ -98,6 +98,7 @@ def hand_over(source: Catalogue, target: Catalogue, lease: Lease, backend: str |
         raise IllegalTransition("two_rows", uuid=row.uuid, here=row.key.label, there=known.key.label)
     # A retry waits on the clock of its catalogue; ``available_at`` says the same on everybody's.
     target.adopt(replace(row, backend=backend or row.backend, retry_due=None, retry_boot=None))
+    target.set_usage(row.uuid, source.usage(row.uuid))
 
 
 def give_up(source: Catalogue, lease: Lease) -> None:

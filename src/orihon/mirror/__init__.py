@@ -8,6 +8,7 @@ from orihon.mirror.stores import (
     fetch_newer_mirror,
     go_on_mirroring,
     mirror_at_end,
+    mirror_change,
     open_message_store,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "fetch_newer_mirror",
     "go_on_mirroring",
     "mirror_at_end",
+    "mirror_change",
     "open_message_store",
 ]

@@ -30,6 +30,7 @@ from orihon.store.locks import ForkSafeLock
 from orihon.store.messages import Config
 from orihon.store.opening import folder_of, open_task_store
 from orihon.store.task_store import TaskStore
+from orihon.task_folders import SCRATCH
 
 logger = logging.getLogger("orihon.mirror")
 
@@ -119,6 +120,19 @@ def go_on_mirroring(store: MessageStore, epoch: int) -> None:
     """A task that was let go is taken up again by the same process: its mirror is claimed with the new lease."""
     if isinstance(store, MirroredMessageStore):
         store.take_up(epoch)
+
+
+def mirror_change(settings: Settings, uuid: str, folder: Path, epoch: int) -> None:
+    """Somebody has changed a task from outside, under a lease of his own: its mirror, if one is kept, gets the change.
+
+    Without it the next machine would begin from a mirror that has not heard of the change, or refuse it as too short.
+    """
+    if settings.archive.url is None or not settings.archive.mirror_every or folder.parent.name == SCRATCH:
+        return
+    try:
+        Mirror(ObjectStorage.of(settings), uuid, writer=str(folder.parent.parent)).write(folder, epoch)
+    except (StaleWriter, StorageError) as error:
+        logger.error("%s: the change is made, but not mirrored: %s", uuid, error)
 
 
 def fetch_mirror(settings: Settings, uuid: str, folder: Path) -> bool:

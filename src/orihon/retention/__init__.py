@@ -22,9 +22,11 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
+from orihon.notifications.feed import NotificationRun, look_after_notifications
 from orihon.phase_archives import delete_old_phase_archives
 from orihon.retention.locking import only_one
 from orihon.retention.vacuuming import Progress, VacuumRun, vacuum_databases
+from orihon.search.upkeep import remove_traces
 from orihon.settings import Settings
 from orihon.task import FINISHED, TaskStatus
 
@@ -93,6 +95,7 @@ class Maintenance:
     archived: RetentionRun
     vacuumed: VacuumRun
     phase_archives: tuple[str, ...] = ()  # of explorations, past ``preserve_exploration_days``
+    notifications: NotificationRun = field(default_factory=NotificationRun)
 
     @property
     def is_complete(self) -> bool:
@@ -106,6 +109,7 @@ class Maintenance:
             "archive": self.archived.as_dict(),
             "vacuum": self.vacuumed.as_dict(),
             "phase_archives": list(self.phase_archives),
+            "notifications": self.notifications.as_dict(),
         }
 
 
@@ -156,7 +160,10 @@ def delete_old_contexts(
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         found = rows_having(base, (*FINISHED, TaskStatus.ARCHIVED))
         rows = [row for row in found if CLEANED not in row.metadata and ended_before(row, moment)]
-        return _each(base, rows, delete, dry_run=dry_run, progress=progress)
+        run = _each(base, rows, delete, dry_run=dry_run, progress=progress)
+        if run.tasks and not dry_run:
+            remove_traces(base)
+        return run
 
 
 def maintain(
@@ -168,7 +175,10 @@ def maintain(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> Maintenance:
-    """Remove the oldest tasks, pack the old ones, give the room back; ``StateError`` when somebody else is at it."""
+    """Remove the oldest tasks, pack the old ones, give the room back; ``StateError`` when somebody else is at it.
+
+    Notifications that the webhook has not got yet are sent, and old ones taken out of the feed.
+    """
     base = Path(base_dir).absolute()
     with BaseFolder(base, settings), only_one(base, settings):
         deleted = delete_old_contexts(base, settings, days, dry_run=dry_run, progress=progress)
@@ -177,8 +187,9 @@ def maintain(
             base, settings, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
         )
         phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
+        notifications = NotificationRun() if dry_run else look_after_notifications(base, settings)
         vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)
-        return Maintenance(deleted, archived, vacuumed, phases)
+        return Maintenance(deleted, archived, vacuumed, phases, notifications)
 
 
 def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool = True) -> None:

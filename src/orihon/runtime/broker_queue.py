@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
+from orihon.brokers.address import BrokerAddress
+from orihon.brokers.broker import Broker, Delivery
 from orihon.catalogue import TaskRow, WorkerFigures
 from orihon.connections import ThreadConnections
 from orihon.errors import InvalidSettings, StorageUnavailable
-from orihon.runtime.broker import Broker, Delivery
-from orihon.runtime.broker_address import BrokerAddress
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.settings import Settings, load_settings

@@ -1,16 +1,16 @@
 """``context_recall`` and ``context_read``: the task's own past, also what is folded away.
 
 Recall searches the whole log for words and tells where they are; read gives back a message, the messages under a fold,
-or an output that was cut, line by line. Both only read, one message at a time. Earlier recalls are not found again:
-they hold every word that was ever asked for.
+or an output that was cut, line by line. Both only read the task, one message at a time. Words are found as ``orihon
+search`` finds them, by the same index where there is one. Earlier recalls are not found again: they hold every word
+that was ever asked for.
 """
 
 from __future__ import annotations
 
 import heapq
-import unicodedata
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from orihon.errors import ToolFailed
 from orihon.message import Message
@@ -19,12 +19,19 @@ from orihon.runtime.builtin_tools import BuiltinTool, Deadline
 from orihon.runtime.tool import Answer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.runtime.tool_output import KeptOutputs, excerpt
+from orihon.search.documents import Document, find_document, message_text
+from orihon.search.history import fold_of
+from orihon.search.own_log import count_terms, ranked_messages
+from orihon.search.query import Query, parse_query
+from orihon.search.snippets import make_snippet
 from orihon.store import MessageStore
 from orihon.texts import text
 
 RECALL = "context_recall"
 _AROUND = 120  # characters on either side of a word that was found
 _MOST_WORDS = 16
+#: So many times more messages are looked at than wanted: some may turn out to have fewer of the words.
+_SPARE = 2
 
 
 def context_tools(messages: MessageStore, limit: int) -> list[BuiltinTool]:
@@ -64,42 +71,50 @@ class _Past:
         self._limit = limit
 
     def recall(self, arguments: Arguments, deadline: Deadline) -> Answer:
-        words = _words(arguments.text("query"))
-        if not words:
+        asked = arguments.text("query")
+        if not asked.strip():
             raise ToolFailed("argument_missing", name="query")
         most = arguments.number("limit", 10, most=100)
-        found = heapq.nlargest(most, self._matches(words, deadline))
+        query = Query(parse_query(_plain(asked), any_term=True).terms[:_MOST_WORDS], any_term=True)
+        found = self._found(query, most, deadline)
         if not found:
             return Answer(text("tools.nothing_found"))
         folds, _ = self._messages.task_store.state()
-        told = [self._told(seq, words, folds) for _, seq in found]
+        told = [self._told(document, query, folds) for document in found]
         return Answer(excerpt("\n".join(told).split("\n"), 1, None, self._limit).told())
 
-    def _matches(self, words: Sequence[str], deadline: Deadline) -> Iterator[tuple[int, int]]:
-        """How many of the words a message has, and its number."""
-        recalls: set[str] = set()
-        for stored in self._messages.get_messages():
+    def _found(self, query: Query, most: int, deadline: Deadline) -> list[Document]:
+        """The best messages; what only an earlier recall says, or was asked, does not count."""
+        store = self._messages.task_store
+        ranked = ranked_messages(store, self._messages.settings, query, check=lambda: deadline.check(RECALL))
+        found: list[tuple[int, int, Document]] = []
+        for seq in ranked:
             deadline.check(RECALL)
-            recalls.update(call.id for call in stored.message.tool_calls if call.name == RECALL)
-            if stored.message.tool_call_id in recalls:
-                continue
-            content = _normal("\n".join(_searched(stored.message)))
-            hits = sum(word in content for word in words)
-            if hits:
-                yield hits, stored.seq
+            document = self._document(seq)
+            hits = 0 if document is None else count_terms(document.text, query)
+            if document is not None and hits:
+                found.append((hits, seq, document))
+            if len(found) == _SPARE * most:
+                break
+        return [document for _, _, document in heapq.nlargest(most, found, key=lambda each: each[:2])]
 
-    def _told(self, seq: int, words: Sequence[str], folds: Sequence[Fold]) -> str:
+    def _document(self, seq: int) -> Document | None:
+        """What recall looks at: texts and calls, but for its own calls and their results."""
+        document = find_document(self._messages.task_store, "message", seq)
+        if document is None or RECALL not in document.tools:
+            return document
+        if document.role == "tool":
+            return None
         message = self._messages.get_message(seq).message
-        plain = " ".join("\n".join(_searched(message)).split())
-        normal = _normal(plain)
-        at = min((place for word in words if (place := normal.find(word)) >= 0), default=0)
-        # Normal forms may be longer or shorter; the place is near enough for an excerpt.
-        start = max(min(at, len(plain) - 1) - _AROUND, 0)
-        shown = plain[start : at + _AROUND]
-        lead, trail = "…" if start else "", "…" if at + _AROUND < len(plain) else ""
-        number = _fold_of(seq, folds)
+        return replace(document, text=message_text(message, lambda tool: tool != RECALL))
+
+    def _told(self, document: Document, query: Query, folds: Sequence[Fold]) -> str:
+        snippet = make_snippet(document.text, query, length=2 * _AROUND)
+        shown = " ".join(snippet.text.split())
+        lead, trail = "" if snippet.is_start else "…", "" if snippet.is_end else "…"
+        number = fold_of(document.number, folds)
         where = text("tools.recalled_folded", fold=number) if number else ""
-        return f"seq {seq} {message.role}{where}: {lead}{shown}{trail}"
+        return f"seq {document.number} {document.role}{where}: {lead}{shown}{trail}"
 
     def read(self, arguments: Arguments, deadline: Deadline) -> Answer:
         given = [name for name in ("seq", "fold", "output") if name in arguments]
@@ -128,20 +143,9 @@ class _Past:
             yield from _rendered([stored.message])
 
 
-def _words(query: str) -> list[str]:
-    return list(dict.fromkeys(_normal(query).split()))[:_MOST_WORDS]
-
-
-def _normal(content: str) -> str:
-    return unicodedata.normalize("NFKC", content).casefold()
-
-
-def _searched(message: Message) -> Iterator[str]:
-    """What recall looks at: texts and calls, but for its own calls."""
-    yield message.text
-    for call in message.tool_calls:
-        if call.name != RECALL:
-            yield f"{call.name} {call.arguments}"
+def _plain(asked: str) -> str:
+    """Words as a model writes them: a minus before one is no wish to leave it out."""
+    return " ".join(word.lstrip("-") for word in asked.split())
 
 
 def _rendered(messages: Iterable[Message]) -> Iterator[str]:
@@ -150,8 +154,3 @@ def _rendered(messages: Iterable[Message]) -> Iterator[str]:
             yield from message.text.split("\n")
         for call in message.tool_calls:
             yield from f"→ {call.name} {call.arguments}".split("\n")
-
-
-def _fold_of(seq: int, folds: Sequence[Fold]) -> int | None:
-    place = bisect_right(folds, seq, key=lambda fold: fold.start_seq) - 1
-    return folds[place].id if place >= 0 and folds[place].end_seq >= seq else None

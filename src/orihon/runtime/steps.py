@@ -39,6 +39,7 @@ from orihon.llm.base import LLMClient
 from orihon.runtime.task_tools import TaskTools
 from orihon.runtime.tool import ToolResult
 from orihon.runtime.tool_arguments import sanitize_arguments
+from orihon.runtime.watched_tools import watched
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.agent")
@@ -137,7 +138,11 @@ class ToolSteps:
 
     def _made(self, call: WantedCall) -> ToolResult:
         self._refuse_lost()
-        return self._tools.call(call.name, call.arguments, call_id=self.key(call))
+
+        def made() -> ToolResult:
+            return self._tools.call(call.name, call.arguments, call_id=self.key(call))
+
+        return watched(self._context, call.name, call.id, call.arguments, made)
 
     def _refuse_lost(self) -> None:
         """A worker that was stopped for long may have lost the task: what it does now, another one does too."""

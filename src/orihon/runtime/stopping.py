@@ -15,10 +15,10 @@ from types import TracebackType
 from typing import Self
 
 from orihon.catalogue.rows import SPENT, SUBTASK, fresh_start
-from orihon.compression.economics import prices_of
 from orihon.context import TaskContextManager
 from orihon.errors import GaveUp, OrihonError
 from orihon.llm.base import LLMClient
+from orihon.prices import prices_of
 from orihon.records import Usage
 from orihon.settings import Settings
 

@@ -23,11 +23,13 @@ from orihon.catalogue.line import TELL
 from orihon.clock import process_identity
 from orihon.errors import OrihonError, StaleWriter, StorageUnavailable, Waiting
 from orihon.logs import enter_task, leave_task
+from orihon.notifications.sending import send_soon
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
 from orihon.runtime.holding import Holding
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask
+from orihon.search import catch_up
 from orihon.settings import Settings, load_settings
 from orihon.task import TaskStatus
 from orihon.texts import text
@@ -38,6 +40,8 @@ EXIT_OVERDUE = 75
 _SHORTEST_NAP = 0.02
 _TELL_AGAIN = 30.0  # seconds
 _SWEEP_SECONDS = 5.0
+_SENDING_SECONDS = 5.0
+_READ_AGAIN, _READING_SECONDS = 10.0, 0.5
 _LAST_WORD_SECONDS = 10.0
 
 
@@ -66,6 +70,8 @@ class WorkerProcess:
         self._next_note = 0.0
         self._next_telling = 0.0
         self._next_sweep = 0.0
+        self._next_reading = 0.0
+        self._next_sending = 0.0
 
     @property
     def should_stop(self) -> bool:
@@ -115,13 +121,17 @@ class WorkerProcess:
                 nap = _SHORTEST_NAP
                 self._tell_ends()
                 self._look_after_waiting()
+                self._send_notifications()
                 continue
             self._tell_ends()
             self._look_after_waiting()
+            self._send_notifications()
             if self._until_empty and self._is_empty():
                 return
             if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:
                 self._note("idle")
+            if nap >= self.queue.limits.poll_interval:
+                self._read_for_search()
             self.queue.wait(nap, self._draining)
             nap = min(nap * 2, self.queue.limits.poll_interval)
 
@@ -160,6 +170,27 @@ class WorkerProcess:
                 self.queue.cancel(uuid)
         except OrihonError as error:  # looked after again soon
             logger.warning("%s: %s", self.name, error)
+
+    def _send_notifications(self) -> None:
+        """What this process or another one has left in the outbox; in the background."""
+        if time.monotonic() < self._next_sending:
+            return
+        self._next_sending = time.monotonic() + _SENDING_SECONDS
+        try:
+            send_soon(self.queue.base_dir, self.settings)
+        except OrihonError as error:  # an address that is none
+            logger.warning("%s: %s", self.name, error)
+
+    def _read_for_search(self) -> None:
+        """Read what is new into the index of the history search, for a moment: nobody has to wait for that later."""
+        if not self.settings.search.idle or time.monotonic() < self._next_reading:
+            return
+        self._next_reading = time.monotonic() + _READ_AGAIN
+        try:
+            if not catch_up(self.queue.base_dir, self.settings, seconds=_READING_SECONDS):
+                self._next_reading = 0.0
+        except OrihonError as error:  # whoever searches is told
+            logger.info("%s: %s", self.name, error)
 
     def _note(self, state: str, task: str | None = None) -> None:
         """Say what this worker does; often enough that who cannot see the process knows that it is alive."""

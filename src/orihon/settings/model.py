@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
 from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Kind, language
-from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings
+from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings, TracingSettings
 from orihon.settings.rungs import PRICES, Rung
 from orihon.settings.runtime_sections import MultiprocessSettings, RuntimeSettings, SourceSettings, ToolSettings
 from orihon.settings.sections import (
@@ -33,6 +33,7 @@ from orihon.settings.sections import (
     section,
     spec,
 )
+from orihon.settings.watching_sections import MonitorSettings, SearchSettings
 from orihon.texts import LANGUAGES
 
 _DEFAULT = "default"
@@ -70,6 +71,8 @@ class Settings:
     )
     sources: SourceSettings = field(default=SourceSettings(), metadata=section())
     notifications: NotificationSettings = field(default=NotificationSettings(), metadata=section())
+    monitor: MonitorSettings = field(default=MonitorSettings(), metadata=section())
+    search: SearchSettings = field(default=SearchSettings(), metadata=section())
     prices: Mapping[str, Mapping[str, float]] = field(
         default=FrozenMap(),
         metadata=spec(
@@ -80,6 +83,7 @@ class Settings:
     )
     masking: MaskingSettings = field(default=MaskingSettings(), metadata=section())
     logging: LoggingSettings = field(default=LoggingSettings(), metadata=section())
+    tracing: TracingSettings = field(default=TracingSettings(), metadata=section())
     language: str | None = field(
         default=None,
         metadata=spec(

@@ -1,4 +1,4 @@
-"""The sections of the settings that name other machines: database, broker, object storage.
+"""The sections of the settings that name other machines: database, broker, object storage, collector of traces.
 
 A part of the table in ``sections``; what is said there holds here too. Addresses may carry passwords: they are secrets.
 """
@@ -78,4 +78,22 @@ class ArchiveSettings:
     )
     format: str = field(
         default="zstd", metadata=spec(choice("zstd", "gzip", "bzip2", "xz"), "Format of the packed task.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """OpenTelemetry spans of model calls, tools and compressions."""
+
+    endpoint: str | None = field(
+        default=None,
+        metadata=spec(
+            address("http", "https"),
+            "Collector that spans are sent to by OTLP over HTTP, such as `http://127.0.0.1:4318`; unset: no spans.",
+            env=("OTEL_EXPORTER_OTLP_ENDPOINT",),
+        ),
+    )
+    content: bool = field(
+        default=False,
+        metadata=spec(FLAG, "Spans have the texts of answers, arguments and results, too (masked)."),
     )

@@ -312,11 +312,15 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True)
 class NotificationSettings:
-    """Who is told about compressions, and when."""
+    """Who is told about compressions, questions and failures, and when."""
 
     webhook: str | None = field(
         default=None, repr=False, metadata=spec(URL, "Address that notifications are posted to as JSON.")
     )
+    webhook_secret: str | None = field(
+        default=None, repr=False, metadata=spec(TEXT, "Secret that notifications to the webhook are signed with.")
+    )
+    keep_days: int = field(default=30, metadata=spec(_DAYS, "Days after which `maintain` takes a notification out."))
     warn_at: float = field(default=0.8, metadata=spec(_SHARE, "Share of the budget at which a notice is sent."))
     full_at: float = field(
         default=0.9, metadata=spec(_SHARE, "Share of the budget from which a view is still too full when folded.")

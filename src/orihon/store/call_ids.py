@@ -40,7 +40,9 @@ class CallIds:
 
     def covers(self, other: CallIds) -> bool:
         """Does it know every id that the other one knows?"""
-        return all(mine & theirs == theirs for mine, theirs in zip(self._bits, other._bits, strict=True))
+        # As two numbers: comparing byte by byte would take most of the time of ``verify``.
+        mine, theirs = int.from_bytes(self._bits), int.from_bytes(other._bits)
+        return mine & theirs == theirs
 
 
 def _positions(call_id: str) -> Iterator[int]:

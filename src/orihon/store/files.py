@@ -8,7 +8,6 @@ line too many or too few is put right at the next claim.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import secrets
@@ -37,11 +36,9 @@ from orihon.folders import (
     sync_folder,
     wrapping,
 )
+from orihon.store.append_handle import AppendHandle
 from orihon.store.base import NUMBER_FIELD, STREAMS, Pieces, RecordStore, Stream, TornTail
 from orihon.store.jsonl import JsonlFile
-
-# The system takes no more of them in one write.
-_MOST_PIECES = 1000
 
 _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
 
@@ -66,8 +63,8 @@ class FilesRecords(RecordStore):
         self._life_fd = -1
         self._place = b""  # our line in writer.json while we are the writer
         self._pid = 0
-        self._handles: dict[str, _AppendHandle] = {}
-        self._written: list[_AppendHandle] = []  # in the section that is open
+        self._handles: dict[str, AppendHandle] = {}
+        self._written: list[AppendHandle] = []  # in the section that is open
 
     def moved_to(self, folder: Path) -> None:
         self.folder = folder = folder.absolute()  # a program may change its directory
@@ -167,7 +164,8 @@ class FilesRecords(RecordStore):
     def _write_place(self, holder: dict[str, Any]) -> None:
         place = jsonio.encode(holder) + b"\n"
         with wrapping(self.folder / "writer.json"):
-            os.pwrite(self._lock_fd, place, 0)
+            # Blanks over the end of a longer line: also who dies before it is cut off leaves a line that can be read.
+            os.pwrite(self._lock_fd, place.ljust(os.fstat(self._lock_fd).st_size), 0)
             os.ftruncate(self._lock_fd, len(place))
             if self._durable:
                 os.fsync(self._lock_fd)
@@ -219,13 +217,17 @@ class FilesRecords(RecordStore):
         try:
             if self._written and self._written[-1] is not log:
                 self._sync_written()  # what this record may mention must be on the disk before it
+            # Of several the log comes first: a crash in between must leave no lines that it cannot account for.
+            if len(view_lines) > 1:
+                self._written_to(log, records)
             if view_lines:
                 self._written_to(self._handle("current.jsonl", durable=False), [(line,) for line in view_lines])
-            self._written_to(log, records)
+            if len(view_lines) <= 1:
+                self._written_to(log, records)
         except OSError as error:
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
 
-    def _written_to(self, handle: _AppendHandle, lines: Sequence[Pieces]) -> None:
+    def _written_to(self, handle: AppendHandle, lines: Sequence[Pieces]) -> None:
         if handle not in self._written:
             self._written.append(handle)
         handle.append(lines)
@@ -317,14 +319,14 @@ class FilesRecords(RecordStore):
 
     # ---- handles -----------------------------------------------------------------------------------------------
 
-    def _handle(self, name: str, *, durable: bool) -> _AppendHandle:
+    def _handle(self, name: str, *, durable: bool) -> AppendHandle:
         handle = self._handles.get(name)
         if handle is None:
             path = self.folder / name
             with wrapping(path):
                 new = not path.exists()
                 fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-                handle = self._handles[name] = _AppendHandle(fd, durable=durable)
+                handle = self._handles[name] = AppendHandle(fd, durable=durable)
                 if new and self._durable:
                     sync_folder(self.folder)
         return handle
@@ -359,35 +361,6 @@ class _Section:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._records.end(failed=error is not None)
-
-
-class _AppendHandle:
-    """A file open for appending that can take back what was appended since the last commit."""
-
-    __slots__ = ("durable", "fd", "grown", "size")
-
-    def __init__(self, fd: int, *, durable: bool) -> None:
-        self.fd = fd
-        self.durable = durable
-        self.size = os.fstat(fd).st_size
-        self.grown = 0
-
-    def append(self, lines: Sequence[Pieces]) -> None:
-        data: list[bytes | memoryview] = [piece for line in lines for piece in (*line, b"\n")]
-        if len(data) > _MOST_PIECES:
-            data = [b"".join(data)]
-        length = sum(map(len, data))
-        if os.writev(self.fd, data) != length:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self.grown += length
-
-    def commit(self) -> None:
-        self.size += self.grown
-        self.grown = 0
-
-    def roll_back(self) -> None:
-        self.grown = 0
-        os.ftruncate(self.fd, self.size)
 
 
 def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:

@@ -14,7 +14,7 @@ from orihon.clock import utc_now
 from orihon.counting import estimate_message
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
 from orihon.extra import expect
-from orihon.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, Pin
+from orihon.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, ModelCall, Pin
 from orihon.store.steps import check_step, compression_at
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
@@ -41,8 +41,9 @@ class Folding:
         strategy: str = "manual",
         level: str = "",
         made_by: str = "",
+        calls: Sequence[ModelCall] = (),
     ) -> Compression:
-        """Fold runs of the log; all of them or, when a rule forbids one, none."""
+        """Fold runs of the log; all of them or, when a rule forbids one, none. ``calls`` have written their texts."""
         for plan in plans:
             expect(plan.start_seq, int, "start_seq")
             expect(plan.end_seq, int, "end_seq")
@@ -59,7 +60,7 @@ class Folding:
             change = algebra.compress(view, planned)
             self._keep_texts(change)
             draft = Compression(id=0, kind="compress", trigger=trigger, strategy=strategy, level=level, made_by=made_by)
-            return self._record(draft, view, change, tail)
+            return self._record(replace(draft, calls=tuple(calls)), view, change, tail)
 
         return self._store.change(recorded)
 

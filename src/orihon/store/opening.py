@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from functools import lru_cache
 from pathlib import Path
 
 from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
@@ -112,11 +113,17 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
     backend = backend_of(folder, wanted if wanted == "postgres" else "files")
     return open_task_store(
         folder,
-        settings.replace(**{"context_storage.backend": backend, "masking.enabled": False}),
+        _for_reading(settings, backend),
         key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
         name=name,
         create=False,
     )
+
+
+@lru_cache(maxsize=16)
+def _for_reading(settings: Settings, backend: str) -> Settings:
+    """Kept: whoever looks at many tasks would spend more time on this than on most of them."""
+    return settings.replace(**{"context_storage.backend": backend, "masking.enabled": False})
 
 
 def folder_of(context_dir: Path | str) -> Path:

@@ -59,7 +59,8 @@ def pack(
     view_line = said if request == body else jsonio.encode(request)
     tokens = estimate_message(message, encoded_size=len(said))
     digest = content_digest(said, secrets.token_hex(8))
-    if places := _large_places(body, blob_bytes):
+    # A short record has no large place.
+    if len(said) > min(ENCODED_LENGTH, blob_bytes) and (places := _large_places(body, blob_bytes)):
         blobs = [_move_out(body, place, put_blob, max_bytes) for place in places]
         said = jsonio.encode({**body, "blobs": blobs})
     if len(said) > max_bytes:
@@ -74,14 +75,11 @@ def pack_record(
     record: dict[str, Any], *, blob_bytes: int, max_bytes: int, put_blob: Callable[[str, bytes], None]
 ) -> bytes:
     """The line of any other stream; large strings go to blobs here too."""
-    places = list(_large_strings(record, (), blob_bytes))
-    return _encoded(record, [_move_out(record, place, put_blob, max_bytes) for place in places], max_bytes)
-
-
-def _encoded(record: dict[str, Any], blobs: list[dict[str, Any]], max_bytes: int) -> bytes:
-    if blobs:
-        record["blobs"] = blobs
     line = jsonio.encode(record)
+    # A short record has no large place.
+    if len(line) > min(ENCODED_LENGTH, blob_bytes) and (places := list(_large_strings(record, (), blob_bytes))):
+        record["blobs"] = [_move_out(record, place, put_blob, max_bytes) for place in places]
+        line = jsonio.encode(record)
     if len(line) > max_bytes:
         raise InvalidMessage("too_large", size=len(line), limit=max_bytes)
     return line
@@ -155,14 +153,18 @@ def _large_places(body: Mapping[str, Any], blob_bytes: int) -> list[Place]:
 
 
 def _large_strings(value: Any, place: Place, blob_bytes: int) -> Iterator[Place]:
-    if isinstance(value, str):
-        if len(value) > blob_bytes or (len(value) > ENCODED_LENGTH and _is_encoded(value, place[-1])):
-            yield place
+    if isinstance(value, dict):
+        entries: Iterable[tuple[str | int, Any]] = value.items()
     elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _large_strings(item, (*place, index), blob_bytes)
-    elif isinstance(value, dict):
-        for key, item in value.items():
+        entries = enumerate(value)
+    else:
+        return
+    for key, item in entries:
+        if isinstance(item, str):
+            size = len(item)
+            if size > blob_bytes or (size > ENCODED_LENGTH and _is_encoded(item, key)):
+                yield (*place, key)
+        elif isinstance(item, (dict, list)):
             yield from _large_strings(item, (*place, key), blob_bytes)
 
 

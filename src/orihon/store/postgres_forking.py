@@ -22,8 +22,12 @@ def copy_beginning(
     lasts: Mapping[Stream, int],
     blobs: Iterable[str],
     files: Iterable[str],
+    written: Mapping[str, bytes],
 ) -> None:
-    """The records up to ``lasts``, and the contents and files that they mention, become the new task's."""
+    """The records up to ``lasts``, and the contents and files that they mention, become the new task's.
+
+    ``written`` are files that it has besides: it never is without them.
+    """
     values: dict[str, Any] = {"uuid": new, "epoch": epoch, "blobs": sorted(blobs), "files": sorted(files)}
     values.update({stream: lasts[stream] for stream in STREAMS})
     with pool.transaction() as connection:
@@ -35,3 +39,5 @@ def copy_beginning(
         values |= {"old": found[0], "new": begun[0]}
         for name in (*STREAMS, "blobs", "files"):
             connection.execute(_SQL[name], values)
+        for file, body in written.items():
+            connection.execute(_SQL["written"], {"new": begun[0], "name": file, "body": body})

@@ -56,10 +56,29 @@ def compression_at(store: TaskReader, seq: int, last: int | None = None) -> int:
     return low
 
 
+def length_at(store: TaskReader, record: Compression) -> int:
+    """How long the log was when a compression was made."""
+    visible = store.folds(record.visible)
+    if record.after_entries is not None:
+        return record.after_entries + sum(fold.message_count - 1 for fold in visible)
+    low, high = _reach(record, visible), store.count("messages")
+    while low < high:  # as below: the clock has to tell
+        middle = (low + high + 1) // 2
+        if str(next(store.read("messages", middle, middle))["timestamp"]) <= record.created_at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def _is_within(record: Compression, visible: Sequence[Fold], seq: int, first_beyond: str | None) -> bool:
     """Was the compression made when the log was not longer than ``seq``?"""
     if record.after_entries is not None:
         return record.after_entries + sum(fold.message_count - 1 for fold in visible) <= seq
     # Of a record from before entries were counted, what it is about and the clock have to tell.
-    reach = max([fold.end_seq for fold in visible] + [pin.seq for pin in record.pins], default=0)
-    return reach <= seq and (first_beyond is None or record.created_at < first_beyond)
+    return _reach(record, visible) <= seq and (first_beyond is None or record.created_at < first_beyond)
+
+
+def _reach(record: Compression, visible: Sequence[Fold]) -> int:
+    """The last message that a compression is about."""
+    return max([fold.end_seq for fold in visible] + [pin.seq for pin in record.pins], default=0)

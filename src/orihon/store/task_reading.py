@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from orihon import jsonio
-from orihon.errors import DamagedStore, NoSuchMessage
+from orihon.errors import DamagedStore, IllegalFold, NoSuchMessage
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.base import NUMBER_FIELD, OPEN_END, RecordStore, Stream
@@ -105,7 +105,11 @@ class TaskReader:
         reach = max((fold.end_seq for fold in folds), default=0)
         if reach > last_seq:
             raise DamagedStore("no_record", stream="messages", number=reach, where=self.name)
-        return ordered(folds, last_seq), record.pins
+        try:
+            return ordered(folds, last_seq), record.pins
+        except IllegalFold as error:
+            numbers = ", ".join(map(str, record.visible))
+            raise DamagedStore("overlap", number=compression, folds=numbers, where=self.name) from error
 
     def folds(self, numbers: Sequence[int]) -> list[Fold]:
         """Folds by their numbers."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -79,6 +80,7 @@ class TaskStore(TaskReader):
         self._tail: Tail | None = None
         self._saved_index = 0
         self._ended: str | None = None
+        self._roles: Counter[str] = Counter()
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -88,11 +90,22 @@ class TaskStore(TaskReader):
 
     def append_many(self, said: Iterable[Said]) -> int:
         """Add messages, all of them or none; returns the number of the last one."""
-        return self.change(partial(self._append, self._masked(said)))
+        masked = self._masked(said)
+        last = self.change(partial(self._append, masked))
+        self._roles.update(one.message.role for one in masked)
+        return last
+
+    def take_roles(self) -> dict[str, int]:
+        """How many messages of which role were added here since the last time; for the metrics."""
+        taken, self._roles = self._roles, Counter()
+        return dict(taken)
 
     def append_inside(self, message: Message, tail: Tail) -> int:
         """One message inside ``change``, where a record and a message belong together."""
-        return self._append(self._masked([Said(message)]), tail)
+        masked = self._masked([Said(message)])
+        last = self._append(masked, tail)
+        self._roles.update(one.message.role for one in masked)
+        return last
 
     def _masked(self, said: Iterable[Said]) -> Sequence[Said]:
         """As the log keeps them; one message may become several, the first of which has the call."""
@@ -100,7 +113,11 @@ class TaskStore(TaskReader):
         result = []
         for one in said:
             call = one.call if one.call is None or mask is None else replace(one.call, model=mask(one.call.model))
-            for message in one.message.as_chat():
+            messages = one.message.as_chat()
+            if mask is None and messages[0] is one.message:
+                result.append(one)
+                continue
+            for message in messages:
                 result.append(Said(message.map_strings(mask) if mask else message, one.timestamp, call))
                 call = None
         return result
@@ -147,19 +164,30 @@ class TaskStore(TaskReader):
         record = self.redactor.clean(dict(fields))
         return self.change(lambda tail: self.add_inside(stream, record))
 
+    def add_many(self, stream: Stream, records: Sequence[Mapping[str, Any]]) -> None:
+        """Add several (masked), all of them or none."""
+        cleaned = [self.redactor.clean(dict(fields)) for fields in records]
+        if cleaned:
+            self.change(lambda tail: self._add_all(stream, cleaned))
+
     def add_inside(self, stream: Stream, record: Mapping[str, Any]) -> int:
         """The same inside ``change``, where several records belong together."""
-        number = self.records.last(stream) + 1
+        return self._add_all(stream, [record])
+
+    def _add_all(self, stream: Stream, records: Sequence[Mapping[str, Any]]) -> int:
+        first = self.records.last(stream) + 1
         key = NUMBER_FIELD[stream]
-        rest = {name: value for name, value in record.items() if name != key}
-        line = pack_record(
-            {key: number, **rest},
-            blob_bytes=self._blob_bytes,
-            max_bytes=self._max_bytes,
-            put_blob=self.records.put_blob,
-        )
-        self.records.append(stream, number, [(line,)])
-        return number
+        lines = [
+            pack_record(
+                {key: number, **{name: value for name, value in record.items() if name != key}},
+                blob_bytes=self._blob_bytes,
+                max_bytes=self._max_bytes,
+                put_blob=self.records.put_blob,
+            )
+            for number, record in enumerate(records, start=first)
+        ]
+        self.records.append(stream, first, [(line,) for line in lines])
+        return first + len(lines) - 1
 
     # ---- the view's file ------------------------------------------------------------------------------------------
 

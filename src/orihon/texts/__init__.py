@@ -12,6 +12,8 @@ from functools import cache
 from typing import Any
 
 LANGUAGES = ("en", "ja")
+#: How many names of a key say which tables it is looked for in.
+_DEPTH = 2
 
 _chosen: str | None = None
 
@@ -34,7 +36,7 @@ def language() -> str:
 
 def text(key: str, /, *, lang: str | None = None, **fields: object) -> str:
     """The text under ``key``, with ``{field}`` places filled in; ``{{`` stands for a brace."""
-    node: Any = _catalogue(lang or language())
+    node: Any = _tables(lang or language(), ".".join(key.split(".")[:_DEPTH]))
     for part in key.split("."):
         node = node[part]
     if not isinstance(node, str):
@@ -43,8 +45,27 @@ def text(key: str, /, *, lang: str | None = None, **fields: object) -> str:
 
 
 @cache
-def _catalogue(lang: str) -> dict[str, Any]:
+def _tables(lang: str, name: str) -> dict[str, Any]:
+    """As much of a catalogue as has the texts below ``name``: to read all of it takes a tenth of a quick command."""
     import tomllib  # only when something has to be said
+
+    pieces = _pieces(lang)
+    head = name.partition(".")[0]
+    return tomllib.loads("".join(pieces.get(one, "") for one in dict.fromkeys((head, name))))
+
+
+@cache
+def _pieces(lang: str) -> dict[str, str]:
+    """The catalogue cut at its tables, by the first names of each."""
     from importlib.resources import files
 
-    return tomllib.loads(files(__package__).joinpath(f"{lang}.toml").read_text(encoding="utf-8"))
+    pieces: dict[str, list[str]] = {}
+    here: list[str] = []
+    is_inside = False  # of a text of several lines, which may look like a table
+    for line in files(__package__).joinpath(f"{lang}.toml").read_text(encoding="utf-8").splitlines(keepends=True):
+        if line.startswith("[") and not is_inside:
+            name = ".".join(line.strip(" \n[]").split(".")[:_DEPTH])
+            here = pieces.setdefault(name, [])
+        here.append(line)
+        is_inside ^= line.count('"""') % 2 == 1
+    return {name: "".join(lines) for name, lines in pieces.items()}

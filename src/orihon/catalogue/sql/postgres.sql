@@ -24,7 +24,7 @@ SELECT
     total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, lease_owner,
     lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot, lease_heartbeat, lease_until, epoch,
     retry_count, max_retries, priority, available_at, parent_uuid, inherits_from, keep, claimed, attempts, requested,
-    retry_due, retry_boot, source, '' AS prompt
+    retry_due, retry_boot, source, '' AS prompt, size_bytes
 FROM tasks
 WHERE uuid IN (
     SELECT uuid FROM tasks
@@ -37,28 +37,6 @@ WHERE uuid IN (
         AND (lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment)
 )
 ORDER BY created_at, uuid;
-
--- name: claimed_tasks
-SELECT
-    uuid, task_source, owner, repo, task_type, task_id, task_identifier, repository, "user", status, created_at,
-    updated_at, started_at, completed_at, process_id, hostname, llm_provider, model, context_length, backend,
-    correction, llm_call_count, tool_call_count, total_tokens, compression_count, total_messages, total_summaries,
-    total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, lease_owner,
-    lease_host, lease_pid, lease_pid_start, lease_pid_space, lease_boot, lease_heartbeat, lease_until, epoch,
-    retry_count, max_retries, priority, available_at, parent_uuid, inherits_from, keep, claimed, attempts, requested,
-    retry_due, retry_boot, source, '' AS prompt
-FROM tasks
-WHERE status = 'running' AND claimed = 1
-    AND uuid IN (
-        SELECT uuid FROM tasks
-        WHERE lease_owner IS NOT NULL AND lease_host = :my_host AND lease_pid_space = :my_space AND lease_boot = :my_boot
-        UNION ALL
-        SELECT uuid FROM tasks WHERE status = 'running' AND lease_owner IS NULL
-        UNION ALL
-        SELECT uuid FROM tasks
-        WHERE :far = 1 AND lease_owner IS NOT NULL
-            AND (lease_until IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment)
-    );
 
 -- name: cancelled_pauses
 SELECT * FROM tasks WHERE status = 'paused' AND requested = 'cancel';
@@ -216,3 +194,39 @@ SELECT
         SELECT count(*) FROM tasks WHERE status = 'queued' AND retry_due > :moment AND requested IS NULL
     ) AS put_off,
     (SELECT count(*) FROM tasks WHERE status = 'paused' AND requested = 'resume') AS to_resume;
+
+-- name: having_words
+NOT EXISTS (
+    SELECT 1 FROM jsonb_array_elements_text(CAST(:words AS jsonb)) AS word (sought)
+    WHERE position(
+        word.sought IN lower(
+            task_source || ':' || CASE WHEN repository = '' THEN task_type ELSE repository END
+            || CASE WHEN task_type = 'merge_request' THEN '!' ELSE '#' END || task_id
+            || ' ' || task_type || ' ' || "user" || ' ' || prompt || ' ' || coalesce(CAST(metadata AS jsonb) ->> 'title', '')
+        )
+    ) = 0
+)
+
+-- Whoever holds this gives out the next numbers of the feed; see the function tell_of_task.
+
+-- name: hold_notifications
+SELECT pg_advisory_xact_lock(hashtextextended('orihon.notifications ' || current_schema(), 0));
+
+-- name: take_notification
+UPDATE notifications SET webhook = 'sending', attempts = attempts + 1, due = :until, era = :era
+WHERE id = (
+    SELECT id FROM notifications
+    WHERE webhook IN ('pending', 'sending')
+        AND ((:early = 1 AND webhook = 'pending') OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
+        AND id > :after
+    ORDER BY id LIMIT 1
+    FOR UPDATE SKIP LOCKED
+)
+RETURNING *;
+
+-- Every table of the schema, with its indexes: the records of tasks, too, where they are in the database.
+
+-- name: database_bytes
+SELECT CAST(coalesce(sum(pg_total_relation_size(pg_class.oid)), 0) AS bigint) AS bytes
+FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+WHERE pg_namespace.nspname = current_schema() AND pg_class.relkind IN ('r', 'm');

@@ -8,14 +8,14 @@ INSERT INTO tasks (
     correction, llm_call_count, tool_call_count, total_tokens, compression_count, total_messages, total_summaries,
     total_tool_calls, final_token_count, final_message_count, view_tokens, error_message, metadata, epoch,
     retry_count, max_retries, priority, available_at, parent_uuid, inherits_from, keep, claimed, attempts, requested,
-    retry_due, retry_boot, source, prompt
+    retry_due, retry_boot, source, prompt, size_bytes
 ) VALUES (
     :uuid, :task_source, :owner, :repo, :task_type, :task_id, :task_identifier, :repository, :user, :status,
     :created_at, :updated_at, :started_at, :completed_at, :process_id, :hostname, :llm_provider, :model,
     :context_length, :backend, :correction, :llm_call_count, :tool_call_count, :total_tokens, :compression_count,
     :total_messages, :total_summaries, :total_tool_calls, :final_token_count, :final_message_count, :view_tokens,
     :error_message, :metadata, :epoch, :retry_count, :max_retries, :priority, :available_at, :parent_uuid,
-    :inherits_from, :keep, :claimed, :attempts, :requested, :retry_due, :retry_boot, :source, :prompt
+    :inherits_from, :keep, :claimed, :attempts, :requested, :retry_due, :retry_boot, :source, :prompt, :size_bytes
 )
 ON CONFLICT (uuid) DO NOTHING;
 
@@ -43,8 +43,26 @@ status = :status
 -- name: having_repository
 repository = :repository
 
+-- name: having_source
+task_source = :source
+
+-- name: having_since
+created_at >= :since
+
 -- name: older_than
 (created_at, uuid) < (SELECT last.created_at, last.uuid FROM tasks AS last WHERE last.uuid = :before)
+
+-- name: tasks_about
+SELECT * FROM tasks WHERE task_id = :task_id AND {conditions} ORDER BY created_at DESC, uuid DESC LIMIT :limit;
+
+-- name: having_place
+(repository = :place OR (repository = '' AND task_type = :place))
+
+-- name: having_merge_request
+task_type = 'merge_request'
+
+-- name: having_no_merge_request
+task_type <> 'merge_request'
 
 -- name: previous_tasks
 SELECT * FROM tasks
@@ -59,11 +77,36 @@ WHERE task_source = :task_source AND owner = :owner AND repo = :repo AND task_ty
     AND task_id = :task_id AND "user" = :user AND status IN ('queued', 'running', 'paused', 'waiting')
 ORDER BY created_at DESC, uuid;
 
+-- name: tasks_of_key
+SELECT * FROM tasks
+WHERE task_source = :task_source AND owner = :owner AND repo = :repo AND task_type = :task_type
+    AND task_id = :task_id AND "user" = :user
+ORDER BY created_at DESC, uuid DESC
+LIMIT :limit;
+
 -- name: running_tasks
 SELECT * FROM tasks WHERE status = 'running' ORDER BY started_at DESC, uuid;
 
 -- name: failed_tasks
 SELECT * FROM tasks WHERE status = 'failed' ORDER BY created_at DESC, uuid DESC LIMIT :limit;
+
+-- name: states_of_tasks
+SELECT uuid, status, updated_at, backend, lease_owner IS NOT NULL, metadata LIKE '%"cleaned"%', created_at
+FROM tasks;
+
+-- name: tasks_at_work
+-- Only of tasks that have ended is there an index on updated_at, see the schema. A task may come twice.
+SELECT uuid, status, updated_at, backend, lease_owner IS NOT NULL, metadata LIKE '%"cleaned"%', created_at
+FROM tasks WHERE status = 'running'
+UNION ALL
+SELECT uuid, status, updated_at, backend, lease_owner IS NOT NULL, metadata LIKE '%"cleaned"%', created_at
+FROM tasks WHERE lease_owner IS NOT NULL
+UNION ALL
+SELECT uuid, status, updated_at, backend, lease_owner IS NOT NULL, metadata LIKE '%"cleaned"%', created_at
+FROM tasks WHERE status IN ('queued', 'paused', 'waiting') AND updated_at >= :since
+UNION ALL
+SELECT uuid, status, updated_at, backend, lease_owner IS NOT NULL, metadata LIKE '%"cleaned"%', created_at
+FROM tasks WHERE completed_at IS NOT NULL AND updated_at >= :since;
 
 -- name: change_status
 UPDATE tasks SET
@@ -104,6 +147,7 @@ UPDATE tasks SET
     final_token_count = coalesce(:final_token_count, final_token_count),
     final_message_count = coalesce(:final_message_count, final_message_count),
     view_tokens = coalesce(:view_tokens, view_tokens),
+    size_bytes = coalesce(:size_bytes, size_bytes),
     updated_at = :now
 WHERE uuid = :uuid;
 
@@ -229,6 +273,41 @@ SELECT * FROM workers ORDER BY started_at, name;
 -- name: counter
 SELECT value FROM counters WHERE name = :name;
 
+-- name: counters
+SELECT name, value FROM counters WHERE name < '@' OR name >= 'A'; -- those between are counted by time
+
+-- name: timed_counters
+SELECT name, value FROM counters WHERE name >= :first AND name < :beyond ORDER BY name;
+
+-- name: forget_timed_counters
+DELETE FROM counters WHERE name >= '@' AND name < :before;
+
+-- name: created_between
+SELECT count(*) AS tasks FROM tasks WHERE created_at >= :first AND created_at < :beyond;
+
+-- name: ended_between
+SELECT status, count(*) AS tasks FROM tasks WHERE completed_at >= :first AND completed_at < :beyond
+GROUP BY status ORDER BY status;
+
+-- name: largest_between
+SELECT * FROM tasks WHERE completed_at >= :first AND completed_at < :beyond
+ORDER BY total_tokens DESC, total_messages DESC, uuid LIMIT :limit;
+
+-- What was brought here long after its end is as old as its stay; see the function here_since.
+
+-- name: count_old_tasks
+SELECT count(*) AS tasks FROM tasks
+WHERE completed_at < :before AND (updated_at < :before OR metadata NOT LIKE '%"import":%')
+    AND status IN ('completed', 'failed', 'cancelled', 'dead') AND keep = 0;
+
+-- name: notifications_between
+SELECT kind, count(*) AS notifications FROM notifications WHERE created_at >= :first AND created_at < :beyond
+GROUP BY kind ORDER BY kind;
+
+-- name: add_to_counter
+INSERT INTO counters AS stored VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = stored.value + excluded.value;
+
 -- name: rollups
 SELECT
     "user", repository, status, tasks, messages, tokens, llm_calls, tool_calls, compressions, timed_tasks,
@@ -271,3 +350,146 @@ INSERT INTO permissions VALUES (:provider, :level, :counted_at, :boot) ON CONFLI
 -- name: set_permissions
 INSERT INTO permissions VALUES (:provider, :level, :counted_at, :boot)
 ON CONFLICT (provider) DO UPDATE SET level = excluded.level, counted_at = excluded.counted_at, boot = excluded.boot;
+
+-- name: add_usage
+INSERT INTO usage AS stored (
+    uuid, day, model, purpose, is_reported, provider, calls, input_tokens, cached_tokens, output_tokens, saved_tokens,
+    cost
+)
+SELECT
+    uuid, :day, :model, :purpose, :is_reported, lower(coalesce(llm_provider, '')), :calls, :input_tokens,
+    :cached_tokens, :output_tokens, :saved_tokens, CAST(:cost AS double precision)
+FROM tasks WHERE uuid = :uuid
+ON CONFLICT (uuid, model, purpose, is_reported, day) DO UPDATE SET
+    calls = stored.calls + excluded.calls,
+    input_tokens = stored.input_tokens + excluded.input_tokens,
+    cached_tokens = stored.cached_tokens + excluded.cached_tokens,
+    output_tokens = stored.output_tokens + excluded.output_tokens,
+    saved_tokens = stored.saved_tokens + excluded.saved_tokens,
+    cost = stored.cost + excluded.cost;
+
+-- name: usage_of_task
+SELECT uuid, day, model, purpose, calls, input_tokens, cached_tokens, output_tokens, saved_tokens, cost
+FROM usage WHERE uuid = :uuid ORDER BY day, model, purpose, is_reported;
+
+-- name: remove_usage
+DELETE FROM usage WHERE uuid = :uuid;
+
+-- name: usage_by_day
+SELECT
+    usage.day AS name, usage.model, usage.provider, usage.purpose,
+    CAST(sum(usage.calls) AS bigint) AS calls,
+    CAST(sum(usage.input_tokens) AS bigint) AS input_tokens,
+    CAST(sum(usage.cached_tokens) AS bigint) AS cached_tokens,
+    CAST(sum(usage.output_tokens) AS bigint) AS output_tokens,
+    CAST(sum(usage.saved_tokens) AS bigint) AS saved_tokens,
+    sum(usage.cost) AS cost
+FROM usage
+WHERE usage.day >= :first_day AND usage.day <= :last_day
+GROUP BY usage.day, usage.model, usage.provider, usage.purpose, usage.is_reported;
+
+-- name: usage_by_task
+SELECT
+    usage.uuid AS name, usage.model, usage.provider, usage.purpose,
+    CAST(sum(usage.calls) AS bigint) AS calls,
+    CAST(sum(usage.input_tokens) AS bigint) AS input_tokens,
+    CAST(sum(usage.cached_tokens) AS bigint) AS cached_tokens,
+    CAST(sum(usage.output_tokens) AS bigint) AS output_tokens,
+    CAST(sum(usage.saved_tokens) AS bigint) AS saved_tokens,
+    sum(usage.cost) AS cost
+FROM usage
+WHERE usage.day >= :first_day AND usage.day <= :last_day
+GROUP BY usage.uuid, usage.model, usage.purpose, usage.is_reported, usage.provider;
+
+-- name: usage_by_user
+SELECT
+    tasks."user" AS name, usage.model, usage.provider, usage.purpose,
+    CAST(sum(usage.calls) AS bigint) AS calls,
+    CAST(sum(usage.input_tokens) AS bigint) AS input_tokens,
+    CAST(sum(usage.cached_tokens) AS bigint) AS cached_tokens,
+    CAST(sum(usage.output_tokens) AS bigint) AS output_tokens,
+    CAST(sum(usage.saved_tokens) AS bigint) AS saved_tokens,
+    sum(usage.cost) AS cost
+FROM usage JOIN tasks ON tasks.uuid = usage.uuid
+WHERE usage.day >= :first_day AND usage.day <= :last_day
+GROUP BY tasks."user", usage.model, usage.provider, usage.purpose, usage.is_reported;
+
+-- name: usage_by_repository
+SELECT
+    tasks.repository AS name, usage.model, usage.provider, usage.purpose,
+    CAST(sum(usage.calls) AS bigint) AS calls,
+    CAST(sum(usage.input_tokens) AS bigint) AS input_tokens,
+    CAST(sum(usage.cached_tokens) AS bigint) AS cached_tokens,
+    CAST(sum(usage.output_tokens) AS bigint) AS output_tokens,
+    CAST(sum(usage.saved_tokens) AS bigint) AS saved_tokens,
+    sum(usage.cost) AS cost
+FROM usage JOIN tasks ON tasks.uuid = usage.uuid
+WHERE usage.day >= :first_day AND usage.day <= :last_day
+GROUP BY tasks.repository, usage.model, usage.provider, usage.purpose, usage.is_reported;
+
+-- name: add_notification
+INSERT INTO notifications (event, created_at, task, kind, type, body)
+VALUES (:event, :now, :task, :kind, :type, :body)
+ON CONFLICT (event) DO NOTHING;
+
+-- name: notifications
+SELECT * FROM notifications WHERE id > :since ORDER BY id LIMIT :limit;
+
+-- name: notifications_of_task
+SELECT * FROM notifications WHERE task = :task AND id > :since ORDER BY id LIMIT :limit;
+
+-- name: last_notifications
+SELECT * FROM notifications ORDER BY id DESC LIMIT :limit;
+
+-- name: last_notifications_of_task
+SELECT * FROM notifications WHERE task = :task ORDER BY id DESC LIMIT :limit;
+
+-- name: pending_notifications
+SELECT count(*) AS pending FROM notifications WHERE webhook IN ('pending', 'sending');
+
+-- name: settle_notification
+UPDATE notifications SET
+    webhook = :webhook, due = :due, era = :era, last_error = :error,
+    settled_at = CASE WHEN :webhook <> 'pending' THEN CAST(:now AS text) END
+WHERE id = :id AND webhook = 'sending' AND attempts = :attempts;
+
+-- name: note_webhook
+INSERT INTO counters VALUES ('webhook_used', 1) ON CONFLICT (name) DO NOTHING;
+
+-- name: pass_over_notifications
+UPDATE notifications SET webhook = 'none', settled_at = :now
+WHERE webhook IN ('pending', 'sending') AND attempts = 0 AND created_at < :before;
+
+-- name: forget_notifications
+DELETE FROM notifications
+WHERE created_at < :before AND (created_at < :unsent OR webhook NOT IN ('pending', 'sending'));
+
+-- name: alerts
+SELECT * FROM alerts ORDER BY since, name;
+
+-- name: raise_alert
+INSERT INTO alerts VALUES (:name, :now, :body) ON CONFLICT (name) DO NOTHING;
+
+-- name: end_alert
+DELETE FROM alerts WHERE name = :name;
+
+-- name: sizes_by_position
+SELECT
+    CASE
+        WHEN status = 'archived' AND size_bytes = 0 THEN 'cleaned'
+        WHEN completed_at < :old AND (updated_at < :old OR metadata NOT LIKE '%"import":%') THEN 'old'
+        WHEN status = 'archived' THEN 'archived'
+        ELSE 'active'
+    END AS position,
+    count(*) AS tasks,
+    coalesce(sum(size_bytes), 0) AS bytes,
+    sum(CASE WHEN size_bytes IS NULL AND status <> 'queued' THEN 1 ELSE 0 END) AS unmeasured,
+    sum(total_summaries) AS summaries
+FROM tasks
+GROUP BY 1;
+
+-- name: largest_tasks
+SELECT * FROM tasks WHERE size_bytes > 0 ORDER BY size_bytes DESC, uuid LIMIT :limit;
+
+-- name: unmeasured_tasks
+SELECT * FROM tasks WHERE size_bytes IS NULL AND status <> 'queued' ORDER BY created_at DESC, uuid LIMIT :limit;

@@ -79,15 +79,6 @@ WHERE uuid = :uuid
         WHERE other.status = 'running' AND other.claimed = 1 AND other.user = tasks.user
     ));
 
--- name: claimed_tasks
-SELECT * FROM tasks INDEXED BY tasks_claimed
-WHERE status = 'running' AND claimed = 1
-    -- Not those whose owner cannot be seen from here and has time left.
-    AND (
-        lease_owner IS NULL OR lease_until <= :moment OR lease_heartbeat > :moment OR lease_boot IS NOT :my_boot
-        OR (lease_host = :my_host AND lease_pid_space = :my_space)
-    );
-
 -- name: cancelled_pauses
 SELECT * FROM tasks INDEXED BY tasks_to_cancel WHERE status = 'paused' AND requested = 'cancel';
 
@@ -139,3 +130,33 @@ SELECT
     (
         SELECT count(*) FROM tasks INDEXED BY tasks_to_resume WHERE status = 'paused' AND requested = 'resume'
     ) AS to_resume;
+
+-- name: having_words
+NOT EXISTS (
+    SELECT 1 FROM json_each(:words) AS word
+    WHERE instr(
+        lower(
+            task_source || ':' || CASE WHEN repository = '' THEN task_type ELSE repository END
+            || CASE WHEN task_type = 'merge_request' THEN '!' ELSE '#' END || task_id
+            || ' ' || task_type || ' ' || "user" || ' ' || prompt || ' ' || ifnull(json_extract(metadata, '$.title'), '')
+        ),
+        word.value
+    ) = 0
+)
+
+-- name: hold_notifications
+SELECT 1; -- nobody else writes while this transaction lasts
+
+-- name: take_notification
+UPDATE notifications SET webhook = 'sending', attempts = attempts + 1, due = :until, era = :era
+WHERE id = (
+    SELECT id FROM notifications
+    WHERE webhook IN ('pending', 'sending')
+        AND ((:early = 1 AND webhook = 'pending') OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
+        AND id > :after
+    ORDER BY id LIMIT 1
+)
+RETURNING *;
+
+-- name: database_bytes
+SELECT page_count * page_size AS bytes FROM pragma_page_count, pragma_page_size;

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from orihon.compression.documents.markdown import Block
-from orihon.compression.documents.statements import decided, is_key, markers, row_statements, sentences, statements
+from orihon.compression.documents.statements import (
+    cut_off,
+    decided,
+    is_key,
+    markers,
+    row_statements,
+    sentences,
+    statements,
+)
 
 _SHORT_QUOTE = 4
 _QUOTE_LINE = 800
@@ -17,6 +25,8 @@ _LONG_TEXT = 160
 _LONG_LIST = 6
 _LONG_TABLE = 9
 _LONG_CODE = 14
+_BAREST_CODE = 4
+_CODE_LINE = 120
 _OMISSION = "- […]"
 
 
@@ -136,6 +146,15 @@ def _shorter_code(block: Block, end: str) -> str:
     if len(block.lines) <= _LONG_CODE:
         return block.text
     return "".join([*block.lines[:7], f"…{end}", *block.lines[-3:]])
+
+
+def barest_code(block: Block, end: str) -> str:
+    """The first lines of a fence and the last one, long lines cut off."""
+    opener, *code, closer = block.lines
+    if len(code) > _BAREST_CODE:
+        code = [*code[: _BAREST_CODE - 2], f"…{end}", code[-1]]
+    shortened = (cut_off(words := line.rstrip("\r\n"), _CODE_LINE) + line[len(words) :] for line in code)
+    return "".join([opener, *shortened, closer])
 
 
 def _lists(blocks: tuple[Block, ...]) -> Iterator[list[int]]:

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from orihon.compression.documents.markdown import Block, Section
 from orihon.compression.documents.statements import (
     announces_reasons,
+    cut_off,
     decided,
     decisions,
+    hints,
     is_wide,
     labelled,
     reason,
@@ -81,7 +83,7 @@ class Findings:
         rows += [("decision", value) for value in self.decision]
         rows += [("conclusion", value) for value in self.conclusion if not self.decision]
         reasons = comma.join(self.reason)
-        rows.append(("reason", _cut(reasons) if barest else reasons))
+        rows.append(("reason", cut_off(reasons, _ONE_LINE) if barest else reasons))
         if not barest:
             rows += [(kind, comma.join(getattr(self, kind))) for kind in ("rejected", "considered", "trials")]
         rows += [(kind, value) for kind in ("code", "details") for value in getattr(self, kind)]
@@ -112,8 +114,9 @@ def section_decisions(section: Section) -> Iterator[str]:
 
 def title_decisions(section: Section) -> Iterator[str]:
     """The decisions in a section's heading."""
-    for statement in sentences(" ".join(section.title.split())):
-        yield from decided(statement)
+    if hints(section.title):
+        for statement in sentences(" ".join(section.title.split())):
+            yield from decided(statement)
 
 
 def collect(sections: Iterable[Section]) -> Findings:
@@ -241,7 +244,3 @@ def _is_talk(section: Section) -> bool:
 
 def _names(title: str, chosen: str) -> bool:
     return len(title) > 1 and title.casefold() in chosen
-
-
-def _cut(value: str) -> str:
-    return value if len(value) <= _ONE_LINE else value[: _ONE_LINE - 1].rstrip() + "…"

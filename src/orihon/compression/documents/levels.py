@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orihon.compression.documents.brief import brief, depth, join, shorter_quote
+from orihon.compression.documents.brief import barest_code, brief, depth, join, shorter_quote
 from orihon.compression.documents.findings import (
     Findings,
     collect,
@@ -21,7 +21,7 @@ from orihon.compression.documents.findings import (
     title_decisions,
 )
 from orihon.compression.documents.markdown import Block, Section
-from orihon.compression.documents.statements import decided, statements
+from orihon.compression.documents.statements import cut_off, decided, statements
 
 _SAME_FROM = 40  # characters from which a repeated text is an explanation and not a phrase
 _LONG_QUOTE = 8
@@ -57,7 +57,7 @@ def _light(section: Section, manner: Manner, seen: set[str]) -> Iterator[_Piece]
     if section.protected:
         seen.update(map(_sameness, section.blocks))
         yield section.own_text
-    else:
+    elif section.blocks:
         yield join(
             section.blocks, [_lighter(block, below, seen) for block, below in _pairs(section.blocks)], manner.line_end
         )
@@ -107,7 +107,8 @@ def _standard(section: Section, manner: Manner) -> Iterator[_Piece]:
         yield from explored
         return
     yield section.heading
-    yield brief(section.blocks, manner.line_end)
+    if section.blocks:
+        yield brief(section.blocks, manner.line_end)
     for child in section.children:
         yield from _standard(child, manner)
 
@@ -229,6 +230,8 @@ def _outlined(section: Section, manner: Manner, index_depth: int) -> list[_Piece
 
 def _decisions_only(section: Section, manner: Manner) -> str:
     """The body of a section at its barest; as it was when that is not shorter."""
+    if not section.blocks:
+        return ""
     findings = collect([_without_children(section)])
     if not findings.decision and not findings.conclusion:
         findings.reason.clear()
@@ -254,10 +257,14 @@ def _without_children(section: Section) -> Section:
 
 
 def _first_words(root: Section, manner: Manner) -> str:
-    """The first sentence of what stands before any heading, so that a plain text does not vanish."""
-    first = next((said for block in root.blocks for said in statements(block)), "")
-    if len(first) > _FIRST_WORDS:
-        first = first[: _FIRST_WORDS - 1].rstrip() + "…"
+    """The first sentence of what stands before any heading, so that a plain text does not vanish.
+
+    Of a document that is nothing but code, the beginning and the end of that.
+    """
+    first = cut_off(next((said for block in root.blocks for said in statements(block)), ""), _FIRST_WORDS)
+    if not first and not root.children:
+        code = next((block for block in root.blocks if block.kind == "fence"), None)
+        return "" if code is None else barest_code(code, manner.line_end)
     if not first or decided(first):
         return ""
     line = f"- {first}" + manner.line_end * (2 if root.children else 1)
@@ -276,12 +283,16 @@ def _assembled(pieces: Iterable[_Piece], manner: Manner) -> str:
     result: list[str] = []
     after_heading = False
     for piece in pieces:
-        is_heading = isinstance(piece, tuple)
-        underline = piece[1].lstrip()[0] if is_heading and len(piece) == 2 else ""
+        if isinstance(piece, str):
+            if piece:
+                result.append(piece)
+                after_heading = False
+            continue
+        underline = piece[1].lstrip()[0] if len(piece) == 2 else ""
         if underline and result and not _ends_blank(result[-1]) and not (underline == "=" and after_heading):
             result.append(manner.line_end)
-        result.extend(text for text in _flat([piece]) if text)
-        after_heading = is_heading or (after_heading and not piece)
+        result += piece
+        after_heading = True
     return "".join(result)
 
 

@@ -270,6 +270,8 @@ def _underline(line: str) -> str:
 
 
 def _indent(line: str) -> int:
+    if line[:1] not in (" ", "\t"):
+        return 0
     blanks = line[: len(line) - len(line.lstrip(" \t"))]
     return len(blanks.expandtabs(4))
 

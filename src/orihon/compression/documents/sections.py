@@ -7,7 +7,7 @@ was decided. Promises, for any text and level:
 - every protected section is in the result word for word, with its subsections;
 - the facts stay the same; LIGHT is made first, STANDARD from it, AGGRESSIVE from that, so none has facts or words
   that the one before it lacks;
-- the result is never longer than the text;
+- the result is never longer than the text, and never nothing where that is something;
 - compressing a result again changes nothing (with a summarizer, whose words may differ, this is not promised);
 - nothing is invented: but for labels, counts and pointers every word stands in the text (or is the summarizer's).
 
@@ -175,13 +175,17 @@ class _Reduction:
 
     def _apply(self, rewrite: _Pass, manner: Manner) -> None:
         text = rewrite(self.document.root, replace(manner, line_end=line_end(self.document.text)))
-        if len(text) < len(self.document.text):
+        if len(text) < len(self.document.text) and self._is_left(text):
             rewritten = _read(text, self._is_protected)
             if rewritten.facts == self.document.facts:
                 self.document = rewritten
                 self._in_vain.clear()
                 return
         self._in_vain.add(rewrite)
+
+    def _is_left(self, text: str) -> bool:
+        """Is there something where there was something, and a word where there were words?"""
+        return text != "" and (not text.isspace() or self.document.text.isspace())
 
 
 def _with_summary(document: _Document, manner: Manner, summarizer: Callable[[str], str]) -> Manner:

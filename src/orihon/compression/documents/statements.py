@@ -193,14 +193,20 @@ def trimmed(value: str) -> str:
             return value
 
 
+def cut_off(words: str, longest: int) -> str:
+    """The words, or as many of them as there is room for, and a sign that there were more."""
+    return words if len(words) <= longest else words[: longest - 1].rstrip() + "…"
+
+
 def decisions(block: Block) -> Iterator[str]:
     """What a block says was decided."""
-    if block.kind not in ("blank", "fence", "rule") and _hints(block.text):
+    if block.kind not in ("blank", "fence", "rule") and hints(block.text):
         for statement in statements(block):
             yield from decided(statement)
 
 
-def _hints(text: str) -> bool:
+def hints(text: str) -> bool:
+    """A cheap look: may the text decide something at all?"""
     return any(map(text.lower().__contains__, _HINTS))
 
 
@@ -220,7 +226,7 @@ def _decided(statement: str) -> list[str]:
         if kind != "conclusion":
             return [value] if kind == "decision" and value else []
         statement = value
-    if not _hints(statement) or _DEFERRED.search(statement):
+    if not hints(statement) or _DEFERRED.search(statement):
         return []
     objects = (trimmed(found.strip(_EDGES)) for found in (*_decided_ja(statement), *_decided_en(statement)))
     return [found for found in objects if found and not _REJECTION.search(found)]

@@ -72,6 +72,9 @@ class Reply:
     is_cut_off: bool = False  # the server stopped it at its token limit
 
 
+OnAnswer = Callable[[object], None]
+
+
 class LLMClientProtocol(Protocol):
     """A client that takes a request in steps."""
 
@@ -93,9 +96,13 @@ class ChatClient(Protocol):
 class Caller:
     """Asks one client, one question at a time."""
 
-    def __init__(self, client: ChatClient | LLMClientProtocol, timeout: float) -> None:
+    def __init__(
+        self, client: ChatClient | LLMClientProtocol, timeout: float, on_answer: OnAnswer | None = None
+    ) -> None:
+        """``on_answer`` gets whatever the client hands over, good or bad: it has been paid for."""
         self._send = _sender(client)
         self._timeout = timeout
+        self._on_answer = on_answer
         self._thread: threading.Thread | None = None
 
     def ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed:
@@ -121,7 +128,10 @@ class Caller:
 
     def _ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed | KeyboardInterrupt | SystemExit:
         try:
-            return read_reply(self._send(system, user, max_tokens))
+            answer = self._send(system, user, max_tokens)
+            if self._on_answer is not None:
+                self._on_answer(answer)
+            return read_reply(answer)
         except (KeyboardInterrupt, SystemExit) as stop:
             return stop
         except BaseException as error:  # any client may be plugged in; a summary that fails must not stop the task

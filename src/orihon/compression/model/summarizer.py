@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from orihon.compression.model.answer import judge
-from orihon.compression.model.call import Caller, ChatClient, Failed, Failure, LLMClientProtocol
+from orihon.compression.model.call import Caller, ChatClient, Failed, Failure, LLMClientProtocol, OnAnswer
 from orihon.compression.model.request import Request, RequestWriter
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX
@@ -40,10 +40,12 @@ class LLMSummarizer:
         retry_delay: float = 0.5,
         timeout: float = 120.0,
         count: Counter | None = None,
+        on_answer: OnAnswer | None = None,
     ) -> None:
         """``window`` is the model's own, in tokens by ``count``; ``prompt`` replaces the built-in one, with
-        ``{messages}`` where the record shall stand; ``timeout`` is for each call, in seconds."""
-        self._caller = Caller(client, timeout)
+        ``{messages}`` where the record shall stand; ``timeout`` is for each call, in seconds; ``on_answer`` gets what
+        the client hands over."""
+        self._caller = Caller(client, timeout, on_answer)
         self._window = window
         self._prompt = prompt
         self._retries = retries

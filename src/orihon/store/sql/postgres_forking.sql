@@ -39,3 +39,6 @@ SELECT %(new)s, digest, content FROM blobs WHERE task = %(old)s AND digest = ANY
 -- name: files
 INSERT INTO documents (task, name, body)
 SELECT %(new)s, name, body FROM documents WHERE task = %(old)s AND name = ANY(%(files)s)
+
+-- name: written
+INSERT INTO documents (task, name, body) VALUES (%(new)s, %(name)s, %(body)b)

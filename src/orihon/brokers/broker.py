@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from orihon import jsonio
-from orihon.runtime.broker_address import BrokerAddress
+from orihon.brokers.address import BrokerAddress
 
 logger = logging.getLogger("orihon.broker")
 

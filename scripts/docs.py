@@ -1,0 +1,217 @@
+"""Makes the pages that follow from the program: ``make docs``.
+
+- ``docs/commands.md`` and ``docs/ja/commands.md``: the help page of every command
+- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.cli.schemas``
+- ``src/orihon/settings/meanings.ja.toml``: what each setting means in Japanese, from ``docs/ja/settings.md``
+
+``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+_LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
+MEANINGS = ROOT / "src" / "orihon" / "settings" / "meanings.ja.toml"
+_WIDTH = "100"
+_ROW = re.compile(r"^\| `(?P<key>[a-z_.0-9]+)` \|(?:[^|]*\|){3} (?P<meaning>.*) \|$", re.MULTILINE)
+
+
+def pages() -> dict[Path, str]:
+    """Every generated file with what it has to say."""
+    made = {MEANINGS: meanings()}
+    for lang, folder in _LANGUAGES.items():
+        # In a process of its own: the options of commands are worded when their modules are imported.
+        command = [sys.executable, "-m", "scripts.docs", lang]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, env=_plain_environment())
+        made |= {folder / name: page for name, page in json.loads(printed.stdout).items()}
+    made[ROOT / "docs" / "schema.json"] = _schema_document()
+    return made
+
+
+def pages_in(lang: str) -> dict[str, str]:
+    """The pages of one language, by name."""
+    from orihon.texts import set_language
+
+    set_language(lang)
+    return {"commands.md": commands_page(lang), "json.md": json_page()}
+
+
+def _schema_document() -> str:
+    from orihon.cli.schemas import document
+
+    return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
+
+
+def _plain_environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORIHON_", "FORCE_COLOR"))}
+    return {**kept, "COLUMNS": _WIDTH, "TERMINAL_WIDTH": _WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
+
+
+# ---- settings ------------------------------------------------------------------------------------------------------
+
+
+def meanings() -> str:
+    """The last column of the tables of the Japanese reference, by key."""
+    from orihon.settings import schema
+
+    page = (ROOT / "docs" / "ja" / "settings.md").read_text(encoding="utf-8")
+    rows = ((found["key"], _plain(found["meaning"])) for found in _ROW.finditer(page))
+    lines = [f'"{key}" = {_toml(meaning)}' for key, meaning in rows if key in schema()]  # not the old spellings
+    return "\n".join(["# Made from docs/ja/settings.md by 'make docs'.", *lines]) + "\n"
+
+
+def _plain(cell: str) -> str:
+    """A cell of a table without what only a table needs."""
+    linked = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", cell)
+    return linked.replace("<br>", " ").replace("\\|", "|")
+
+
+def _toml(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+# ---- help pages ----------------------------------------------------------------------------------------------------
+
+
+def commands_page(lang: str) -> str:
+    """The help page of the program and of each command, as it is printed."""
+    from orihon.texts import text
+
+    parts = [f"# {text('docs.commands.title')}\n", f"{text('docs.commands.head')}\n", _fenced(help_of(lang))]
+    for name in command_names():
+        parts.append(f"\n## `orihon {name}`\n\n{_fenced(help_of(lang, *name.split()))}")
+    return "\n".join(parts)
+
+
+def help_of(lang: str, *command: str) -> str:
+    """One help page without colours, a hundred columns wide."""
+    from orihon.cli.main import main
+
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        code = main(["--lang", lang, *command, "--help"])
+    assert code == 0, command
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip("\n").splitlines())
+
+
+def command_names() -> list[str]:
+    """Every command as it is typed, those of groups with the group's name before them."""
+    return list(_names_in(_application(), ""))
+
+
+def _application() -> Any:
+    import typer
+
+    from orihon.cli.main import build
+
+    return typer.main.get_command(build())
+
+
+def _names_in(group: Any, prefix: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _names_in(command, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _fenced(page: str) -> str:
+    return f"```text\n{page}\n```"
+
+
+# ---- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def json_page() -> str:
+    """What ``--json`` prints: for each command its variants, with fields, types and meanings."""
+    from orihon.cli.schemas import SCHEMAS, definitions
+    from orihon.texts import text
+
+    parts = [f"# {text('docs.json.title')}\n", text("docs.json.head")]
+    for command, variants in SCHEMAS.items():
+        parts.append(f"\n## `orihon {command}`")
+        for options, schema in variants.items():
+            title = f"`orihon {command} {options} --json`".replace("  ", " ")
+            parts.append(f"\n{title}\n" if options else "")
+            parts.append(_described(schema))
+    parts.append(f"\n## {text('docs.json.shared')}")
+    for name, schema in definitions().items():
+        parts.append(f"\n### `{name}`\n")
+        parts.append(_described(schema))
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _described(schema: Mapping[str, Any]) -> str:
+    """A table of fields; what is no object is said in a line."""
+    from orihon.texts import text
+
+    if "properties" not in schema:
+        return text("docs.json.whole", type=_type(schema)) + "\n"
+    titles = [text(f"docs.json.columns.{name}") for name in ("field", "type")]
+    rows = [f"| {titles[0]} | {titles[1]} |", "|---|---|"]
+    rows += [f"| `{name}` | {_type(field)} |" for name, field in _fields(schema, "")]
+    return "\n".join(rows) + "\n"
+
+
+def _fields(schema: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    required = schema.get("required", ())
+    for name, field in schema["properties"].items():
+        mark = "" if name in required else "?"
+        yield f"{prefix}{name}{mark}", field
+        for one in field.get("anyOf", [field]):
+            inner = one.get("items", one)
+            if "properties" in inner:
+                yield from _fields(inner, f"{prefix}{name}{'[]' if 'items' in one else ''}.")
+
+
+def _type(field: Mapping[str, Any]) -> str:
+    if "$ref" in field:
+        name = field["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name})"
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return ", ".join(f"`{value}`" for value in field["enum"])
+    if "anyOf" in field:
+        return " / ".join(_type(one) for one in field["anyOf"])
+    kinds = field.get("type", "any")
+    listed = [kinds] if isinstance(kinds, str) else list(kinds)
+    said = " / ".join(_list_type(field) if kind == "array" else kind for kind in listed)
+    if "additionalProperties" in field and isinstance(field["additionalProperties"], Mapping):
+        said += f" of {_type(field['additionalProperties'])}"
+    return said
+
+
+def _list_type(field: Mapping[str, Any]) -> str:
+    items = field.get("items")
+    return "array" if not items or "properties" in items else f"array of {_type(items)}"
+
+
+def write() -> int:
+    """Write what is not as it should be; the number of files."""
+    MEANINGS.write_text(meanings(), encoding="utf-8")  # the others use them
+    changed = 0
+    for path, page in pages().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != page:
+            path.write_text(page, encoding="utf-8")
+            changed += 1
+    return changed
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        sys.stdout.write(json.dumps(pages_in(sys.argv[1])))
+    else:
+        sys.stdout.write(f"{write()} files written\n")

@@ -1,0 +1,71 @@
+"""Counters of everything that shares a catalogue, by name; they only grow.
+
+Take-overs are counted by the database itself, the rest by processes that add what they have counted from time to time.
+A few of them are counted by time, too (``BY_TIME``), ten minutes at a time: for who wants to know how often something
+has happened lately, or in a month.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orihon.catalogue.tasks_db import Statements, TasksDatabase
+from orihon.clock import utc_now
+from orihon.counts import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS
+
+#: What is counted by time, and under which name.
+BY_TIME = {
+    f"{COMPRESSION_SECONDS}_bucket": "compressions",  # each one is in one bucket
+    COMPRESSION_FAILURES: "compression_failures",
+    LOCK_ERRORS: "lock_errors",
+}
+_TIMED = "@"  # before the name of a counter by time; no other begins so
+_AFTER_TIMES = "A"
+_WIDTH = len("2026-11-15T13:4")
+
+
+class Counters:
+    """What the catalogue does with counters."""
+
+    _db: TasksDatabase
+
+    def count(self, amounts: Mapping[str, int]) -> None:
+        """Add to counters; one that is not there yet begins with zero."""
+
+        def action(statements: Statements) -> None:
+            add_counts(statements, amounts)
+
+        # Where the answer is lost they may be added twice: figures are not worth a record of their own.
+        self._db.change(action, durable=False)
+
+    def counters(self) -> dict[str, int]:
+        """All of them."""
+        return dict(self._db.values("counters"))
+
+    def counted(self, since: str, until: str | None = None) -> dict[str, int]:
+        """What was counted by time between two times as ``utc_now`` writes them, to ten minutes."""
+        beyond = _AFTER_TIMES if until is None else f"{_TIMED}{until[:_WIDTH]}"
+        sums = dict.fromkeys(BY_TIME.values(), 0)
+        for name, value in self._db.values("timed_counters", first=f"{_TIMED}{since[:_WIDTH]}", beyond=beyond):
+            what = name.partition(" ")[2]
+            sums[what] = sums.get(what, 0) + value
+        return sums
+
+    def forget_counted(self, before: str) -> int:
+        """Take out what was counted by time before that."""
+        return self._db.change(
+            lambda statements: statements.run("forget_timed_counters", before=f"{_TIMED}{before[:_WIDTH]}")
+        )
+
+
+def add_counts(statements: Statements, amounts: Mapping[str, int]) -> None:
+    """Add to counters inside a transaction."""
+    added = dict(amounts)
+    moment = utc_now()[:_WIDTH]
+    for name, amount in amounts.items():
+        family = name.partition("{")[0]
+        if family in BY_TIME:
+            timed = f"{_TIMED}{moment} {BY_TIME[family]}"
+            added[timed] = added.get(timed, 0) + amount
+    for name in sorted(added):  # in one order, so that two processes do not wait for each other
+        statements.run("add_to_counter", name=name, value=added[name])

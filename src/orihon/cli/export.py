@@ -1,0 +1,78 @@
+"""``orihon export``: tasks in files that leave Orihon."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orihon.cli.changes import AsJson
+from orihon.cli.naming import named_task, task_argument
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.export import ExportRun
+
+EXIT_FOUND = 1
+
+_Tasks = Annotated[list[str] | None, task_argument("cli.export.tasks")]
+
+
+class ExportForm(StrEnum):
+    """What ``--format`` takes."""
+
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    CHAT = "chat"
+
+
+def export(
+    context: typer.Context,
+    tasks: _Tasks = None,
+    form: Annotated[ExportForm, typer.Option("--format", help=text("cli.export.format"))] = ExportForm.JSONL,
+    out: Annotated[str | None, option("-o", "--out", help=text("cli.export.out"))] = None,
+    all_tasks: Annotated[bool, flag("--all", help=text("cli.export.all"))] = False,
+    force: Annotated[bool, flag("--force", help=text("cli.export.force"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write and, where standard output is free for it, say what was written."""
+    from orihon.errors import InvalidInput
+    from orihon.export import export_tasks
+
+    if bool(tasks) == all_tasks:
+        raise InvalidInput("no_tasks_named")
+    to_stdout = out in (None, "-")
+    if as_json and to_stdout:
+        raise InvalidInput("option_alone", option="--json", needs="-o")
+    named = [named_task(context, task) for task in tasks] if tasks else None
+    options = context.ensure_object(Options)
+    target = sys.stdout.buffer if out is None or to_stdout else out
+    run = export_tasks(options.base, named, options.settings, form.value, target, force=force)
+    _report(run, as_json=as_json, quiet=to_stdout)
+    if run.failed:
+        raise typer.Exit(EXIT_FOUND)
+
+
+def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) -> None:
+    """One task as an HTML page, for ``orihon show --export-html``."""
+    from orihon.export import ExportRun, export_task
+
+    options = context.ensure_object(Options)
+    _report(ExportRun([export_task(options.base, task, options.settings, "html", file)]), as_json=as_json, quiet=False)
+
+
+def _report(run: ExportRun, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print_json(run.as_dict())
+        return
+    for one in run.exported if not quiet else ():
+        typer.echo(shown(text("cli.export.written", task=one.task, file=one.file, bytes=one.bytes)))
+    for task, reason in run.failed.items():
+        typer.echo(shown(text("cli.export.failed", task=task, reason=reason)), err=True)
+    if not run.exported and not run.failed:
+        typer.echo(text("cli.export.none"), err=True)

@@ -1,0 +1,76 @@
+"""``orihon import``: what other agents have recorded, brought in."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from orihon.cli.options import Options, flag, option
+from orihon.cli.output import print_json, progress_bar, shown
+from orihon.importers.registry import FORMATS
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.importers.report import ImportReport, NamedProblem
+
+_Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help=text("cli.import.paths"), show_default=False)]
+
+
+def import_(
+    context: typer.Context,
+    paths: _Paths,
+    form: Annotated[
+        str | None, option("--format", help=text("cli.import.format", formats=", ".join(sorted(FORMATS))))
+    ] = None,
+    user: Annotated[str, option("--user", help=text("cli.import.user"))] = "",
+    again: Annotated[bool, flag("--again", help=text("cli.import.again"))] = False,
+    dry_run: Annotated[bool, flag("--dry-run", help=text("cli.import.dry_run"))] = False,
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Import, print, and exit with 1 when something could not be read."""
+    from orihon.importers.importing import import_transcripts
+
+    options = context.ensure_object(Options)
+    with progress_bar("cli.import.reading", hidden=as_json) as progress:
+        report = import_transcripts(
+            options.base,
+            options.settings,
+            paths,
+            format=form,
+            user=user,
+            again=again,
+            dry_run=dry_run,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        _print(report)
+    raise typer.Exit(0 if report.is_clean else 1)
+
+
+def _print(report: ImportReport) -> None:
+    for problem in report.problems:
+        typer.echo(shown(_line(problem)), err=True)
+    unnamed = report.problem_count - sum(problem.times for problem in report.problems)
+    if unnamed > 0:
+        typer.echo(text("cli.import.named", count=unnamed), err=True)
+    figures: dict[str, Any] = {name: getattr(report, name) for name in ("files", "imported", "unchanged", "skipped")}
+    figures |= {"new": report.new_tasks, "grown": report.grown_tasks, "messages": report.messages}
+    figures |= {"folds": report.folds, "tools": report.tool_calls, "plans": report.plans}
+    typer.echo(text(f"cli.import.{'would' if report.dry_run else 'done'}", **figures))
+    mended: dict[str, Any] = dataclasses.asdict(report.mended)
+    if any(mended.values()):
+        typer.echo(text("cli.import.mended", **mended))
+
+
+def _line(problem: NamedProblem) -> str:
+    place: dict[str, Any] = {"path": problem.path, "said": problem.said}
+    if problem.line:
+        said = text("cli.import.problem_at", line=problem.line, **place)
+    else:
+        said = text("cli.import.problem", **place)
+    return said + text("cli.import.more", times=problem.times) if problem.times > 1 else said

@@ -1,0 +1,116 @@
+"""How ``orihon stats --summary`` and ``orihon stats TASK`` print: the storage, and the figures of one task."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from orihon.cli.options import Options
+from orihon.cli.output import human_bytes, print_json, print_table, progress_bar, shown
+from orihon.texts import text
+
+if TYPE_CHECKING:
+    from orihon.overview import TaskOverview
+    from orihon.storage import SizeGroup, StorageSummary
+
+_MOST_GROUPS = 10
+_ROW_FIGURES = ("llm_call_count", "tool_call_count", "total_tokens", "compression_count", "total_messages")
+
+
+def print_storage(options: Options, *, as_json: bool) -> None:
+    """The picture of the storage."""
+    from orihon.storage import storage_summary
+
+    with progress_bar("cli.stats.measuring", hidden=as_json) as progress:
+        found = storage_summary(options.base, options.settings, progress=progress)
+    if as_json:
+        print_json(found.as_dict())
+        return
+    for line in storage_lines(found):
+        typer.echo(shown(line))
+    _print_groups("user", found.by_user)
+    _print_groups("repository", found.by_repository)
+
+
+def storage_lines(found: StorageSummary) -> Iterator[str]:
+    """The picture of the storage, line by line."""
+    yield text("cli.stats.storage.title")
+    yield text("cli.stats.storage.total", tasks=found.tasks)
+    yield text("cli.stats.storage.size", size=human_bytes(found.bytes))
+    days: dict[str, Any] = {"archive_days": found.archive_days, "retention_days": found.retention_days}
+    groups: dict[str, SizeGroup] = {"active": found.active, "archived": found.archived, "old": found.old}
+    for name, group in groups.items():
+        yield text(f"cli.stats.storage.{name}", tasks=group.tasks, size=human_bytes(group.bytes), **days)
+    if found.cleaned.tasks:
+        yield text("cli.stats.storage.cleaned", tasks=found.cleaned.tasks)
+    if found.unmeasured:
+        yield text("cli.stats.storage.unmeasured", tasks=found.unmeasured)
+    yield text("cli.stats.storage.messages", messages=found.messages, average=found.messages_per_task)
+    yield text("cli.stats.storage.summaries", summaries=found.summaries, compressions=found.compressions)
+    if found.biggest:
+        yield text("cli.stats.storage.biggest")
+    for one in found.biggest:
+        yield f"  {one.uuid}  {human_bytes(one.bytes)}  {one.status}  {one.label}"
+
+
+def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
+    if not any(groups):
+        return
+    figures = ("tasks", "messages", "tokens")
+    rows = [
+        (group or "-", *(sums[figure] for figure in figures)) for group, sums in list(groups.items())[:_MOST_GROUPS]
+    ]
+    if sys.stdout.isatty():
+        titles = [text(f"cli.stats.storage.by_{name}"), *(text(f"cli.stats.storage.column_{one}") for one in figures)]
+        print_table(titles, rows, flexible=0)
+    else:
+        print_table([""] * (len(figures) + 2), [(name, *row) for row in rows], flexible=1)
+
+
+def print_task_figures(options: Options, uuid: str, *, as_json: bool) -> None:
+    """The figures of one task."""
+    from orihon.overview import task_overview
+
+    overview = task_overview(options.base, uuid, options.settings, last=0)
+    figures = _task_figures(overview)
+    if as_json:
+        print_json(figures)
+        return
+    rows = [(name, "-" if value is None else value) for name, value in _flat(figures)]
+    titles = [text("cli.stats.what"), text("cli.stats.figure")]
+    print_table(titles, rows, flexible=0)
+
+
+def _task_figures(overview: TaskOverview) -> dict[str, Any]:
+    row = overview.row
+    return {
+        "task": overview.uuid,
+        "label": None if row is None else row.key.label,
+        "status": None if row is None else row.status.value,
+        "minutes": _minutes(overview),
+        **{name: None if row is None else getattr(row, name) for name in _ROW_FIGURES},
+        "records": overview.records,
+        "figures": None if overview.figures is None else dataclasses.asdict(overview.figures),
+    }
+
+
+def _minutes(overview: TaskOverview) -> float | None:
+    from datetime import datetime
+
+    row = overview.row
+    if row is None or row.started_at is None or row.completed_at is None:
+        return None
+    took = datetime.fromisoformat(row.completed_at) - datetime.fromisoformat(row.started_at)
+    return round(max(0.0, took.total_seconds()) / 60, 2)
+
+
+def _flat(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

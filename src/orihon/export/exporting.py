@@ -1,0 +1,172 @@
+"""``export_task`` and ``export_tasks``: a form, a place, and what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+from orihon.base_folder import BaseFolder
+from orihon.errors import InvalidInput, StorageError, TaskNotFound
+from orihon.export.chat_lines import chat_lines
+from orihon.export.html import html_page
+from orihon.export.lines import json_lines
+from orihon.export.markdown import markdown_text
+from orihon.export.opening import OpenTask, opened_task
+from orihon.export.target import new_file
+from orihon.folders import make_private_folder
+from orihon.settings import Settings
+from orihon.task import TaskStatus
+
+Form = Literal["jsonl", "markdown", "html", "chat"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+_WRITERS: dict[str, Callable[[OpenTask], Iterator[bytes]]] = {
+    "jsonl": json_lines,
+    "markdown": markdown_text,
+    "html": html_page,
+    "chat": chat_lines,
+}
+_ENDINGS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html", "chat": ".chat.jsonl"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A task that was written; ``file`` is ``None`` when it went to a stream."""
+
+    task: str
+    form: Form
+    file: Path | None
+    bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        file = None if self.file is None else str(self.file)
+        return {"task": self.task, "format": self.form, "file": file, "bytes": self.bytes}
+
+
+@dataclass(slots=True)
+class ExportRun:
+    """What became of many tasks; those left out, with the reason, stand in ``failed``."""
+
+    exported: list[Exported] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        failed = [{"task": task, "reason": reason} for task, reason in self.failed.items()]
+        return {"exported": [one.as_dict() for one in self.exported], "failed": failed}
+
+
+def export_task(
+    base_dir: Path | str,
+    task: str,
+    settings: Settings,
+    form: Form = "jsonl",
+    out: Path | str | BinaryIO = Path(),
+    *,
+    force: bool = False,
+) -> Exported:
+    """Write one task to a file, to a folder (under its UUID), or to an open binary stream.
+
+    ``jsonl`` is complete and can be imported again, ``chat`` the log as OpenAI chat messages, ``markdown`` and ``html``
+    are for people. A file that is there is replaced only with ``force``.
+    """
+    writer = _writer(form)
+    with opened_task(base_dir, task, settings) as opened:
+        if not isinstance(out, Path | str):
+            return Exported(opened.uuid, form, None, _write(writer(opened), out))
+        path = Path(out) / f"{opened.uuid}{_ENDINGS[form]}" if Path(out).is_dir() else Path(out)
+        with new_file(path, force=force) as file:
+            size = _write(writer(opened), file)
+    return Exported(opened.uuid, form, path, size)
+
+
+def export_tasks(
+    base_dir: Path | str,
+    tasks: Sequence[str] | None,
+    settings: Settings,
+    form: Form = "jsonl",
+    out: Path | str | BinaryIO = Path(),
+    *,
+    force: bool = False,
+) -> ExportRun:
+    """Write many tasks, or (``None``) all that have been begun: into a folder, one file each, or one after the other.
+
+    Only ``jsonl`` can hold several tasks in one file or stream; there, a damaged one is an error. In a folder the
+    others are written all the same.
+    """
+    _writer(form)
+    named = _all_tasks(base_dir, settings) if tasks is None else tasks
+    in_folder = isinstance(out, Path | str) and (Path(out).is_dir() or str(out).endswith("/"))
+    if not in_folder:
+        if form != "jsonl" and len(named) != 1:
+            raise InvalidInput("one_file_each", format=form)
+        return _one_after_the_other(base_dir, named, settings, form, out, force=force)
+    assert isinstance(out, Path | str)
+    make_private_folder(Path(out))
+    run = ExportRun()
+    for task in named:
+        try:
+            run.exported.append(export_task(base_dir, task, settings, form, out, force=force))
+        except (StorageError, TaskNotFound, InvalidInput) as error:
+            run.failed[task] = str(error)
+    return run
+
+
+def _one_after_the_other(
+    base_dir: Path | str,
+    tasks: Sequence[str],
+    settings: Settings,
+    form: Form,
+    out: Path | str | BinaryIO,
+    *,
+    force: bool,
+) -> ExportRun:
+    run = ExportRun()
+    file = Path(out) if isinstance(out, Path | str) else None
+    with _stream(out, force=force) as stream:
+        for task in tasks:
+            try:
+                exported = export_task(base_dir, task, settings, form, stream)
+            except TaskNotFound as error:  # nothing of it has been written
+                run.failed[task] = str(error)
+            else:
+                run.exported.append(replace(exported, file=file))
+    return run
+
+
+def _all_tasks(base_dir: Path | str, settings: Settings) -> list[str]:
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        base.open_catalogue()
+        begun = {uuid for uuid, _ in base.folders.all()}
+        return [
+            uuid
+            for uuid in base.uuids()
+            if uuid in begun or ((row := base.row(uuid)) is not None and row.status is TaskStatus.ARCHIVED)
+        ]
+
+
+def _writer(form: str) -> Callable[[OpenTask], Iterator[bytes]]:
+    if form not in _WRITERS:
+        raise InvalidInput("export_form", value=form, known=", ".join(FORMS))
+    return _WRITERS[form]
+
+
+@contextmanager
+def _stream(out: Path | str | BinaryIO, *, force: bool) -> Iterator[BinaryIO]:
+    if not isinstance(out, Path | str):
+        yield out
+        return
+    with new_file(Path(out), force=force) as file:
+        yield file
+
+
+def _write(chunks: Iterator[bytes], stream: BinaryIO) -> int:
+    size = 0
+    for chunk in chunks:
+        stream.write(chunk)
+        size += len(chunk)
+    return size

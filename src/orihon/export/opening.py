@@ -1,0 +1,64 @@
+"""A task opened for export: its row, its records as of one moment, its view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import TaskRow
+from orihon.errors import TaskNotFound
+from orihon.settings import Settings
+from orihon.store.base import STREAMS, RecordStore, Stream
+from orihon.store.task_reading import TaskReader
+from orihon.task import TaskStatus
+from orihon.task_reading import reading_task
+from orihon.view_reading import ViewReading
+
+# What comes later in this order may be mentioned by what comes earlier; see ``RecordStore.lasts``.
+_ORDER: tuple[Stream, ...] = ("checkpoints", "compressions", "summaries", "planning", "tools", "messages")
+_LOOKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """One task while it is exported; no ``row`` where the catalogue is lost."""
+
+    uuid: str
+    row: TaskRow | None
+    store: TaskReader
+    view: ViewReading
+    lasts: dict[Stream, int]
+
+    @property
+    def records(self) -> RecordStore:
+        return self.store.records
+
+
+@contextmanager
+def opened_task(base_dir: Path | str, task: str, settings: Settings) -> Iterator[OpenTask]:
+    """The task by its name, in whatever state it is; a lost or damaged catalogue does not hide it."""
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        uuid = base.resolve(task)
+    with ExitStack() as stack:
+        try:
+            store, row = stack.enter_context(reading_task(base_dir, uuid, settings))
+        except TaskNotFound as error:
+            if error.fields.get("status") == TaskStatus.ARCHIVED:
+                raise TaskNotFound("packed", uuid=uuid) from error
+            raise
+        yield OpenTask(uuid, row, store, ViewReading(store, row, settings), _lasts(store.records))
+
+
+def _lasts(records: RecordStore) -> dict[Stream, int]:
+    """Where the streams end; where somebody is writing, such that nothing mentions a record beyond an end."""
+    known = records.lasts(*_ORDER)
+    for _ in range(_LOOKS):
+        again = records.lasts(*_ORDER)
+        if again == known:
+            break
+        known = again
+    found = dict(zip(_ORDER, known, strict=True))
+    return {stream: found[stream] for stream in STREAMS}

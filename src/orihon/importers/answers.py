@@ -1,0 +1,90 @@
+"""Pieces of one answer of a model, put together to one message without losing any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from orihon.extra import NOTES, notes_of
+from orihon.message import Message
+from orihon.parts import Part
+from orihon.records import ModelCall, Usage
+
+
+def joined(pieces: Sequence[Message]) -> Message:
+    """One chat message of several: contents one after the other, then all calls."""
+    said = [piece for piece in pieces if not is_empty(piece)]
+    if len(said) <= 1:
+        return said[0] if said else pieces[0]
+    content, parts = _content(said)
+    return Message(
+        role=said[0].role,
+        content=content,
+        parts=parts,
+        tool_calls=tuple(call for piece in said for call in piece.tool_calls),
+        name=next((piece.name for piece in said if piece.name), None),
+        extra=_extra(said),
+    )
+
+
+def is_empty(message: Message) -> bool:
+    """Does it say nothing at all? Such a piece only carries what a call has used."""
+    return not (message.content or message.parts or message.tool_calls or message.extra)
+
+
+def joined_call(calls: Sequence[ModelCall], *, is_one: bool) -> ModelCall | None:
+    """What an answer has used: of one that was recorded in pieces the last word, of several calls the sum."""
+    if len(calls) <= 1:
+        return calls[0] if calls else None
+    usages = [call.usage for call in calls if call.usage is not None]
+    costs = [call.cost for call in calls if call.cost is not None]
+    if is_one:
+        # Each piece repeats the figures, and only the last one knows how much was said.
+        usage = max(usages, key=lambda usage: usage.output, default=None)
+        return ModelCall(calls[-1].model, usage, max(costs, default=None))
+    added = Usage(*(sum(getattr(usage, name) for usage in usages) for name in ("input", "cached", "output")))
+    return ModelCall(calls[-1].model, added if usages else None, sum(costs) if costs else None)
+
+
+def _content(pieces: Sequence[Message]) -> tuple[str | None, tuple[Part, ...] | None]:
+    speaking = [piece for piece in pieces if piece.content or piece.parts]
+    if len(speaking) == 1:
+        return speaking[0].content, speaking[0].parts
+    parts = [part for piece in speaking for part in _parts(piece)]
+    return (None, tuple(parts)) if parts else (None, None)
+
+
+def _parts(piece: Message) -> Sequence[Part]:
+    if piece.parts is not None:
+        return piece.parts
+    return [Part.of({"type": "text", "text": piece.content})] if piece.content else []
+
+
+def _extra(pieces: Sequence[Message]) -> dict[str, Any]:
+    extra: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
+    before = 0  # parts of the pieces before this one
+    for piece in pieces:
+        _add(extra, {key: value for key, value in piece.extra.items() if key != NOTES})
+        for key, note in notes_of(piece.extra).items():
+            if key == "reasoning":
+                notes.setdefault(key, []).extend(note)
+            elif key == "blocks":
+                notes.setdefault(key, {}).update({str(int(index) + before): block for index, block in note.items()})
+            elif isinstance(note, Mapping):
+                _add(notes.setdefault(key, {}), note)
+            else:
+                notes.setdefault(key, note)
+        before += len(_parts(piece))
+    notes.pop("absent", None)
+    return {**extra, NOTES: notes} if notes else extra
+
+
+def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Fields of a later piece; one that says something else stands beside, under a name of its own."""
+    for key, value in more.items():
+        name, number = key, 1
+        while name in fields and fields[name] != value:
+            number += 1
+            name = f"{key}.{number}"
+        fields[name] = value

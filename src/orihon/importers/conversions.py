@@ -1,0 +1,40 @@
+"""Messages in the words of a provider, as chat messages at once.
+
+The same as ``Message.from_anthropic(…).as_chat()`` and ``Message.from_responses(…).as_chat()``, without the way there
+and back: a transcript is read once, and nobody wants the provider's own form again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orihon.dialects import anthropic, chat, responses
+from orihon.errors import InvalidMessage
+from orihon.extra import check_depth, wrong_type
+from orihon.message import Message
+
+
+def from_anthropic(message: Mapping[str, Any]) -> list[Message]:
+    """The chat messages of one of Anthropic's: a result each, then what else was said."""
+    content = message.get("content")
+    if content is not None and not isinstance(content, str | list):
+        raise wrong_type(content, "str, list or None", "content")
+    check_depth(message, "message")
+    try:
+        return [Message(**chat.read_walked(data, notes)) for data, notes in anthropic.as_chat(message)]
+    except (TypeError, KeyError, AttributeError) as error:
+        raise _malformed(error) from error
+
+
+def from_responses(item: Mapping[str, Any]) -> Message:
+    """The chat message of an item of OpenAI Responses."""
+    check_depth(item, "message")
+    try:
+        return Message(**chat.read_walked(*responses.as_chat(item)))
+    except (TypeError, KeyError, AttributeError) as error:
+        raise _malformed(error) from error
+
+
+def _malformed(error: Exception) -> InvalidMessage:
+    return InvalidMessage("wrong_type", field="content[]", expected="dict", actual=f"{type(error).__name__}: {error}")

@@ -1,0 +1,84 @@
+"""The catalogue's row of a task that comes back from an export: told by the export, counted from the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import IMPORT
+from orihon.clock import as_utc, utc_now
+from orihon.importers.owning import Place
+from orihon.importers.shapes import fields, words
+from orihon.settings import Settings
+from orihon.store.opening import open_for_reading
+from orihon.store.task_store import TaskStore
+from orihon.task import FINISHED, TaskKey, TaskStatus
+from orihon.usage import record_usage_of_log
+
+_TEXTS = ("llm_provider", "model", "error_message", "parent_uuid", "inherits_from", "source", "prompt")
+_COUNTS = ("context_length", "llm_call_count", "tool_call_count", "total_tokens", "compression_count", "priority")
+_LARGEST = 1 << 62
+
+
+def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, settings: Settings, epoch: int, path: str) -> TaskRow:
+    """The row. ``InvalidInput`` when the export names no task."""
+    key = TaskKey.from_dict({**told, "repository": told.get("repository") or ""})
+    tail, now = store.tail, utc_now()
+    created = _time(told.get("created_at")) or now
+    metadata = {**fields(told.get("metadata")), IMPORT: {"format": "orihon", "path": path, "uuid": told.get("uuid")}}
+    texts = {name: words(told[name]) for name in _TEXTS if words(told.get(name))}
+    counts = {name: told[name] for name in _COUNTS if _is_count(told.get(name))}
+    correction = told.get("correction")
+    return TaskRow.of(
+        key,
+        uuid,
+        _status(told.get("status")),
+        created_at=created,
+        updated_at=now,  # it came now: how long it may stay is counted from here
+        started_at=_time(told.get("started_at")) or created,
+        completed_at=_time(told.get("completed_at")),
+        backend=settings.context_storage.backend,
+        correction=float(correction) if isinstance(correction, int | float) and 0 < correction < 100 else 1.0,
+        keep=told.get("keep") is True,
+        metadata=metadata,
+        epoch=epoch,
+        total_messages=tail.seq,
+        total_summaries=store.count("summaries"),
+        total_tool_calls=store.count("tools"),
+        final_token_count=tail.view_tokens,
+        final_message_count=tail.view_entries,
+        view_tokens=tail.view_tokens,
+        **texts,
+        **counts,
+    )
+
+
+def record_usage(place: Place, row: TaskRow) -> None:
+    """What the models of a task have used, as its log tells; what a fork has copied is another task's."""
+    here = place.base.folders.find(row.uuid)
+    if here is None:
+        return
+    at = fields(row.metadata.get("forked_from")).get("at")
+    with closing(open_for_reading(here, place.settings, name=row.uuid)) as store:
+        record_usage_of_log(place.catalogue, store, row.uuid, after=at if isinstance(at, int) else 0)
+
+
+def _status(told: object) -> TaskStatus:
+    """What has ended stays so; what was archived is complete again; nobody works on anything else."""
+    ended = {status.value: status for status in FINISHED}
+    if told == TaskStatus.ARCHIVED.value:
+        return TaskStatus.COMPLETED
+    return ended.get(words(told), TaskStatus.PAUSED)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST
+
+
+def _time(value: object) -> str | None:
+    try:
+        return as_utc(words(value))
+    except ValueError:
+        return None

@@ -1,0 +1,334 @@
+"""Orihon's own exports in JSON Lines (``orihon export``): the identical task comes back.
+
+Every record is taken over byte for byte: numbers, digests, folds and so the view are the same. The task keeps its UUID
+where that is free. It is put together in a hidden folder and is there whole or not at all; an export that is cut off,
+damaged, or names files that no task has, is refused. A task that was at work when it was exported comes back paused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from orihon import jsonio
+from orihon.catalogue.metadata import write_metadata
+from orihon.errors import OrihonError, StorageUnavailable
+from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.importers.base import Problem
+from orihon.importers.export_rows import record_usage, row_of
+from orihon.importers.identity import task_uuid
+from orihon.importers.lines import LONGEST_LINE
+from orihon.importers.owning import Place
+from orihon.importers.peek import peek
+from orihon.importers.report import ImportedTask
+from orihon.importers.restoring import Restorer
+from orihon.importers.shapes import fields, words
+from orihon.postgres import postgres_of
+from orihon.store.base import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
+from orihon.store.copying import contents_of, copy_records
+from orihon.store.opening import open_for_reading, open_task_store
+from orihon.store.packing import matches_digest, restored_body
+from orihon.store.task_store import TaskStore
+from orihon.task import check_id, folder
+from orihon.task_folders import SCRATCH
+
+MARK = "orihon_export"
+VERSION = 1
+_ENDING = ".import"
+_BATCH_BYTES = 4 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
+#: A folder that was not finished after so long belongs to an import that has died.
+_SECONDS_TO_FINISH = 3600.0
+
+
+class OrihonExport(Restorer):
+    """The reader of such files."""
+
+    name = "orihon"
+
+    def recognises(self, head: bytes, path: Path) -> bool:
+        return MARK in peek(head).first
+
+    def restore(self, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
+        """Every task of the file."""
+        try:
+            with path.open("rb") as file:
+                lines = _Lines(iter(lambda: file.readline(LONGEST_LINE + 1), b""))
+                while lines.has_more:
+                    yield from _restored(lines, path, place)
+        except OSError as error:
+            yield Problem("unreadable", fields={"detail": error.strerror or str(error)})
+
+
+class _Lines:
+    """The lines of a file, one to look ahead."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self._lines = lines
+        self.number = 0
+        self._next: bytes | None = next(lines, None)
+
+    @property
+    def has_more(self) -> bool:
+        return self._next is not None
+
+    @property
+    def is_head(self) -> bool:
+        return self._next is not None and self._next[:40].lstrip(b'{ \xef\xbb\xbf"').startswith(MARK.encode())
+
+    def take(self) -> bytes:
+        assert self._next is not None
+        line, self._next = self._next, next(self._lines, None)
+        self.number += 1
+        return line
+
+
+class _Damaged(Exception):
+    """The export of a task cannot be used."""
+
+
+def _restored(lines: _Lines, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
+    """The next task of the file."""
+    start = lines.number + 1
+    try:
+        head = fields(_decoded(lines.take()))
+        if head.get(MARK) != VERSION:
+            raise _Damaged("newer" if isinstance(head.get(MARK), int) else "no head")
+        with _Staging(place, head) as staging:
+            while lines.has_more and not lines.is_head:
+                staging.take(lines.take())
+            result = staging.finished(path)
+        if result is not None:
+            yield result
+        return
+    except _Damaged as error:
+        version = head.get(MARK) if str(error) == "newer" else None
+        cause = "export_incomplete" if version is None else "export_version"
+        yield Problem(cause, lines.number, {"detail": str(error), "version": version})
+    except StorageUnavailable:
+        raise
+    except OrihonError as error:
+        yield Problem("export_incomplete", start, {"detail": error.cause})
+    while lines.has_more and not lines.is_head:  # the next task may be whole
+        lines.take()
+
+
+class _Staging:
+    """One task while it is put together."""
+
+    def __init__(self, place: Place, head: Mapping[str, Any]) -> None:
+        self._place = place
+        self._told = fields(head.get("task"))
+        self._contents = fields(head.get("contents"))
+        self._home = place.base.path / "completed"
+        self._path = self._home / f".{secrets.token_hex(8)}{_ENDING}"
+        self._store: TaskStore | None = None
+        self._batch: list[Pieces] = []
+        self._size = 0
+        self._stream: Stream | None = None
+        self._first = 1  # number of the first record of the batch
+        self._is_there = False  # a task without a row: an import died between the two
+        self._counts: dict[str, int] = {"blobs": 0, "files": 0, **dict.fromkeys(STREAMS, 0)}
+        self._epoch = 1
+
+    def __enter__(self) -> _Staging:
+        make_private_folder(self._home)
+        self._clear_leftovers()
+        make_private_folder(self._path)
+        wanted = self._place.settings.context_storage.backend
+        backend = "files" if wanted == "postgres" else wanted
+        self._store = self._opened(self._path, backend)
+        self._store.records.claim(1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._store is not None:
+            self._store.records.close()
+        shutil.rmtree(self._path, ignore_errors=True)
+
+    @property
+    def store(self) -> TaskStore:
+        assert self._store is not None
+        return self._store
+
+    def _clear_leftovers(self) -> None:
+        for path in self._home.glob(f".*{_ENDING}"):
+            with suppress(FileNotFoundError):
+                if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def _opened(self, path: Path, backend: str, name: str = "", epoch: int | None = None) -> TaskStore:
+        settings = self._place.settings.replace(**{"context_storage.backend": backend})
+        key_file = self._place.base.path / "mask.key"
+        return open_task_store(path, settings, key_file=key_file, name=name, epoch=epoch)
+
+    # ---- lines -------------------------------------------------------------------------------------------------
+
+    def take(self, line: bytes) -> None:
+        """The next line of the export."""
+        if not line.strip():
+            return
+        if len(line) > LONGEST_LINE:
+            raise _Damaged("a line is too long")
+        value = fields(_decoded(line))
+        if "blob" in value:
+            self._take_blob(words(value["blob"]), _bytes(value.get("base64")))
+        elif "file" in value:
+            self._take_file(words(value["file"]), _bytes(value.get("base64")))
+        elif value.get("stream") in STREAMS and isinstance(value.get("record"), dict):
+            self._take_record(value["stream"], value["record"], line)
+        else:
+            raise _Damaged("a line that is none of an export")
+
+    def _take_blob(self, digest: str, data: bytes) -> None:
+        if not _SHA256.fullmatch(digest) or hashlib.sha256(data).hexdigest() != digest:
+            raise _Damaged("a content that is not what its name says")
+        self.store.records.put_blob(digest, data)
+        self._counts["blobs"] += 1
+
+    def _take_file(self, name: str, data: bytes) -> None:
+        parts = PurePosixPath(name).parts
+        is_plain = bool(parts) and all(_NAME.fullmatch(part) and part.strip(".") for part in parts)
+        if not is_plain or parts[0] in OWN_NAMES or is_unfinished(parts[-1]) or len(parts) > 4:
+            raise _Damaged("a file that no task has")
+        self.store.records.keep_file(name, data)
+        self._counts["files"] += 1
+
+    def _take_record(self, stream: Stream, record: dict[str, Any], line: bytes) -> None:
+        self._counts[stream] += 1
+        if record.get(NUMBER_FIELD[stream]) != self._counts[stream]:
+            raise _Damaged(f"{stream}: a number is missing")
+        if stream == "messages":
+            self._check_message(record)
+        if stream != self._stream or self._size >= _BATCH_BYTES:
+            self._flush()
+            self._stream, self._first = stream, self._counts[stream]
+        # As it was stored, byte for byte; somebody may have written the line anew.
+        before = b'{"stream":"%s","record":' % stream.encode()
+        raw = line.rstrip()
+        same = raw[len(before) : -1] if raw.startswith(before) and raw.endswith(b"}}") else jsonio.encode(record)
+        self._batch.append((same,))
+        self._size += len(same)
+
+    def _check_message(self, record: dict[str, Any]) -> None:
+        try:
+            is_same = matches_digest(restored_body(record, self.store.records.get_blob), record["digest"])
+            self._epoch = max(self._epoch, int(record["epoch"]))
+        except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+            raise _Damaged("a message without its fields") from error
+        if not is_same:
+            raise _Damaged(f"message {self._counts['messages']} is not what its digest says")
+
+    def _flush(self) -> None:
+        if self._batch and self._stream is not None:
+            records = self.store.records
+            with records.writing():
+                records.append(self._stream, self._first, self._batch)
+        self._batch, self._size = [], 0
+
+    # ---- the task ----------------------------------------------------------------------------------------------
+
+    def finished(self, path: Path) -> ImportedTask | None:
+        """The whole task in its place; nothing where it is already there."""
+        self._flush()
+        known = {name: count for name, count in self._contents.items() if name in self._counts}
+        if not known or any(self._counts[name] != count for name, count in known.items()):
+            raise _Damaged("something is missing at its end")
+        self.store.records.close()
+        self.store.epoch = self._epoch
+        self.store.claim()  # makes the view
+        uuid = self._free_uuid()
+        if uuid is None or self._place.dry_run:
+            return None if uuid is None else self._result(uuid, path)
+        self._settled(uuid, path)
+        return self._result(uuid, path)
+
+    def _free_uuid(self) -> str | None:
+        """The task's own UUID, or one that follows from it; ``None`` when the same task is there already."""
+        own = words(self._told.get("uuid"))
+        try:
+            candidate = check_id(own)
+        except OrihonError:
+            candidate = task_uuid(OrihonExport.name, own, self._place.user)
+        number = 0
+        mine = contents_of(self.store)
+        while (here := self._place.base.folders.find(candidate)) is not None or self._place.base.row(candidate):
+            if here is not None:
+                with closing(open_for_reading(here, self._place.settings, name=candidate)) as other:
+                    theirs = contents_of(other)
+                if (theirs.streams, theirs.view) == (mine.streams, mine.view):
+                    self._is_there = self._place.base.row(candidate) is None
+                    return candidate if self._is_there else None
+            candidate = task_uuid(OrihonExport.name, own, self._place.user, number)
+            number += 1
+        return candidate
+
+    def _settled(self, uuid: str, path: Path) -> None:
+        place = self._place
+        row = row_of(self._told, uuid, self.store, place.settings, self._epoch, str(path))
+        if uuid != self._told.get("uuid") or self.store.records.kept_file("metadata.json") is None:
+            write_metadata(self.store.records, row, place.settings)
+        if self._is_there:
+            pass
+        elif place.settings.context_storage.backend == "postgres":
+            self._into_database(uuid)
+        else:
+            self.store.records.close()
+            home = place.base.path / (folder(row.status) or "completed")
+            make_private_folder(home)
+            with wrapping(home):
+                self._path.rename(home / uuid)
+                sync_folder(home)
+        place.catalogue.adopt(row)
+        record_usage(place, row)
+
+    def _into_database(self, uuid: str) -> None:
+        from orihon.store.postgres_moving import remove_task
+
+        place = self._place
+        with closing(self._opened(place.base.path / SCRATCH / uuid, "postgres", uuid, self._epoch)) as target:
+            target.records.claim(self._epoch)
+            try:
+                copy_records(self.store.records, target.records)
+            except BaseException:
+                remove_task(postgres_of(place.settings), uuid, fenced=False)
+                raise
+
+    def _result(self, uuid: str, path: Path) -> ImportedTask:
+        metadata = fields(self._told.get("metadata"))
+        return ImportedTask(
+            uuid=uuid,
+            format=OrihonExport.name,
+            path=str(path),
+            title=words(metadata.get("title")),
+            is_new=True,
+            parent=words(self._told.get("parent_uuid")) or None,
+            messages=self._counts["messages"],
+            folds=self._counts["summaries"],
+            tool_calls=self._counts["tools"],
+            plans=self._counts["planning"],
+        )
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return jsonio.decode(line.removeprefix(b"\xef\xbb\xbf"))
+    except ValueError as error:
+        raise _Damaged("a line that is no JSON") from error
+
+
+def _bytes(encoded: object) -> bytes:
+    try:
+        return base64.b64decode(words(encoded), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _Damaged("a content that cannot be decoded") from error

@@ -1,0 +1,154 @@
+"""What came of an import: figures, the tasks that grew, and what could not be read.
+
+Of very many tasks and problems only the first are named; all of them are counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orihon.importers.base import Problem
+from orihon.importers.pairing import Mended
+from orihon.texts import text
+
+#: How many tasks and problems are named.
+MOST_NAMED = 1000
+#: How many problems of one cause are named for one file.
+MOST_OF_A_CAUSE = 10
+
+#: Done and all, in bytes.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedTask:
+    """A task that was made, or has grown."""
+
+    uuid: str
+    format: str
+    path: str
+    title: str
+    is_new: bool
+    parent: str | None
+    messages: int  # that were new
+    folds: int
+    tool_calls: int
+    plans: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedProblem:
+    """What could not be read: where, and why; ``times`` counts the like of it in the same file."""
+
+    path: str
+    cause: str
+    line: int
+    fields: Mapping[str, Any]
+    times: int = 1
+
+    @property
+    def said(self) -> str:
+        """For people."""
+        return text(f"importing.problems.{self.cause}", **self.fields)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"path": self.path, "line": self.line, "cause": self.cause, "times": self.times, "text": self.said}
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """The whole of it."""
+
+    dry_run: bool = False
+    files: int = 0  # looked at
+    imported: int = 0  # files with something new
+    unchanged: int = 0
+    skipped: int = 0  # files of which nothing could be read
+    size: int = 0  # bytes of the files that were read
+    new_tasks: int = 0
+    grown_tasks: int = 0
+    messages: int = 0
+    folds: int = 0
+    tool_calls: int = 0
+    plans: int = 0
+    mended: Mended = field(default_factory=Mended)
+    formats: Counter[str] = field(default_factory=Counter)  # files by format
+    problem_count: int = 0
+    tasks: list[ImportedTask] = field(default_factory=list)
+    problems: list[NamedProblem] = field(default_factory=list)
+
+    @property
+    def is_clean(self) -> bool:
+        """Was everything read?"""
+        return not self.problem_count
+
+    def add_task(self, task: ImportedTask) -> None:
+        self.new_tasks += task.is_new
+        self.grown_tasks += not task.is_new
+        self.messages += task.messages
+        self.folds += task.folds
+        self.tool_calls += task.tool_calls
+        self.plans += task.plans
+        if len(self.tasks) < MOST_NAMED:
+            self.tasks.append(task)
+
+    def add_problems(self, problems: FileProblems) -> None:
+        self.problem_count += problems.count
+        self.problems.extend(problems.named()[: MOST_NAMED - len(self.problems)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs; documented in docs/importing.md."""
+        counted = ("files", "imported", "unchanged", "skipped", "size")
+        kept = ("new_tasks", "grown_tasks", "messages", "folds", "tool_calls", "plans")
+        return {
+            "dry_run": self.dry_run,
+            "clean": self.is_clean,
+            **{name: getattr(self, name) for name in (*counted, *kept)},
+            "mended": asdict(self.mended),
+            "formats": dict(sorted(self.formats.items())),
+            "problem_count": self.problem_count,
+            "tasks": [task.as_dict() for task in self.tasks],
+            "problems": [problem.as_dict() for problem in self.problems],
+        }
+
+
+class FileProblems:
+    """What could not be read of one file: the first of every cause, and how many there were."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._first: dict[str, list[Problem]] = {}
+        self._times: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self._times.total()
+
+    def add(self, problem: Problem) -> None:
+        # Records of an unknown kind are told apart by it, and nothing else is.
+        cause = f"{problem.cause} {problem.fields['kind']}" if "kind" in problem.fields else problem.cause
+        self._times[cause] += 1
+        first = self._first.setdefault(cause, []) if len(self._first) < MOST_NAMED or cause in self._first else []
+        if len(first) < (1 if "kind" in problem.fields else MOST_OF_A_CAUSE):
+            first.append(problem)
+
+    def clear(self) -> None:
+        self._first.clear()
+        self._times.clear()
+
+    def named(self) -> list[NamedProblem]:
+        result = []
+        for cause, first in self._first.items():
+            more = self._times[cause] - len(first)
+            for problem in first:
+                times = 1 + (more if problem is first[-1] else 0)
+                place = str(self._path)
+                result.append(NamedProblem(place, problem.cause, problem.line, problem.fields, times))
+        return sorted(result, key=lambda problem: problem.line)

@@ -1,0 +1,345 @@
+"""``search_history``: find words in everything that the tasks of a base folder have said and done.
+
+The index is caught up first, then asked; the best matches are read from the tasks themselves, with what has become of
+them since: folded or not. Only reads the tasks, without a lease, also while agents work on them.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import CLEANED
+from orihon.clock import as_utc, utc_now
+from orihon.errors import InvalidInput, OrihonError
+from orihon.records import Fold
+from orihon.search.catching_up import CatchingUp, Told
+from orihon.search.documents import KINDS, Kind, find_document
+from orihon.search.index import MOST_CANDIDATES, Candidate, Changes, Filters, SearchIndex, text_tokens
+from orihon.search.opening import with_index
+from orihon.search.query import Query, parse_query
+from orihon.search.snippets import Snippet, make_snippet
+from orihon.settings import Settings
+from orihon.store.opening import open_for_reading
+from orihon.store.task_store import TaskStore
+from orihon.task import shortened
+
+#: So long another process that is catching up is waited for; then what is there has to do.
+_WAIT = 2.0
+#: How much more a document of this moment counts than one of long ago, and in how many days half of that is gone.
+_RECENCY, _HALF_LIFE = 0.5, 30.0
+_AGO = re.compile(r"(\d{1,6})([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """One match, as it is now. ``number`` counts within its kind: of a message it is its ``seq``."""
+
+    uuid: str
+    label: str
+    status: str
+    kind: Kind
+    number: int
+    time: str
+    role: str
+    tools: tuple[str, ...]
+    score: float
+    snippet: Snippet | None  # None: the text is in an archive, or on another machine
+    fold: int | None = None  # the fold that stands for the message in the view, if one does
+    covers: tuple[int, int] | None = None  # the messages that a summary is about
+
+    @property
+    def is_folded(self) -> bool:
+        return self.fold is not None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        snippet = self.snippet
+        return {
+            "task": self.uuid,
+            "label": self.label,
+            "status": self.status,
+            "kind": self.kind,
+            "seq": self.number,
+            "time": self.time or None,
+            "role": self.role or None,
+            "tools": list(self.tools),
+            "score": round(self.score, 4),
+            "folded": self.is_folded,
+            "fold": self.fold,
+            "covers": None if self.covers is None else list(self.covers),
+            "text": None if snippet is None else snippet.text,
+            "highlights": [] if snippet is None else [list(place) for place in snippet.highlights],
+            "cut": None if snippet is None else {"before": not snippet.is_start, "after": not snippet.is_end},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResults:
+    """What was found, the best first."""
+
+    hits: tuple[SearchHit, ...] = ()
+    matches: int = 0  # documents that have what was asked for
+    has_more: bool = False  # there are more matches than were counted and ranked
+    is_current: bool = True  # False: the index was still being made, by us without time or by another process
+    problems: Mapping[str, str] = field(default_factory=dict)  # tasks that could not be read to their end, and why
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "matches": self.matches,
+            "has_more": self.has_more,
+            "current": self.is_current,
+            "problems": dict(self.problems),
+            "hits": [hit.as_dict() for hit in self.hits],
+        }
+
+
+def search_history(
+    base_dir: Path | str,
+    settings: Settings,
+    query: str,
+    *,
+    tasks: Iterable[str] = (),
+    roles: Iterable[str] = (),
+    tools: Iterable[str] = (),
+    kinds: Iterable[str] = (),
+    since: str | None = None,
+    until: str | None = None,
+    limit: int = 20,
+    seconds: float | None = None,
+    progress: Told | None = None,
+) -> SearchResults:
+    """The messages, summaries, tool calls and plans that have all words of the query, the best ``limit`` of them.
+
+    ``query``: words, ``"phrases"``, ``-without``, ``beginning*``. ``tasks`` are named as on the command line (UUID, its
+    beginning, ``owner/repo#27``, ``@last``). ``since`` and ``until`` are times in ISO 8601 or how long ago (``7d``,
+    ``12h``). ``seconds`` limits how long the index is caught up before; what is missing then is said by ``is_current``.
+    ``progress`` hears how many tasks have been read, and of how many.
+    """
+    asked = parse_query(query)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        filters = _filters(base, tasks, roles, tools, kinds, since, until)
+        if base.open_catalogue() is None:
+            return SearchResults()
+        return with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
+
+
+def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: Told | None = None) -> int:
+    """Make the index anew from the tasks; returns how many documents it has."""
+
+    def action(index: SearchIndex) -> int:
+        with index.turn(math.inf):
+            index.clear()
+            CatchingUp(base, index, told=progress).run()
+        return index.count()
+
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        return with_index(base, action)
+
+
+def catch_up(base_dir: Path | str, settings: Settings, *, seconds: float) -> bool:
+    """Read what is new into the index, for so long; ``False`` when there is more. Whoever else is at it does it."""
+
+    def action(index: SearchIndex) -> bool:
+        with index.turn(0) as is_ours:
+            return not is_ours or CatchingUp(base, index, seconds=seconds).run()
+
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        return with_index(base, action)
+
+
+def forget(base_dir: Path | str, settings: Settings, uuid: str) -> None:
+    """Take everything of a task out of the index, also from the disk; whatever is still stored of it is read anew."""
+
+    def action(index: SearchIndex) -> None:
+        with index.turn(math.inf):
+            index.write(Changes(dropped=[uuid]))
+            index.compare_again()
+            index.purge()
+
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        with_index(base, action)
+
+
+# ---- asking --------------------------------------------------------------------------------------------------------
+
+
+def _search(
+    base: BaseFolder,
+    query: Query,
+    filters: Filters,
+    limit: int,
+    seconds: float | None,
+    told: Told | None,
+    index: SearchIndex,
+) -> SearchResults:
+    with index.turn(_WAIT if seconds is None else min(_WAIT, seconds)) as is_ours:
+        given = math.inf if seconds is None else seconds
+        is_current = is_ours and CatchingUp(base, index, seconds=given, told=told).run()
+    found = index.find(query, filters, MOST_CANDIDATES + 1)
+    ranked = rank(found[:MOST_CANDIDATES])
+    hits: list[SearchHit] = []
+    reading = _Reading(base, query)
+    read = 0
+    while ranked and len(hits) < limit:
+        some, ranked = ranked[: limit - len(hits)], ranked[limit - len(hits) :]
+        read += len(some)
+        hits = reading.once([*hits, *reading.hits(some)])
+    problems = {uuid: why for uuid, why in index.problems().items() if not filters.tasks or uuid in filters.tasks}
+    matches = min(len(found), MOST_CANDIDATES) - (read - len(hits))
+    return SearchResults(tuple(hits), matches, len(found) > MOST_CANDIDATES, is_current, problems)
+
+
+def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The best first: how well the words fit, a little better for what is new."""
+    now = datetime.now(UTC)
+    scored = [replace(each, score=each.score * _freshness(each.time, now)) for each in candidates]
+    return sorted(scored, key=lambda each: (each.score, each.time, each.uuid, each.number), reverse=True)
+
+
+def _freshness(moment: str, now: datetime) -> float:
+    if not moment:
+        return 1.0
+    days = max((now - datetime.fromisoformat(moment)).total_seconds() / 86400, 0.0)
+    return float(1 + _RECENCY * 0.5 ** (days / _HALF_LIFE))
+
+
+class _Reading:
+    """The matches read from their tasks; each task is opened once for all that are wanted together.
+
+    The record of a tool call says what the messages of the call say: it is told only if they are not.
+    """
+
+    def __init__(self, base: BaseFolder, query: Query) -> None:
+        self._base = base
+        self._query = query
+        self._told_calls: set[tuple[str, str]] = set()  # by messages
+        self._recorded_calls: dict[tuple[str, int], set[tuple[str, str]]] = {}  # by the task and number of a record
+
+    def hits(self, candidates: Sequence[Candidate]) -> list[SearchHit]:
+        """In the given order, without those that are gone or do not have the words after all."""
+        by_task: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            by_task.setdefault(candidate.uuid, []).append(candidate)
+        read = {
+            (hit.uuid, hit.kind, hit.number): hit
+            for uuid, wanted in by_task.items()
+            for hit in self._of_task(uuid, wanted)
+        }
+        places = ((each.uuid, each.kind, each.number) for each in candidates)
+        return [read[place] for place in places if place in read]
+
+    def once(self, hits: Sequence[SearchHit]) -> list[SearchHit]:
+        """Without records of calls that messages tell, be it that they were read later."""
+        return [
+            hit
+            for hit in hits
+            if hit.kind != "tool" or not self._recorded_calls.get((hit.uuid, hit.number), set()) & self._told_calls
+        ]
+
+    def _of_task(self, uuid: str, wanted: Sequence[Candidate]) -> Iterator[SearchHit]:
+        row = self._base.row(uuid)
+        if row is None or CLEANED in row.metadata:  # gone since the index was last compared with all rows
+            return
+        bare = [_bare(row, candidate) for candidate in wanted]
+        try:
+            folder = self._base.folders.find(uuid)
+            if folder is None:
+                yield from bare
+                return
+            with closing(open_for_reading(folder, self._base.settings, name=uuid)) as store:
+                folds, _ = store.state()
+                hits = [self._hit(hit, each, store, folds) for hit, each in zip(bare, wanted, strict=True)]
+        except OrihonError:  # damaged, or moved just now: what the index knows is told
+            yield from bare
+            return
+        yield from (hit for hit in hits if hit is not None)
+
+    def _hit(self, hit: SearchHit, candidate: Candidate, store: TaskStore, folds: Sequence[Fold]) -> SearchHit | None:
+        document = find_document(store, candidate.kind, candidate.number)
+        if document is None:
+            return hit
+        if not candidate.is_certain and not self._query.matches(*text_tokens(document.text)):
+            return None
+        calls = {(hit.uuid, call) for call in document.calls}
+        if candidate.kind == "tool":
+            self._recorded_calls[hit.uuid, hit.number] = calls
+        else:
+            self._told_calls |= calls
+        fold = fold_of(candidate.number, folds) if candidate.kind == "message" else None
+        snippet = make_snippet(document.text, self._query)
+        return replace(hit, tools=document.tools, snippet=snippet, fold=fold, covers=document.covers)
+
+
+def fold_of(seq: int, folds: Sequence[Fold]) -> int | None:
+    """The visible fold that a message is in; ``folds`` are in order."""
+    place = bisect_right(folds, seq, key=lambda fold: fold.start_seq) - 1
+    return folds[place].id if place >= 0 and folds[place].end_seq >= seq else None
+
+
+def _bare(row: TaskRow, candidate: Candidate) -> SearchHit:
+    """What the index and the catalogue know."""
+    return SearchHit(
+        row.uuid,
+        row.key.label,
+        row.status.value,
+        candidate.kind,
+        candidate.number,
+        candidate.time,
+        candidate.role,
+        (),
+        candidate.score,
+        None,
+    )
+
+
+# ---- filters -------------------------------------------------------------------------------------------------------
+
+
+def _filters(
+    base: BaseFolder,
+    tasks: Iterable[str],
+    roles: Iterable[str],
+    tools: Iterable[str],
+    kinds: Iterable[str],
+    since: str | None,
+    until: str | None,
+) -> Filters:
+    wanted = tuple(dict.fromkeys(kinds))
+    for kind in wanted:
+        if kind not in KINDS:
+            raise InvalidInput("unknown_kind", kind=shortened(kind), known=", ".join(KINDS))
+    return Filters(
+        tasks=tuple(dict.fromkeys(base.resolve(name) for name in tasks)),
+        roles=tuple(dict.fromkeys(roles)),
+        tools=tuple(dict.fromkeys(tools)),
+        kinds=cast(tuple[Kind, ...], wanted),
+        since=_time(since, "since"),
+        until=_time(until, "until"),
+    )
+
+
+def _time(given: str | None, name: str) -> str:
+    """A time as people write it: in ISO 8601, or how long ago."""
+    if given is None:
+        return ""
+    ago = _AGO.fullmatch(given.strip().lower())
+    if ago is not None:
+        moment = datetime.fromisoformat(utc_now()) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+        return moment.isoformat(timespec="microseconds")
+    try:
+        return as_utc(given.strip())
+    except ValueError as error:
+        raise InvalidInput("time", name=name, value=shortened(given)) from error

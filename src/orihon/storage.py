@@ -1,0 +1,215 @@
+"""The picture of the storage: how many tasks, how large, which can go, which are largest, whose they are.
+
+Sizes are what the catalogue knows of each task's last pause or end; a task at work, or one of before sizes were kept,
+is measured where it lies, up to a limit. Sums come from the catalogue: a hundred thousand tasks are one look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import Catalogue, Rollup, TaskRow
+from orihon.catalogue.sizes import Position
+from orihon.errors import StorageError
+from orihon.settings import Settings, load_settings
+from orihon.store.opening import open_for_reading
+from orihon.task import TaskStatus
+
+#: How many have been measured, of how many.
+Progress = Callable[[int, int], None]
+BIGGEST = 10
+MOST_MEASURED = 1000
+MEGABYTE = 2**20
+_FEW = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SizeGroup:
+    """Tasks in the same position."""
+
+    tasks: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BigTask:
+    """One of the largest."""
+
+    uuid: str
+    label: str
+    status: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSummary:
+    """All tasks of a base folder.
+
+    ``active``: not finished, or not long ago. ``archived``: packed. ``old``: ended longer ago than ``retention.days``,
+    packed or not, so that the next cleanup removes it. ``cleaned``: nothing is left but a row. ``unmeasured`` tasks
+    count nothing in bytes.
+    """
+
+    tasks: int
+    bytes: int
+    unmeasured: int
+    active: SizeGroup
+    archived: SizeGroup
+    old: SizeGroup
+    cleaned: SizeGroup
+    archive_days: int
+    retention_days: int
+    messages: int
+    summaries: int
+    messages_per_task: float
+    compressions: int
+    biggest: tuple[BigTask, ...]
+    by_status: dict[str, int]
+    by_user: dict[str, dict[str, int]]
+    by_repository: dict[str, dict[str, int]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def storage_summary(base_dir: Path | str, settings: Settings, *, progress: Progress | None = None) -> StorageSummary:
+    """Add up what the catalogue knows, and measure what it does not."""
+    with BaseFolder(base_dir, settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return _summary(settings, [], [], [], ())
+        old = (datetime.now(UTC) - timedelta(days=settings.retention.days)).isoformat(timespec="microseconds")
+        positions = catalogue.sizes_by_position(old)
+        measured = _measure(base, catalogue, progress) if any(one.unmeasured for one in positions) else []
+        known = [_big(row, row.size_bytes or 0) for row in catalogue.largest_tasks(BIGGEST)]
+        largest = sorted((*known, *measured), key=lambda one: (-one.bytes, one.uuid))[:BIGGEST]
+        return _summary(settings, catalogue.rollups(), positions, measured, tuple(largest))
+
+
+def collect_global_statistics(
+    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+) -> dict[str, Any]:
+    """The summary by the names of the first design.
+
+    ``avg_compression_ratio`` is what a token of folded messages came to in the ten largest tasks; 0 without a fold.
+    """
+    loaded = load_settings(settings)
+    where = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
+    found = storage_summary(where, loaded)
+    archived = found.by_status.get(TaskStatus.ARCHIVED.value, 0) - found.cleaned.tasks
+    statuses = {"active": found.tasks - archived - found.cleaned.tasks, "archived": archived}
+    return {
+        "total_contexts": found.tasks,
+        "total_size_mb": found.bytes / MEGABYTE,
+        "contexts_by_status": {**statuses, "deleted": found.cleaned.tasks},
+        "total_messages": found.messages,
+        "total_summaries": found.summaries,
+        "avg_messages_per_context": found.messages_per_task,
+        "avg_compression_ratio": _ratio(where, loaded, found.biggest),
+        "top_memory_consumers": [
+            {"path": one.uuid, "label": one.label, "size_mb": one.bytes / MEGABYTE} for one in found.biggest
+        ],
+        "by_user": found.by_user,
+        "by_repo": found.by_repository,
+    }
+
+
+def _ratio(base_dir: Path, settings: Settings, tasks: tuple[BigTask, ...]) -> float:
+    before = after = 0
+    with BaseFolder(base_dir, settings) as base:
+        for task in tasks:
+            with suppress(StorageError):
+                place = base.folders.find(task.uuid)
+                if place is None:
+                    continue
+                with closing(open_for_reading(place, settings, name=task.uuid)) as store:
+                    for fold in store.read("summaries"):
+                        before, after = before + fold["original_tokens"], after + fold["summary_tokens"]
+    return after / before if before else 0.0
+
+
+def task_size(base: BaseFolder, uuid: str) -> int | None:
+    """The bytes of a task where it lies; ``None`` where there is nothing of it to be read."""
+    try:
+        place = base.folders.find(uuid)
+        if place is None:
+            return None
+        with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+            return store.records.size()
+    except StorageError:  # damage is the doctor's business; the others can be added up
+        return None
+
+
+def _big(row: TaskRow, size: int) -> BigTask:
+    return BigTask(row.uuid, row.key.label, row.status.value, size)
+
+
+def _measure(base: BaseFolder, catalogue: Catalogue, progress: Progress | None) -> list[BigTask]:
+    """The tasks whose size the catalogue does not know, up to a limit."""
+    waiting = catalogue.unmeasured_tasks(MOST_MEASURED)
+    if len(waiting) > _FEW:  # one look at all folders instead of several for each task
+        here = set(base.folders.beginning_with(""))
+        waiting = [row for row in waiting if row.uuid in here]
+    measured = []
+    for done, row in enumerate(waiting, start=1):
+        size = task_size(base, row.uuid)
+        if size is not None:
+            measured.append(_big(row, size))
+        if progress is not None:
+            progress(done, len(waiting))
+    return measured
+
+
+def _summary(
+    settings: Settings,
+    rollups: list[Rollup],
+    positions: list[Position],
+    measured: list[BigTask],
+    biggest: tuple[BigTask, ...],
+) -> StorageSummary:
+    groups = {one.name: SizeGroup(one.tasks, one.bytes) for one in positions}
+    # A task at work is active, and nearly every other one that has no size was finished lately.
+    active = groups.get("active", SizeGroup())
+    groups["active"] = SizeGroup(active.tasks, active.bytes + sum(one.bytes for one in measured))
+    tasks = sum(group.tasks for group in groups.values())
+    messages = sum(rollup.messages for rollup in rollups)
+    return StorageSummary(
+        tasks=tasks,
+        bytes=sum(group.bytes for group in groups.values()),
+        unmeasured=sum(one.unmeasured for one in positions) - len(measured),
+        **{name: groups.get(name, SizeGroup()) for name in ("active", "archived", "old", "cleaned")},
+        archive_days=settings.archive.threshold_days,
+        retention_days=settings.retention.days,
+        messages=messages,
+        summaries=sum(one.summaries for one in positions),
+        messages_per_task=round(messages / tasks, 1) if tasks else 0.0,
+        compressions=sum(rollup.compressions for rollup in rollups),
+        biggest=biggest,
+        by_status=_counted(rollups),
+        by_user=_sums_by(rollups, lambda rollup: rollup.user),
+        by_repository=_sums_by(rollups, lambda rollup: rollup.repository),
+    )
+
+
+def _counted(rollups: list[Rollup]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for rollup in rollups:
+        sums[rollup.status] = sums.get(rollup.status, 0) + rollup.tasks
+    return dict(sorted(sums.items()))
+
+
+def _sums_by(rollups: list[Rollup], name: Callable[[Rollup], str]) -> dict[str, dict[str, int]]:
+    """Tasks, messages and tokens of each user or repository, the one with the most tasks first."""
+    sums: dict[str, dict[str, int]] = {}
+    for rollup in rollups:
+        group = sums.setdefault(name(rollup), {"tasks": 0, "messages": 0, "tokens": 0})
+        for figure in group:
+            group[figure] += getattr(rollup, figure)
+    return dict(sorted(sums.items(), key=lambda item: (-item[1]["tasks"], item[0])))

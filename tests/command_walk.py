@@ -1,0 +1,157 @@
+"""Every command of ``orihon`` with arguments that work, on a base folder with a bit of everything.
+
+A new command needs a row here, and a schema in ``orihon.cli.schemas``: tests fail where one is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.approvals import approve
+from orihon.catalogue import Catalogue
+from orihon.context import TaskContextManager
+from orihon.errors import Waiting
+from orihon.retention import archive_old_contexts
+from orihon.task import TaskKey, TaskStatus
+from tests.damage import KEY, settings_for, start_task
+from tests.integration.worker_handlers import HANDLER
+
+WAITING = TaskKey("github", "owner", "repo", "issue", "29", "user")
+DONE = TaskKey("gitlab", "group", "project", "merge_request", "5", "ana")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One call of a command. ``variant`` names the form of its JSON, as in the schemas."""
+
+    command: str
+    arguments: tuple[str, ...] = ()
+    variant: str = ""
+    codes: tuple[int, ...] = (0,)
+    dear: bool = False  # starts processes of its own
+    silent: bool = False  # has nothing to say for people here
+
+    @property
+    def name(self) -> str:
+        return f"{self.command} {self.variant}".strip()
+
+    def command_line(self, folder: Path) -> list[str]:
+        """What is typed, in a copy of the prepared folder."""
+        place = ["--base-dir", str(folder / ("new" if self.command == "init" else "contexts"))]
+        filled = [word.replace("{folder}", str(folder)) for word in self.arguments]
+        return [*place, *self.command.split(), *filled]
+
+
+def runs() -> Iterator[Run]:
+    """All of them."""
+    yield Run("list")
+    yield Run("show", ("paused-1",))
+    lists = ("--messages", "--summaries", "--tools", "--plans", "--folds", "--inherited")
+    yield Run("show", ("paused-1", *lists), "--messages --summaries --tools --plans --folds --inherited")
+    yield Run("show", ("done-1", "--follow"), "--follow")
+    yield Run("show", ("paused-1", "--export-html", "{folder}/page.html"), "--export-html FILE")
+    yield Run("view", ("paused-1",))
+    yield Run("view", ("paused-1", "--at", "8"), "--at SEQ")
+    yield Run("view", ("paused-1", "--folds"), "--folds")
+    yield Run("view", ("paused-1", "--fold", "2"), "--fold N")
+    yield Run("view", ("paused-1", "--fold", "2", "--original"), "--fold N --original")
+    yield Run("diff", ("paused-1",))
+    yield Run("chain", ("paused-1",))
+    yield Run("search", ("step",))
+    yield Run("export", ("paused-1", "-o", "{folder}/out.jsonl"))
+    yield Run("import", ("{folder}/chat.jsonl",))
+    yield Run("compress", ("paused-1", "--strategy", "offload"))
+    yield Run("compress", ("paused-1", "--preview"), "--preview")
+    yield Run("undo", ("paused-1",))
+    yield Run("redo", ("undone-1",))
+    yield Run("rewind", ("paused-1", "--to", "10"))
+    yield Run("fork", ("paused-1", "--at", "7"))
+    yield Run("unfold", ("paused-1", "2"))
+    yield Run("edit", ("paused-1", "2", "--text", "other words"))
+    yield Run("pin", ("paused-1", "11"))
+    yield Run("unpin", ("paused-1", "8"))
+    yield Run("enqueue", ("Do something",))
+    yield Run("worker", ("--until-empty", "--handler", HANDLER), dear=True)
+    yield Run("pause", ("queued-1",))
+    yield Run("resume", ("paused-1",))
+    yield Run("cancel", ("paused-1",))
+    yield Run("retry", ("failed-1",))
+    yield Run("approvals")
+    yield Run("approve", ("waiting-1", "--by", "ana"))
+    yield Run("reject", ("waiting-1", "--reason", "not yet", "--by", "ana"))
+    yield Run("revise", ("waiting-1", "--instructions", "shorter", "--by", "ana"))
+    yield Run("notifications")
+    yield Run("restore", ("waiting-1",))
+    yield Run("archive", ("done-1",))
+    yield Run("archive", ("--dry-run",), "--dry-run")
+    yield Run("unarchive", ("packed-1",))
+    yield Run("keep", ("done-1",))
+    yield Run("cleanup", ("--days", "0"))
+    yield Run("vacuum")
+    yield Run("maintain", ("--dry-run",))
+    yield Run("tools")
+    yield Run("verify", ("paused-1",))
+    yield Run("doctor", codes=(0, 1))
+    yield Run("backup", ("{folder}/backup",))
+    yield Run("backup", ("{folder}/backups", "--list"), "--list")
+    yield Run("backup", ("{folder}/backups", "--check"), "--check")
+    yield Run("backup", ("{folder}/backups", "--restore-to", "{folder}/again"), "--restore-to FOLDER")
+    yield Run("migrate", ("--from", "files", "--to", "sqlite", "paused-1"))
+    yield Run("workers")
+    yield Run("stats")
+    yield Run("stats", ("--summary",), "--summary")
+    yield Run("stats", ("paused-1",), "TASK")
+    yield Run("monitor", codes=(0, 1))
+    yield Run("monitor", ("--report", "this"), "--report")
+    yield Run("costs")
+    yield Run("metrics")
+    yield Run("squeeze", ("{folder}/chat.jsonl", "--tokens", "200"))
+    yield Run("completion", ("bash",))
+    yield Run("config show")
+    yield Run("init")
+
+
+def prepare(folder: Path) -> None:
+    """A base folder ``contexts`` with tasks in every state, a transcript and a backup beside it."""
+    from orihon.backup import backup
+
+    base, settings = folder / "contexts", settings_for("files")
+    start_task(base, settings, uuid="done-1", key=DONE).complete()
+    start_task(base, settings, uuid="packed-1", key=DONE).complete()
+    with Catalogue(base / "tasks.db") as catalogue:
+        catalogue.update("done-1", keep=True)
+        archive_old_contexts(base, settings, 0)
+        catalogue.update("done-1", keep=False)
+        catalogue.register(KEY, "queued-1", status=TaskStatus.QUEUED, prompt="steps 1 0")
+    start_task(base, settings, uuid="paused-1").stop()
+    undone = start_task(base, settings, uuid="undone-1")
+    undone.message_store.folding.undo()
+    undone.stop()
+    start_task(base, settings, uuid="failed-1", key=DONE).fail("the disk was full")
+    asking = TaskContextManager(base, WAITING, settings, uuid="waiting-1")
+    asking.message_store.add_message("user", "Plan the level.")
+    _ask(asking, "concept")
+    approve(base, "waiting-1", settings, by="ann")
+    _ask(TaskContextManager.resume(base, "waiting-1", settings), "prototype")
+    chat = [{"role": "user", "content": f"Question {number}: " + "why? " * 40} for number in range(6)]
+    (folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chat), encoding="utf-8")
+    backup(base, settings, str(folder / "backups"))
+
+
+def _ask(task: TaskContextManager, phase: str) -> None:
+    task.phase(phase)
+    task.message_store.add_message("assistant", f"## 決定\n\n- {phase}: three rooms.\n\n## 調査\n\n" + "Looked. " * 200)
+    with suppress(Waiting):
+        task.checkpoint(phase, "これでよいですか？")
+    task.catalogue.close()
+
+
+def copied(prepared: Path, to: Path) -> Path:
+    """The prepared folder, for one run of a command."""
+    shutil.copytree(prepared, to)
+    return to
