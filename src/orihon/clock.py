@@ -9,16 +9,19 @@ answers are weaker and never wrong: a process counts as alive, a lease has to ru
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
+from datetime import UTC, datetime, timedelta
+from functools import cache, lru_cache
 from pathlib import Path
 
 _LEASE_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LARGEST_PID = 2**31 - 1
 _WIDTH = len("2026-01-01T00:00:00.000000+00:00")
 _WIDTH_OF_Z = len("2026-01-01T00:00:00.000Z")
+_AGO = re.compile(r"(?P<count>[0-9]{1,6})\s*(?P<unit>[smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,7 @@ def utc_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
+@lru_cache(maxsize=256)  # what is said at one time is written down in several places
 def as_utc(moment: str) -> str:
     """A time in ISO 8601 in the form of ``utc_now``, without a zone taken for UTC; ``ValueError`` when it is none."""
     read = datetime.fromisoformat(moment)
@@ -47,6 +51,22 @@ def as_utc(moment: str) -> str:
         if len(moment) == _WIDTH_OF_Z and moment.endswith("Z"):
             return f"{moment[:-1]}000+00:00"
     return (read if read.tzinfo else read.replace(tzinfo=UTC)).astimezone(UTC).isoformat(timespec="microseconds")
+
+
+def as_typed(typed: str) -> str:
+    """A time as people type it, in the form of ``utc_now``: a date, a time, or how long ago (``7d``, ``12h``, ``30m``).
+
+    ``ValueError`` when it is none.
+    """
+    wanted = typed.strip()
+    ago = _AGO.fullmatch(wanted.lower())
+    try:
+        if ago is not None:
+            then = datetime.now(UTC) - timedelta(seconds=int(ago["count"]) * _SECONDS[ago["unit"]])
+            return then.isoformat(timespec="microseconds")
+        return as_utc(wanted)
+    except OverflowError as error:
+        raise ValueError(typed) from error
 
 
 def boottime() -> float:

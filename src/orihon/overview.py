@@ -15,7 +15,7 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.chain import Inherited
-from orihon.errors import StorageError, TaskNotFound
+from orihon.errors import IllegalTransition, StorageError, TaskNotFound
 from orihon.folders import folder_size
 from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.settings import Settings
@@ -78,7 +78,7 @@ def task_overview(base_dir: Path | str, task: str, settings: Settings, *, last: 
             newest = tuple(store.messages(store.count("messages") - last + 1))
             figures = _figures(store, row, settings)
             said = (store.records.kept_file(_FINAL_SUMMARY) or b"").decode("utf-8", "replace")
-    except TaskNotFound:
+    except (TaskNotFound, IllegalTransition):  # packed, gone, or cleaned up
         return TaskOverview(uuid, row, _records_of(row), None, inherited, children, (), _kept_summary(row))
     return TaskOverview(uuid, row, "here", figures, inherited, children, newest, said)
 

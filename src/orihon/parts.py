@@ -197,8 +197,7 @@ def _plain_call(data: Mapping[str, Any]) -> tuple[str, str, str] | None:
     asked = data.get("function")
     if len(data) != 3 or data.get("type") != "function" or type(asked) is not dict or len(asked) != 2:
         return None
-    found = (data.get("id"), asked.get("name"), asked.get("arguments"))
-    call_id, name, arguments = found
+    call_id, name, arguments = data.get("id"), asked.get("name"), asked.get("arguments")
     if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str):
         return call_id, name, arguments
     return None

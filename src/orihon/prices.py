@@ -7,13 +7,13 @@ costing nothing. Refuses prices that are no amounts of money.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from orihon.errors import InvalidSettings
 from orihon.settings import Settings
+from orihon.settings.rungs import MOST_PRICE
 
 __all__ = [
     "FREE",
@@ -45,8 +45,8 @@ class Prices:
                 object.__setattr__(self, name, self.input)
         for name in ("input", "cached", "written", "output"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise InvalidSettings("price", name=name, value=value)
+            if not 0 <= value <= MOST_PRICE:
+                raise InvalidSettings("price", name=name, value=value, most=MOST_PRICE)
 
     def of_tokens(self, read: int, cached: int, said: int) -> float:
         """What calls cost that ``read`` so many tokens (``cached`` among them) and ``said`` so many.

@@ -41,13 +41,11 @@ class Usage:
         """From the usage of any provider."""
         beside = (_count(reported, "cache_read_input_tokens"), _count(reported, "cache_creation_input_tokens"))
         details = reported.get("prompt_tokens_details") or reported.get("input_tokens_details")
-        cached = _count(details, "cached_tokens") if isinstance(details, Mapping) else beside[0]
-        spoken = ("completion_tokens", "output_tokens", "eval_count")
-        prompts = ("prompt_tokens", "prompt_eval_count")
-        prompt = next((_count(reported, key) for key in prompts if key in reported), None)
+        cached = _count(details, "cached_tokens") if details is not None and isinstance(details, Mapping) else beside[0]
+        prompt = _first_count(reported, ("prompt_tokens", "prompt_eval_count"))
         if prompt is None:
             prompt = _count(reported, "input_tokens") + sum(beside)
-        return cls(prompt, cached, next((_count(reported, key) for key in spoken if key in reported), 0))
+        return cls(prompt, cached, _first_count(reported, ("completion_tokens", "output_tokens", "eval_count")) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +243,14 @@ class Compression:
             created_at=record.get("created_at", ""),
             calls=tuple(map(ModelCall.from_record, record.get("calls", ()))),
         )
+
+
+def _first_count(reported: Mapping[str, Any], keys: tuple[str, ...]) -> int | None:
+    for key in keys:
+        if key in reported:
+            return _count(reported, key)
+    return None
+
 
 def _count(reported: Mapping[str, Any], key: str) -> int:
     value = reported.get(key)

@@ -2,8 +2,8 @@
 
 Everything counts that lies there, whether a catalogue knows of it or not, and nothing that lies elsewhere (archives in
 an object storage, tasks in a database): this is for who watches the disk. What each task takes up, wherever it lies, is
-the catalogue's business and added up by ``storage``. A walk over very many tasks takes seconds, so its result is kept in
-``sizes.json`` for whoever asks next. Losing the file costs a walk.
+the catalogue's business and added up by ``storage``. A walk over very many tasks takes seconds, so its result is kept
+in ``sizes.json`` for whoever asks next. Losing the file costs a walk.
 """
 
 from __future__ import annotations

@@ -4,15 +4,15 @@ The log is the truth: an answer's record has the call that it came from, a compr
 texts, and a file of the task (``calls.json``) those of its final summary. The catalogue's rows, by day and model, are
 derived from there. Both ways of filling them stand here, so that they come to the same: ``UsageBook`` while a task
 runs, ``usage_rows`` afterwards (the doctor, importers). Where a provider has reported no tokens, our estimates of
-request and answer count. What folding saved is, for each call, the difference between the log and the view that was sent, by the
-same estimates.
+request and answer count. What folding saved is, for each call, the difference between the log and the view that was
+sent, by the same estimates.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from orihon import jsonio
@@ -22,6 +22,7 @@ from orihon.clock import utc_now
 from orihon.counts import MODEL_CALLS, MODEL_TOKENS, SAVED_TOKENS, Counts
 from orihon.records import ModelCall, Usage
 from orihon.store.task_reading import TaskReader
+from orihon.usage_sums import UsageSums
 
 logger = logging.getLogger("orihon.usage")
 
@@ -102,51 +103,23 @@ def record_usage_of_log(catalogue: Catalogue, store: TaskReader, uuid: str, *, a
 
 def usage_rows(store: TaskReader, uuid: str, *, after: int = 0) -> list[UsageRow]:
     """What the records of a task say, by day, model and purpose. Holds sums and never messages."""
-    sums: dict[tuple[str, str, str, bool], UsageRow] = {}
-    for one in _rows(store, uuid, after):
-        key = (one.day, one.model, one.purpose, one.cost is not None)
-        sums[key] = _added(sums[key], one) if key in sums else one
-    return [sums[key] for key in sorted(sums)]
-
-
-def _added(one: UsageRow, more: UsageRow) -> UsageRow:
-    return replace(
-        one,
-        calls=one.calls + more.calls,
-        input_tokens=one.input_tokens + more.input_tokens,
-        cached_tokens=one.cached_tokens + more.cached_tokens,
-        output_tokens=one.output_tokens + more.output_tokens,
-        saved_tokens=one.saved_tokens + more.saved_tokens,
-        cost=None if one.cost is None or more.cost is None else one.cost + more.cost,
-    )
-
-
-def _rows(store: TaskReader, uuid: str, after: int) -> Iterator[UsageRow]:
-    """A row for each call. Follows the view through the log to know what each call was sent."""
+    sums = UsageSums(uuid)
     changes = list(_changes(store))
     for change in changes:
         if change.place is None or change.place > after:
-            yield from (_row(uuid, call, call.usage or Usage(), change.made_at, "summary") for call in change.calls)
-    for beside in _kept(store):
-        call = ModelCall.from_record(beside)
-        yield _row(uuid, call, call.usage or Usage(), beside[_MADE_AT], "summary")
-    log = view = 0
+            for call in change.calls:
+                sums.summarised(call, change.made_at)
+    for kept in _kept(store):
+        sums.summarised(ModelCall.from_record(kept), kept[_MADE_AT])
     waiting = iter(changes)
     change_ahead = next(waiting, None)
     for record in store.read("messages"):
         while change_ahead is not None and change_ahead.is_before(record["seq"], record["timestamp"]):
-            view, change_ahead = change_ahead.view_tokens, next(waiting, None)
-        kept, tokens = record.get("call"), int(record["tokens"])
-        if kept is not None and record["seq"] > after:
-            call = ModelCall.from_record(kept)
-            used = call.usage or Usage(view, 0, tokens)
-            yield _row(uuid, call, used, record["timestamp"], "answer", max(log - view, 0))
-        log, view = log + tokens, view + tokens
-
-
-def _row(uuid: str, call: ModelCall, used: Usage, at: str, purpose: Purpose, saved: int = 0) -> UsageRow:
-    used_up = (used.input, used.cached, used.output)
-    return UsageRow(uuid, at[:_DAY], call.model, 1, *used_up, saved, call.cost, purpose)
+            sums.view_changed(change_ahead.view_tokens)
+            change_ahead = next(waiting, None)
+        made = record.get("call") if record["seq"] > after else None
+        sums.said(record["timestamp"], int(record["tokens"]), None if made is None else ModelCall.from_record(made))
+    return sums.rows()
 
 
 @dataclass(frozen=True, slots=True)

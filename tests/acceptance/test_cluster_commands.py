@@ -125,12 +125,11 @@ def test_a_base_folder_moves_to_the_database_and_back(base: Path, tmp_path: Path
     assert run("--base-dir", base, "doctor").code == 0
 
 
-def test_a_terminal_shows_a_bar_and_others_do_not(base: Path) -> None:
+def test_a_quick_move_needs_no_bar(base: Path) -> None:
     paused_task(base, "files")
     there = run_on_terminal("--base-dir", base, "migrate", "--from", "files", "--to", "sqlite")
     assert there.code == 0
-    assert "━" in there.out
-    assert "1/1" in there.out
+    assert "━" not in there.out
     back = run("--base-dir", base, "migrate", "--from", "sqlite", "--to", "files")
     assert (back.code, back.err) == (0, "")
     assert back.out.count("\n") == 1

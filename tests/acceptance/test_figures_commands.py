@@ -40,6 +40,16 @@ def test_costs_are_printed_for_programs_and_what_has_no_price_is_said(base: Path
     assert "価格の分からない呼び出しが 2 回" in run("--base-dir", base, "costs", language="ja").err
 
 
+def test_of_very_many_models_without_a_price_the_first_are_named(base: Path) -> None:
+    with Catalogue(base / "tasks.db") as catalogue:
+        (row,) = catalogue.list_tasks()
+        for number in range(20):
+            catalogue.add_usage(row.uuid, f"house-{number:02}", "2026-03-01", input=1)
+    said = run("--base-dir", base, "costs", "--by", "day").err
+    assert "house-09, …." in said
+    assert "house-10" not in said
+
+
 def test_costs_as_json_have_everything(base: Path) -> None:
     found: dict[str, Any] = json.loads(run("--base-dir", base, "costs", "--by", "day", "--json").out)
     assert (found["by"], found["since"], found["left_out"]) == ("day", None, 0)

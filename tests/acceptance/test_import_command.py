@@ -55,6 +55,8 @@ def test_what_cannot_be_read_is_named(base: Path, folder: Path) -> None:
     chat = make_chat_lines(folder)
     with chat.open("ab") as file:
         file.write(b"rubbish\x1b[31m\n" + b'{"role": "user"')
+    os.utime(chat, (0, 1_700_000_000))
+    (folder / "settings\x1b[2J.json").write_text("{}")
     os.mkfifo(folder / "pipe\x1b[2J.jsonl")
     found = run("--base-dir", base, "import", folder)
     assert found.code == 1
@@ -62,10 +64,13 @@ def test_what_cannot_be_read_is_named(base: Path, folder: Path) -> None:
     assert f"{chat}:7: The file ends in the middle of this line." in found.err
     assert "pipe\\x1b[2J.jsonl: It is not a regular file." in found.err
     assert "\x1b" not in found.err + found.out
-    assert "3 imported, 0 without news, 1 skipped" in found.out
+    assert "3 imported, 0 without news, 2 skipped" in found.out
+    assert "Of the skipped files, 1 are no transcripts: settings\\x1b[2J.json" in found.out
     japanese = run("--base-dir", base, "import", folder, language="ja")
     assert japanese.code == 1
     assert "ファイルがこの行の途中で終わっています。" in japanese.err
+    os.utime(chat)  # as if somebody was writing it
+    assert "1 個のファイルは書き込み中です。" in run("--base-dir", base, "import", chat, language="ja").out
 
 
 def test_json_and_a_dry_run(base: Path, folder: Path) -> None:

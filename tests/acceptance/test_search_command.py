@@ -87,6 +87,7 @@ def test_filters_rebuilding_and_nothing_found(base: Path) -> None:
     assert (rebuilt.code, rebuilt.out, rebuilt.err.strip()) == (0, "", "The index was made anew; it has 6 documents.")
     nothing = run("--base-dir", base, "search", "--", "-tank", "zeppelin", '"', "(")
     assert (nothing.code, nothing.out, nothing.err.strip()) == (0, "", "0 of 0 matches.")
+    assert "no word to search for" in run("--base-dir", base, "search", "--", "-tank", "(").err
 
 
 def test_what_cannot_be_asked(base: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orihon import jsonio
 from orihon.errors import ToolCallError
 from orihon.message import Message
 from orihon.records import ModelCall, Usage
@@ -69,6 +70,19 @@ class LogBehaviour(Behaviour):
         with pytest.raises(ToolCallError):
             store.task_store.append_many([Said(Message.build("user", "more")), Said(Message.build("tool", "orphan"))])
         assert store.count_messages() == 2
+        check_task(store)
+
+    def test_who_adds_many_is_told_what_the_log_has(self, store: MessageStore) -> None:
+        messages = [Message.build("user", "梨はいくつ？" * 20), Message.build("assistant", extra={"a": [1.5]})]
+        said = [Said(one, encoded=jsonio.encode(one.body())) for one in messages]
+        told: list[tuple[Message, int]] = []
+        store.task_store.append_many(said, stored=lambda one, tokens: told.append((one.message, tokens)))
+        assert told == [(stored.message, stored.tokens) for stored in store.get_messages()]
+        with pytest.raises(ToolCallError):
+            store.task_store.append_many(
+                [Said(Message.build("tool", "orphan"))], stored=lambda one, tokens: told.append((one.message, tokens))
+            )
+        assert len(told) == 2
         check_task(store)
 
     def test_an_empty_task_has_an_empty_view(self, store: MessageStore) -> None:

@@ -19,8 +19,8 @@ from orihon import jsonio
 from orihon.archive import archive_task
 from orihon.context import TaskContextManager
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable, TaskNotFound
-from orihon.export import FORMS, export_task, export_tasks
-from orihon.export.opening import opened_task
+from orihon.export import FORMS, export_task, export_tasks, exporting
+from orihon.export.opening import OpenTask, opened_task
 from orihon.importers.importing import import_transcripts
 from orihon.message import Message
 from orihon.records import ModelCall, Usage
@@ -146,7 +146,7 @@ def test_a_file_is_whole_private_and_never_replaced_by_mistake(base: Path, tmp_p
     assert len(out.read_bytes().splitlines()) == 13
     (tmp_path / "folder").mkdir()
     assert export_task(base, "abc", FILES, "html", tmp_path / "folder").file == tmp_path / "folder" / "abc-1.html"
-    with refused(StorageUnavailable, "io"):
+    with refused(InvalidInput, "no_folder_for"):
         export_task(base, "abc", FILES, "jsonl", tmp_path / "nowhere" / "out.jsonl")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "folder", "out.jsonl"]
 
@@ -272,6 +272,51 @@ def test_a_task_that_grows_is_exported_as_of_one_moment(base: Path, busy: str) -
         for record in streams["summaries"]:
             assert record["end_seq"] <= len(streams["messages"])
         assert exported(base, busy, FILES, "markdown").decode().count("### 1 · ") <= 1
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+def test_a_folder_that_moves_meanwhile_is_found_again(
+    base: Path, tmp_path: Path, backend: str, form: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid, folder = paused_task(base, backend)
+    settings = settings_for(backend)
+    whole = exported(base, uuid, settings, form)
+    writer = exporting._WRITERS[form]
+
+    def moving(opened: OpenTask) -> Iterator[bytes]:
+        if folder.exists():
+            folder.rename(base / "completed" / folder.name)
+        return writer(opened)
+
+    (base / "completed").mkdir(exist_ok=True)
+    monkeypatch.setitem(exporting._WRITERS, form, moving)
+    export_task(base, uuid, settings, form, tmp_path / "out")
+    assert not folder.exists()
+    assert (tmp_path / "out").read_bytes() == whole
+
+
+def test_many_tasks_tell_how_far_they_are(base: Path, tmp_path: Path) -> None:
+    for uuid in ("abc-1", "abc-2"):
+        paused_task(base, "files", uuid=uuid)
+    told: list[tuple[int, int]] = []
+    export_tasks(base, None, FILES, "jsonl", tmp_path, progress=lambda done, of: told.append((done, of)))
+    assert told == [(0, 2), (1, 2)]
+
+
+def test_a_stream_that_has_begun_is_not_begun_anew(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uuid, folder = paused_task(base, "files")
+
+    def moving(opened: OpenTask) -> Iterator[bytes]:
+        yield b"begun"
+        folder.rename(folder.with_name("elsewhere"))
+        yield from opened.records.read("messages")
+
+    monkeypatch.setitem(exporting._WRITERS, "jsonl", moving)
+    stream = io.BytesIO()
+    with refused(StorageUnavailable, "gone"):
+        export_task(base, uuid, FILES, "jsonl", stream)
+    assert stream.getvalue() == b"begun"
 
 
 def test_tool_records_are_found_by_their_call(base: Path) -> None:

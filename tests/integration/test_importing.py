@@ -15,6 +15,7 @@ import pytest
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.opening import open_catalogue
+from orihon.clock import utc_now
 from orihon.doctor import examine
 from orihon.importers.importing import import_transcripts
 from orihon.importers.report import ImportReport
@@ -76,6 +77,7 @@ def story(base: Path, uuid: str, settings: Settings | None = None) -> dict[str, 
                 "tools": list(store.read("tools")),
                 "plans": list(store.read("planning")),
                 "folds": [(fold.start_seq, fold.end_seq, fold.text, fold.made_by) for fold in store.state()[0]],
+                "folded_at": [fold.created_at for fold in store.state()[0]],
             }
 
 
@@ -121,6 +123,7 @@ def test_a_session_is_a_completed_task(base: Path, tmp_path: Path, backend: str)
     assert (row.task_id, row.model, row.backend) == (CLAUDE_SESSION, "claude-sonnet-4-5", backend)
     assert (row.total_messages, row.llm_call_count, row.total_tokens) == (4, 2, 268)
     assert row.created_at == "2026-01-20T11:57:01.000000+00:00"
+    assert row.completed_at == "2026-01-20T11:57:05.000000+00:00"
     assert row.metadata["title"] == "Counting pears"
     assert row.metadata["import"]["format"] == "claude-code"
     told = story(base, row.uuid, settings)
@@ -180,11 +183,31 @@ def test_side_chains_and_files_of_agents_are_children(base: Path, tmp_path: Path
         assert len(catalogue.children(main.uuid)) == 3
 
 
+def test_a_branch_that_was_left_goes_out_of_the_view(base: Path, tmp_path: Path) -> None:
+    back = {**claude_record(6, "user", {"role": "user", "content": "Which folders?"}), "parentUuid": None}
+    bring(base, write_lines(tmp_path / f"{CLAUDE_SESSION}.jsonl", [*claude_records(), back]))
+    (row,) = rows(base)
+    told = story(base, row.uuid)
+    assert len(told["messages"]) == 5
+    assert [entry["role"] for entry in told["view"]] == ["system", "user"]
+    assert told["view"][0]["content"].endswith("[4 messages that were taken back]")
+    assert examine(base, settings_for()) == []
+
+
+def test_a_clock_that_was_wrong_puts_no_task_into_the_future(base: Path, tmp_path: Path) -> None:
+    said = {"role": "user", "content": "hi", "timestamp": "9998-01-01T00:00:00Z"}
+    bring(base, write_lines(tmp_path / "chat.jsonl", [said, {**said, "timestamp": "soon"}]))
+    (row,) = rows(base)
+    assert row.created_at <= (row.completed_at or "") <= row.updated_at
+    assert [moment[:4] for _, moment, _ in story(base, row.uuid)["messages"]] == ["9998", "9998"]
+
+
 def test_the_compaction_of_the_other_agent_is_a_fold(base: Path, tmp_path: Path) -> None:
     bring(base, write_lines(tmp_path / f"{CLAUDE_SESSION}.jsonl", long_session()))
     (row,) = rows(base)
     told = story(base, row.uuid)
     assert told["folds"] == [(1, 8, "This session is being continued: pears were counted.", "claude-code")]
+    assert told["folded_at"] == ["2026-01-20T11:57:11.000000+00:00"]
     assert told["view"][0]["content"].endswith("pears were counted.")
     assert [entry["content"] for entry in told["view"][1:3]] == ["And the apples?", "I ask."]
     assert [plan["plan_content"] for plan in told["plans"]] == [[{"content": "count", "status": "pending"}]]
@@ -276,6 +299,46 @@ def test_a_file_that_grows_is_the_same_task_as_one_that_was_imported_at_once(
         assert told["folds"][-1][2] == whole["folds"][-1][2]
         assert row.total_messages == len(told["messages"])
         assert row.llm_call_count == sum(call is not None for _, _, call in told["messages"])
+
+
+def test_an_agent_at_work_is_imported_again_and_again(tmp_path: Path) -> None:
+    """Parallel calls whose results come between them, and a word meanwhile: as if it was imported at the end."""
+
+    def record(number: int, kind: str, *blocks: dict[str, Any], answer: str = "") -> dict[str, Any]:
+        message = claude_answer(answer, *blocks) if answer else {"role": "user", "content": list(blocks)}
+        return claude_record(number, kind, message, timestamp=utc_now())
+
+    def use(call: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call, "name": "Bash", "input": {}}
+
+    def result(call: str) -> dict[str, Any]:
+        return {"type": "tool_result", "tool_use_id": call, "content": f"done {call}"}
+
+    def text(said: str) -> dict[str, Any]:
+        return {"type": "text", "text": said}
+
+    records = [
+        record(1, "user", text("all three")),
+        record(2, "assistant", use("a"), answer="msg_1"),
+        record(3, "assistant", use("b"), answer="msg_1"),
+        record(4, "user", result("b")),
+        record(5, "assistant", use("c"), answer="msg_1"),
+        record(6, "user", text("quickly")),
+        record(7, "user", result("c")),
+        record(8, "user", result("a")),
+        record(9, "assistant", use("d"), answer="msg_2"),
+    ]
+    path = tmp_path / f"{CLAUDE_SESSION}.jsonl"
+    for count in range(1, len(records) + 1):
+        bring(tmp_path / "grown", write_lines(path, records[:count]))
+    assert [report.growing for report in (bring(tmp_path / "grown", path), bring(tmp_path / "grown", path))] == [1, 1]
+    os.utime(path, (OLD, OLD))
+    last = bring(tmp_path / "grown", path)
+    assert (last.growing, last.messages) == (0, 2)  # now nobody waits for the last result
+    bring(tmp_path / "whole", path)
+    (row,) = rows(tmp_path / "whole")
+    assert story(tmp_path / "grown", row.uuid) == story(tmp_path / "whole", row.uuid)
+    assert row.llm_call_count == 2
 
 
 def words(told: dict[str, Any]) -> list[str]:

@@ -18,6 +18,7 @@ from orihon.settings import load_settings
 from tests.importing import SAMPLES, Sample, make_chat_lines, make_claude_code, write_lines
 
 SETTINGS = load_settings({"context_storage": {"durability": "os"}}, environ={})
+OLD = 1_700_000_000
 
 
 def bring(base: Path, *paths: Path, **options: Any) -> ImportReport:
@@ -52,6 +53,7 @@ def spoil(tmp_path: Path, change: Callable[[bytes, Sample], bytes]) -> Iterator[
         folder = tmp_path / f"{number}"
         path = sample.make(folder)
         path.write_bytes(change(path.read_bytes(), sample))
+        os.utime(path, (OLD, OLD))  # nobody is writing it
         good = write_lines(folder / "zz" / "good.jsonl", [{"role": "user", "content": "I am good."}])
         report = bring(tmp_path, folder, user=f"user-{number}")
         assert [task.messages for task in report.tasks if task.path == str(good)] == [1]
@@ -134,9 +136,9 @@ def test_what_is_no_file(tmp_path: Path, folder: Path) -> None:
         ("loop", "loop"),
         ("self", "unreadable"),
         ("gone.jsonl", "unreadable"),
-        ("notes.txt", "unrecognised"),
         ("missing", "unreadable"),
     }
+    assert [Path(path).name for path in report.other_files] == ["notes.txt"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -185,6 +187,39 @@ def test_a_folder_with_many_files(tmp_path: Path, many_files: int) -> None:
     make_claude_code(folder)
     report = bring(tmp_path, folder)
     assert (report.files, report.skipped, report.new_tasks) == (many_files + 1, many_files, 1)
+
+
+def test_files_that_are_no_transcripts_are_no_problem_in_a_folder(tmp_path: Path, folder: Path) -> None:
+    """Settings and notes lie beside the transcripts of every agent; what looks like a spoiled one is told."""
+    others = {"settings.json": '{"model": "x"}', "todos.json": "[]", "NOTES.md": "# pears", "snapshot.sh": "ls"}
+    spoiled = {"torn.json": "]x", "session.jsonl": '{"pears": 3}\n', "x.traj": "?", "y.db": "?", "z.md": "\0"}
+    for name, content in (others | spoiled).items():
+        (folder / name).write_text(content)
+    report = bring(tmp_path, folder)
+    check_rest(report)
+    assert {Path(problem.path).name: problem.cause for problem in report.problems} == dict.fromkeys(
+        spoiled, "unrecognised"
+    )
+    assert ({Path(path).name for path in report.other_files}, report.others) == (set(others), len(others))
+    assert report.skipped == len(others) + len(spoiled)
+    named = bring(tmp_path, folder / "NOTES.md")
+    assert (named.is_clean, named.others) == (False, 0)
+
+
+def test_a_last_line_that_is_being_written_is_no_problem(tmp_path: Path) -> None:
+    path = make_chat_lines(tmp_path)
+    with path.open("ab") as file:
+        file.write(b'{"role": "user", "cont')
+    first = bring(tmp_path, path)
+    assert (first.is_clean, first.growing) == (True, 1)
+    os.utime(path, (OLD, OLD))  # nobody has written the rest: now it is one
+    late = bring(tmp_path, path)
+    assert ([problem.cause for problem in late.problems], late.growing) == (["cut"], 0)
+    with path.open("ab") as file:
+        file.write(b'ent": "one more"}\n')
+    last = bring(tmp_path, path)
+    assert (last.is_clean, last.growing, last.messages) == (True, 0, 1)
+    assert bring(tmp_path, path).unchanged == 1
 
 
 def test_a_long_file(tmp_path: Path, long_file: int) -> None:

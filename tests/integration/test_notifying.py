@@ -16,6 +16,7 @@ import pytest
 
 from orihon import Notification, TaskContextManager, TaskKey, Waiting, list_notifications
 from orihon.approvals import approve, reject, sweep
+from orihon.catalogue.notices import NewNotice
 from orihon.notifications import sending
 from orihon.notifications.delivery import Delivery
 from orihon.notifications.feed import deliver_notifications
@@ -159,6 +160,26 @@ def test_the_thread_comes_back_while_a_receiver_does_not_answer(
         "does not take notifications",
         "takes notifications again",
     ]
+
+
+def test_what_is_given_up_does_not_keep_the_thread_from_the_rest(
+    place: CataloguePlace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "_FIRST_REST", 0.01)
+    settings = load_settings(config_of(place, receiver.url))
+    receiver.answers = [410, 410, 410]
+    place.base_dir.mkdir()
+    with place.open() as catalogue:
+        for number in range(4):
+            catalogue.add_notification(NewNotice(f"e{number}", "alert", "warning", None, {}))
+        catalogue.begin_webhook("")
+        place.change("UPDATE notifications SET attempts = 8")  # as often tried, so that e3 comes last
+        place.change("UPDATE notifications SET created_at = '2026-01-01' WHERE event <> 'e3'")
+        send_soon(place.base_dir, settings)
+        for _ in range(4):
+            receiver.wait_for_arrival()
+    assert [one.webhook for one in feed(place)][:3] == ["given_up"] * 3
+    assert receiver.bodies[-1]["id"] == "e3"
 
 
 def test_an_address_that_is_none_and_a_catalogue_that_is_away_stop_nobody(

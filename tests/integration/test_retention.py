@@ -200,6 +200,19 @@ def test_only_old_finished_tasks_that_nobody_wants_to_keep_are_dealt_with(base: 
     assert [task.uuid for task in archive_old_contexts(base, settings, days=0).tasks] == [kept]
 
 
+def test_an_imported_task_is_as_old_as_its_stay(base: Path, settings: Settings) -> None:
+    uuid = finished(base, settings)
+    long_ago = "2020-01-01T00:00:00.000000+00:00"
+    with closing(open_catalogue(base, settings)) as catalogue:
+        row = catalogue.get(uuid)
+        origin = {"format": "claude-code", "at": row.updated_at}
+        catalogue.update(uuid, metadata={**row.metadata, "import": origin})
+        assert delete_old_contexts(base, settings).tasks == []
+        assert [task.uuid for task in delete_old_contexts(base, settings, days=0, dry_run=True).tasks] == [uuid]
+        catalogue.update(uuid, metadata={**row.metadata, "import": {**origin, "at": long_ago}})
+    assert [task.uuid for task in delete_old_contexts(base, settings, days=0).tasks] == [uuid]
+
+
 def test_a_task_that_a_live_process_owns_is_left(base: Path) -> None:
     settings = load_settings({})
     uuid, other = finished(base, settings), finished(base, settings)

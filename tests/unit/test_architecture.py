@@ -21,7 +21,7 @@ ROOMS = [
     *("images", "tokens", "ladder", "counting", "task", "guard", "view"),
     *("database", "connections", "postgres", "store", "catalogue", "task_folders", "task_opening", "task_naming"),
     *("base_folder", "search"),
-    *("usage", "task_counts", "costs", "sizes", "write_ages", "metrics", "notifications"),
+    *("usage_sums", "usage", "task_counts", "costs", "sizes", "write_ages", "metrics", "notifications"),
     *("checkpoints", "compression", "inheritance", "chain", "heartbeat", "archive", "mirror", "logs", "view_changes"),
     *("phase_archives", "phase_restoring", "approval_handler", "approval_notices", "brokers", "approvals"),
     *("asking", "task_figures", "context", "llm", "runtime"),

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.clock import as_utc, boot_id, boottime, is_alive, process_identity, utc_now
+from orihon.clock import as_typed, as_utc, boot_id, boottime, is_alive, process_identity, utc_now
 
 IDENTITY = "from orihon.clock import process_identity as p; import sys; print(p().start, flush=True); sys.stdin.read()"
 
@@ -115,3 +115,9 @@ def test_times_of_others_in_our_form(said: str, meant: str) -> None:
 def test_what_is_no_time(said: str) -> None:
     with pytest.raises(ValueError, match=r"isoformat|must be in"):
         as_utc(said)
+
+
+@pytest.mark.parametrize("typed", ["", "7y", "999999w", "0001-01-01T00:00+09:00"])
+def test_what_nobody_can_mean_is_no_time(typed: str) -> None:
+    with pytest.raises(ValueError):
+        as_typed(typed)

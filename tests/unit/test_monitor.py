@@ -115,13 +115,14 @@ def test_old_tasks_are_those_that_nobody_has_packed_or_wants_kept(place: Catalog
 def test_what_was_just_imported_is_not_old(place: CataloguePlace, catalogue: Catalogue) -> None:
     long_ago, now = ((datetime.now(UTC) - timedelta(days=n)).isoformat(timespec="microseconds") for n in (400, 0))
     times = {"created_at": long_ago, "completed_at": long_ago}
-    origin = {"import": {"format": "claude-code"}}
+    origin = {"import": {"format": "claude-code", "at": now}}
     catalogue.adopt(TaskRow.of(KEY, "new", TaskStatus.COMPLETED, **times, updated_at=now, metadata=origin))
     assert value(place, "old_tasks", max_old=0) == (0, False)
     assert [one.name for one in catalogue.sizes_by_position(now)] == ["active"]
     assert not ended_before(catalogue.get("new"), datetime.now(UTC) - timedelta(days=30))
     place.change("UPDATE tasks SET updated_at = ?", long_ago)
     assert value(place, "old_tasks", max_old=0) == (1, True)
+    catalogue.update("new", metadata={"import": {"format": "claude-code", "at": long_ago}})
     assert ended_before(catalogue.get("new"), datetime.now(UTC) - timedelta(days=30))
 
 

@@ -287,6 +287,21 @@ def test_a_receiver_that_is_down_is_left_alone_after_three_failures(catalogue: C
     assert [attempts for _, attempts in states(catalogue)] == [1, 1, 1, 0, 0]
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_three_rows_that_always_fail_keep_no_other_from_being_sent(
+    catalogue: Catalogue, place: CataloguePlace, receiver: Receiver, early: bool
+) -> None:
+    for number in range(5):
+        add(catalogue, f"n{number}")
+    hook = Webhook(receiver.url)
+    receiver.answers = [500, 500, 500]
+    assert deliver(catalogue, hook, early=early) == Delivery(failed=3, waiting=5)
+    put_off(place, 10)  # due again, before the others in the feed
+    receiver.answers = [204, 204, 500, 500, 500]
+    assert deliver(catalogue, hook, early=early) == Delivery(delivered=2, failed=3, waiting=3)
+    assert states(catalogue) == [("pending", 2)] * 3 + [("delivered", 1)] * 2
+
+
 def test_a_receiver_that_does_not_answer_fails_in_time(
     catalogue: Catalogue, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +342,7 @@ def test_a_row_whose_sender_died_is_sent_by_the_next_one_and_its_late_word_is_no
     catalogue: Catalogue, place: CataloguePlace, receiver: Receiver
 ) -> None:
     add(catalogue)
-    taken = catalogue.take_notification()
+    taken = catalogue.take_notification(*catalogue.due_notifications())
     assert taken is not None
     hook = Webhook(receiver.url)
     assert deliver(catalogue, hook, early=True) == Delivery(waiting=1)  # it may be on its way

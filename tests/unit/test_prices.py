@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings
 from orihon.prices import FREE, PRICES, UNKNOWN_MODEL, PriceList, Prices, prices_for, prices_of
+from orihon.settings.rungs import MOST_PRICE
 from orihon.texts import text
 from tests.configurations import load
 
@@ -91,12 +92,12 @@ def test_the_table_is_plausible_and_can_be_found() -> None:
         assert prices.output >= prices.input
 
 
-@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf])
+@pytest.mark.parametrize("wrong", [-1.0, math.nan, math.inf, 1e308, MOST_PRICE + 1])
 @pytest.mark.parametrize("name", ["input", "cached", "written", "output"])
 def test_a_price_that_is_none_is_refused(name: str, wrong: float) -> None:
     with pytest.raises(InvalidSettings) as caught:
         dataclasses.replace(Prices(1.0), **{name: wrong})
-    assert caught.value.fields == {"name": name, "value": wrong}
+    assert caught.value.fields == {"name": name, "value": wrong, "most": MOST_PRICE}
     assert name in str(caught.value)
     assert name in text("errors.InvalidSettings.price.cause", lang="ja", **caught.value.fields)
 

@@ -31,6 +31,14 @@ def test_two_spellings_must_agree() -> None:
     assert refused({"context_storage": {"retention_days": 5, "cleanup_days": 6}}).reason == "conflict"
 
 
+@pytest.mark.parametrize("written", ["", "  "])
+def test_an_empty_secret_is_refused_and_none_is_not(written: str) -> None:
+    error = refused({"notifications": {"webhook_secret": written}})
+    assert error.reason == "empty_secret"
+    assert "notifications.webhook_secret" in str(error)
+    assert load({"notifications": {"webhook_secret": None}}).notifications.webhook_secret is None
+
+
 def test_sections_of_others_are_left_alone(caplog: pytest.LogCaptureFixture) -> None:
     config = {
         "mcp_servers": [],

@@ -8,7 +8,7 @@ two processes send one row at the same time. It sends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +16,8 @@ from orihon import jsonio
 from orihon.catalogue.tasks_db import Record, Statements, TasksDatabase
 from orihon.clock import utc_now
 
-WebhookState = Literal["pending", "sending", "delivered", "given_up", "none"]
+#: ``held``: on its way from another catalogue, which may still send it.
+WebhookState = Literal["pending", "sending", "delivered", "given_up", "none", "held"]
 
 #: A row whose sender died is sent again after this.
 SENDING_SECONDS = 60.0
@@ -79,23 +80,28 @@ class Notices:
         found = self._db.one("pending_notifications")
         return int(found["pending"]) if found is not None else 0
 
-    def take_notification(self, *, after: int = 0, early: bool = False) -> NoticeRow | None:
-        """The next row that is due, to be sent by us and nobody else; it counts as an attempt from now on.
+    def due_notifications(self, *, early: bool = False) -> list[int]:
+        """The numbers of the rows that are due, or (``early``) were put off; those least often tried come first.
 
-        ``after`` passes over lower numbers, ``early`` takes those too that were put off.
+        So rows that no receiver takes stand behind all others in the end, wherever they are in the feed.
+        """
+
+        def action(statements: Statements) -> list[int]:
+            found = statements.all("due_notifications", **_times(statements), early=int(early))
+            return [int(record["id"]) for record in found]
+
+        return self._db.change(action, durable=False)
+
+    def take_notification(self, number: int, *, early: bool = False) -> NoticeRow | None:
+        """This row, to be sent by us and nobody else; it counts as an attempt from now on.
+
+        ``None`` where it is not due (any more); ``early`` takes it although it was put off.
         """
 
         def action(statements: Statements) -> NoticeRow | None:
-            moment = statements.moment()
-            record = statements.one(
-                "take_notification",
-                moment=moment.seconds,
-                horizon=moment.seconds + _LONGEST_DELAY,
-                era=moment.era,
-                until=moment.seconds + SENDING_SECONDS,
-                after=after,
-                early=int(early),
-            )
+            times = _times(statements)
+            until = times["moment"] + SENDING_SECONDS
+            record = statements.one("take_notification", **times, until=until, id=number, early=int(early))
             return None if record is None else _row(record)
 
         return self._db.change(action, durable=False)
@@ -123,6 +129,10 @@ class Notices:
 
         return self._db.change(action)
 
+    def has_used_webhook(self) -> bool:
+        """Was there ever a webhook?"""
+        return self._db.one("counter", name="webhook_used") is not None
+
     def begin_webhook(self, before: str) -> None:
         """There is a webhook: with the first one ever, what is older than ``before`` was never meant for it."""
 
@@ -130,13 +140,65 @@ class Notices:
             if statements.run("note_webhook"):
                 statements.run("pass_over_notifications", before=before, now=utc_now())
 
-        if self._db.one("counter", name="webhook_used") is None:
+        if not self.has_used_webhook():
             self._db.change(action)
 
     def forget_notifications(self, before: str, *, unsent: str | None = None) -> int:
         """Take what is older out of the feed; what no webhook has got yet, only where it is older than ``unsent``."""
         times = {"before": before, "unsent": before if unsent is None else unsent}
         return self._db.change(lambda statements: statements.run("forget_notifications", **times))
+
+    # ---- to another catalogue ---------------------------------------------------------------------------------------
+
+    def movable_notifications(self, task: str | None, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
+        """Rows that nobody is sending now, of one task, or (``None``) of tasks that are not here any more.
+
+        Rows of no task belong to those as soon as there is no task here at all.
+        """
+
+        def action(statements: Statements) -> list[NoticeRow]:
+            bounds = {**_times(statements), "after": after, "limit": limit}
+            if task is None:
+                return [_row(record) for record in statements.all("movable_notifications", **bounds)]
+            return [_row(one) for one in statements.all("movable_notifications_of_task", task=task, **bounds)]
+
+        return self._db.change(action, durable=False)
+
+    def count_left_notifications(self) -> int:
+        """How many rows there are of tasks that are not here any more."""
+        found = self._db.one("left_notifications")
+        return int(found["notifications"]) if found is not None else 0
+
+    def adopt_notifications(self, rows: Iterable[NoticeRow]) -> None:
+        """Rows of another catalogue; those still to be sent are held until ``release_notification``.
+
+        An event that is known already stays once; that it has been delivered there counts here, too.
+        """
+        wanted = list(rows)
+
+        def action(statements: Statements) -> None:
+            statements.one("hold_notifications")
+            for row in wanted:
+                statements.run("adopt_notification", **_adopted(row))
+
+        self._db.change(action)
+
+    def remove_notification(self, row: NoticeRow) -> bool:
+        """Take out a row as it was read; False where somebody has sent it, or is about to, since."""
+        fields = {"id": row.id, "webhook": row.webhook, "attempts": row.attempts}
+        return self._db.change(lambda statements: bool(statements.run("remove_notification", **fields)))
+
+    def release_notification(self, event: str) -> None:
+        """A row that was held may be sent."""
+        self._db.change(lambda statements: statements.run("release_notification", event=event))
+
+    def held_notifications(self, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
+        """Rows that are held."""
+        return [_row(record) for record in self._db.all("held_notifications", after=after, limit=limit)]
+
+    def has_notification(self, event: str) -> bool:
+        """Is there a row of this event?"""
+        return self._db.one("notification_of_event", event=event) is not None
 
     # ---- alerts ---------------------------------------------------------------------------------------------------
 
@@ -157,10 +219,22 @@ class Notices:
         return self._db.change(action)
 
 
+def _times(statements: Statements) -> dict[str, Any]:
+    """What says whether an attempt is due."""
+    moment = statements.moment()
+    return {"moment": moment.seconds, "horizon": moment.seconds + _LONGEST_DELAY, "era": moment.era}
+
+
 def _add(statements: Statements, notice: NewNotice) -> bool:
     statements.one("hold_notifications")
     fields = {"event": notice.event, "task": notice.task, "kind": notice.kind, "type": notice.type}
     return bool(statements.run("add_notification", **fields, body=_encoded(notice.body), now=utc_now()))
+
+
+def _adopted(row: NoticeRow) -> dict[str, Any]:
+    names = ("event", "created_at", "task", "kind", "type", "attempts", "last_error", "settled_at")
+    webhook = "held" if row.webhook in ("pending", "sending") else row.webhook
+    return {**{name: getattr(row, name) for name in names}, "body": _encoded(row.body), "webhook": webhook}
 
 
 def _encoded(body: Mapping[str, Any]) -> str:

@@ -102,6 +102,7 @@ FRESH_START = "fresh_start"
 FOLDER_LOST = "folder_lost"  # the loss of the task's records has been reported and cannot be mended
 CLEANED = "cleaned"  # the task's records were removed on purpose; what is kept of them
 IMPORT = "import"  # the task came from elsewhere, and from where
+IMPORTED_AT = "at"  # … and when: how long it may stay is counted from then on
 SPENT = "spent"  # seconds and money, while there are limits on them
 
 
@@ -116,9 +117,11 @@ def fresh_start(row: TaskRow) -> Mapping[str, int]:
 
 def here_since(row: TaskRow) -> str | None:
     """Since when a finished task lies here: since its end, or since it was brought here, long after that perhaps."""
-    if row.completed_at is None or IMPORT not in row.metadata:
+    origin = row.metadata.get(IMPORT)
+    came = origin.get(IMPORTED_AT) if isinstance(origin, dict) else None
+    if row.completed_at is None or not isinstance(came, str):
         return row.completed_at
-    return max(row.completed_at, row.updated_at)
+    return max(row.completed_at, came)
 
 
 _COLUMNS = tuple(column.name for column in fields(TaskRow))

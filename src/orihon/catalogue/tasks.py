@@ -28,6 +28,7 @@ CHANGEABLE = (
     "parent_uuid",
     "inherits_from",
     "keep",
+    "completed_at",
 )
 TOTALS = (
     "total_messages",

@@ -55,9 +55,7 @@ def compress(
         _print_preview(planned, as_json=as_json)
         return
     with changing_task(options.base, task, options.settings) as changing:
-        compressor = ContextCompressor(
-            message_store=changing.messages, outbox=changing.outbox, counts=changing.counts
-        )
+        compressor = ContextCompressor(message_store=changing.messages, outbox=changing.outbox, counts=changing.counts)
         line, record = _folded(compressor, planned, level or "" if "sections" in planned.plan.strategy else "")
     if as_json:
         print_json(record)

@@ -11,7 +11,7 @@ import typer
 from orihon.cli.changes import AsJson
 from orihon.cli.naming import named_task, task_argument
 from orihon.cli.options import Options, flag, option
-from orihon.cli.output import print_json, shown
+from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def export(
     named = [named_task(context, task) for task in tasks] if tasks else None
     options = context.ensure_object(Options)
     target = sys.stdout.buffer if out is None or to_stdout else out
-    run = export_tasks(options.base, named, options.settings, form.value, target, force=force)
+    with progress_bar("cli.export.working", hidden=as_json or (to_stdout and sys.stdout.isatty())) as progress:
+        run = export_tasks(options.base, named, options.settings, form.value, target, force=force, progress=progress)
     _report(run, as_json=as_json, quiet=to_stdout)
     if run.failed:
         raise typer.Exit(EXIT_FOUND)
@@ -63,7 +64,9 @@ def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) 
     from orihon.export import ExportRun, export_task
 
     options = context.ensure_object(Options)
-    _report(ExportRun([export_task(options.base, task, options.settings, "html", file)]), as_json=as_json, quiet=False)
+    with progress_bar("cli.export.working", hidden=as_json):
+        written = export_task(options.base, task, options.settings, "html", file)
+    _report(ExportRun([written]), as_json=as_json, quiet=False)
 
 
 def _report(run: ExportRun, *, as_json: bool, quiet: bool) -> None:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help=text("cli.import.paths"), show_default=False)]
 
+#: So many files that are no transcripts are named.
+_MOST_OTHERS = 5
+
 
 def import_(
     context: typer.Context,
@@ -62,9 +65,19 @@ def _print(report: ImportReport) -> None:
     figures |= {"new": report.new_tasks, "grown": report.grown_tasks, "messages": report.messages}
     figures |= {"folds": report.folds, "tools": report.tool_calls, "plans": report.plans}
     typer.echo(text(f"cli.import.{'would' if report.dry_run else 'done'}", **figures))
+    if report.others:
+        _print_others(report)
+    if report.growing:
+        typer.echo(text("cli.import.growing", count=report.growing))
     mended: dict[str, Any] = dataclasses.asdict(report.mended)
     if any(mended.values()):
         typer.echo(text("cli.import.mended", **mended))
+
+
+def _print_others(report: ImportReport) -> None:
+    named = [Path(path).name for path in report.other_files[:_MOST_OTHERS]]
+    more = " …" if report.others > len(named) else ""
+    typer.echo(shown(text("cli.import.others", count=report.others, names=", ".join(named) + more)))
 
 
 def _line(problem: NamedProblem) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from enum import StrEnum
 from importlib import import_module
 from itertools import pairwise
@@ -23,6 +24,7 @@ from orihon.cli.help import Command, Group
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import shown
 from orihon.cli.streams import EXIT_NO_READER, ReaderGone, open_missing_streams, writing_output
+from orihon.cli.usage import usage_text
 from orihon.errors import InvalidInput, OrihonError
 from orihon.texts import LANGUAGES, set_language, text
 
@@ -48,15 +50,19 @@ class DemoModelKind(StrEnum):
     LOCAL = "local"
 
 
-class _Printing(Command):
-    """A command; what becomes of its output is one place's business."""
+class _Program(Group):
+    """All of it; what becomes of the output, help pages too, is one place's business."""
+
+    def make_context(self, *given: Any, **more: Any) -> Any:
+        with writing_output():
+            return super().make_context(*given, **more)
 
     def invoke(self, ctx: Any) -> Any:
         with writing_output():
             return super().invoke(ctx)
 
 
-class _Configured(_Printing):
+class _Configured(Command):
     """A command that runs with language and logging as the settings say; its help page needs none."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -76,10 +82,10 @@ def main(arguments: Sequence[str]) -> int:
     options = Options()
     try:
         command = typer.main.get_command(build(_command_in(arguments)))
-        code = command.main(list(arguments) or ["--help"], PROGRAM, standalone_mode=False, obj=options)
-        sys.stdout.flush()
+        with writing_output():
+            code = command.main(list(arguments) or ["--help"], PROGRAM, standalone_mode=False, obj=options)
     except typer.TyperException as error:
-        return _say(_usage(error), None, options)
+        return _say(usage_text(error), None, options)
     except OrihonError as error:
         return _say(str(error), error, options)
     except ReaderGone:
@@ -93,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def build(only: str | None = None) -> typer.Typer:
     """The application in the language that is set, with every command or with ``only`` that one and its group's."""
-    app = typer.Typer(cls=Group, add_completion=False, help=text("cli.help"))
+    app = typer.Typer(cls=_Program, add_completion=False, help=text("cli.help"))
     app.callback()(_global_options)
     groups: dict[str, typer.Typer] = {}
     for name, place in COMMANDS.items():
@@ -102,7 +108,7 @@ def build(only: str | None = None) -> typer.Typer:
             continue
         module, function = place.split(":")
         command = getattr(import_module(f"orihon.cli.{module}"), function)
-        kind = _Printing if name in WITHOUT_SETTINGS else _Configured
+        kind = Command if name in WITHOUT_SETTINGS else _Configured
         if not second:
             app.command(name, cls=kind, help=text(f"cli.{name}.help"))(command)
             continue
@@ -179,22 +185,12 @@ def _language_in(arguments: Sequence[str]) -> str | None:
     return next((value for name, value in pairwise(words) if name == "--lang" and value in LANGUAGES), None)
 
 
-def _usage(error: typer.TyperException) -> str:
-    """What is wrong with a command line; Typer says it in English only."""
-    kind, parameter = type(error).__name__, getattr(error, "param", None)
-    if kind == "NoSuchOption":
-        return text("cli.usage.no_option", name=getattr(error, "option_name", "?"))
-    if kind == "MissingParameter" and parameter is not None:
-        is_option = parameter.param_type_name == "option"
-        return text("cli.usage.missing", name=parameter.opts[0] if is_option else parameter.metavar or parameter.name)
-    return text("cli.usage.other", detail=error.format_message())
-
-
 def _say(line: str, error: BaseException | None, options: Options) -> int:
     """One line for a person; what a programmer wants to see only when it was asked for."""
     if error is not None and options.verbosity >= _TRACEBACK_FROM:
         import traceback
 
         typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    typer.echo(f"orihon: {shown(line)}", err=True)
+    with suppress(OSError):  # the exit code is said all the same
+        typer.echo(f"orihon: {shown(line)}", err=True)
     return EXIT_ERROR

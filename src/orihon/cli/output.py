@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from orihon.findings import Finding
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+#: What stands in a column of figures, which are read from the right.
+_FIGURE = re.compile(r"-|[-+$]?[0-9][0-9,.]*(?: ?(?:%|[KMGT]?B))?")
 #: Cells that the column which gives way must have left; a terminal that has fewer gets one line for each field.
 _LEAST_WIDTH = 8
 _CELL_EDGES = 3
@@ -121,12 +123,15 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, fle
     fixed = sum(widths) - widths[flexible] + _CELL_EDGES * len(widths) + 2
     if console.width - fixed < min(widths[flexible], _LEAST_WIDTH):
         for row in cells:
-            console.print(*(Text(f"{name}: {field}") for name, field in zip(columns, row, strict=True)), "", sep="\n")
+            lines = [Text(f"{name}: {field}") for name, field in zip(columns, row, strict=True)]
+            console.print(*lines, "", sep="\n", soft_wrap=True)
         return
     table = Table(box=box.SIMPLE_HEAD)
     for index, name in enumerate(columns):
         width = None if index == flexible else widths[index]
         table.add_column(name, min_width=width, no_wrap=index != flexible, overflow="ellipsis")
+        if all(_FIGURE.fullmatch(row[index]) for row in cells):
+            table.columns[-1].justify = "right"
     for row in cells:
         table.add_row(*map(Text, row))
     console.print(table)

@@ -40,6 +40,8 @@ def paged(*, off: bool = False) -> Iterator[None]:
 
 
 def _pager() -> list[str]:
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return []  # it cannot move its cursor: a pager would only ask whether to go on
     named = os.environ.get("PAGER")
     with suppress(ValueError):
         command = shlex.split("less" if named is None else named)

@@ -47,11 +47,10 @@ def search(
     options = context.ensure_object(Options)
     base, settings = options.base, options.settings
     filtered = partial(search_history, tasks=tasks or (), roles=roles or (), tools=tools or (), kinds=kinds or ())
-    results = SearchResults()
+    asked, results = " ".join(query or ()), SearchResults()
     with progress_bar("cli.search.reading", hidden=as_json) as progress:
         documents = rebuild_index(base, settings, progress=progress) if rebuild else None
         if query:
-            asked = " ".join(query)
             results = filtered(base, settings, asked, since=since, until=until, limit=limit, progress=progress)
     if as_json:
         print_json(results.as_dict() | ({} if documents is None else {"rebuilt": documents}))
@@ -59,14 +58,18 @@ def search(
     if documents is not None:
         typer.echo(text("cli.search.rebuilt", count=documents), err=True)
     if query:
-        _print(results)
+        _print(results, asked)
 
 
-def _print(results: SearchResults) -> None:
+def _print(results: SearchResults, asked: str) -> None:
+    from orihon.search.query import parse_query
+
     for hit in results.hits:
         _print_hit(hit)
     more = "cli.search.found_more" if results.has_more else "cli.search.found"
     notes = [text(more, shown=len(results.hits), matches=results.matches)]
+    if not parse_query(asked).wanted:
+        notes.append(text("cli.search.no_words"))
     if not results.is_current:
         notes.append(text("cli.search.not_current"))
     notes += [text("cli.search.problem", uuid=uuid, why=why) for uuid, why in results.problems.items()]

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from orihon import jsonio
 from orihon.cli.output import human_bytes, short_time
 from orihon.cli.view_output import EntryPrinter, message_as_dict
@@ -72,7 +74,7 @@ def _row_lines(row: TaskRow) -> Iterator[tuple[str, str]]:
     times = [short_time(stamp) for stamp in (row.started_at, row.completed_at)]
     yield "worked", text("cli.show.from_to", started=times[0], ended=times[1])
     if row.model:
-        yield "model", f"{row.llm_provider or '-'} {row.model}"
+        yield "model", " ".join(filter(None, (row.llm_provider, row.model)))
     yield (
         "calls",
         text("cli.show.called", calls=row.llm_call_count, tokens=row.total_tokens, compressions=row.compression_count),
@@ -160,11 +162,15 @@ class RecordPrinter:
         """One list; its title where there are several."""
         if titled:
             self._entries.title(text(f"cli.show.titles.{name}"))
+        is_empty = True
         for item in items:
+            is_empty = False
             if name == "messages":
                 self._entries.original(item, timed=True)
             else:
                 self._entries.record(*_LINES[name](item))
+        if is_empty:
+            typer.echo(text("cli.show.nothing", what=text(f"cli.show.titles.{name}")), err=True)
 
     def print_inherited(self, given: InheritanceContext | None, *, titled: bool) -> None:
         """What another task has left, in words."""

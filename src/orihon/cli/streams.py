@@ -43,6 +43,10 @@ def writing_output() -> Iterator[None]:
     try:
         yield
         sys.stdout.flush()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # so Rich ends, which prints the help pages
+            raise ReaderGone from ended
+        raise
     except BrokenPipeError as error:
         if _has_reader():
             raise  # it was about some other pipe

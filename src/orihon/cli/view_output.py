@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _FOLD_STYLE = "bold blue"
 _PIN_STYLE = "bold red"
+_TIME_STYLE = "dim"
+_WIDTH_FOR_TIMES = 60  # on a narrower terminal, what was said is worth more than when
 _MOST_OF_A_LINE = 300
 _INDENT = "    "
 
@@ -57,7 +59,7 @@ class EntryPrinter:
     def original(self, stored: StoredMessage, *, timed: bool = False) -> None:
         """One message of the log."""
         role, said = stored.message.role, readable(stored.message.to_chat())
-        when = (stored.timestamp[:19].replace("T", " "), "dim") if timed else ("", "")
+        when = (stored.timestamp[:19].replace("T", " "), _TIME_STYLE) if timed else ("", "")
         self._entry(str(stored.seq), (role, _STYLES.get(role, "")), stored.tokens, (when, ""), said)
 
     def field(self, name: str, said: str, width: int) -> None:
@@ -93,6 +95,7 @@ class EntryPrinter:
         name, style = role
         note = shown(f"[{fold}]") if fold else ""
         first = "" if self._full else shown(_first_line(said))
+        has_room = self._console is None or self._console.width >= _WIDTH_FOR_TIMES
         if self._console is None:
             self._line([("\t".join((place, shown(name), str(tokens), mark, f"{note} {first}".strip())), "")])
         else:
@@ -101,7 +104,7 @@ class EntryPrinter:
                     (f"{place:>{self._place_width}} ", "dim"),
                     (f"{shown(name):<10}", style),
                     (f"{tokens:>8,}  ", ""),
-                    (f"{mark} " if mark else "", mark_style),
+                    (f"{mark} " if mark and (has_room or mark_style != _TIME_STYLE) else "", mark_style),
                     (f"{note} " if note else "", _FOLD_STYLE),
                     (first, ""),
                 ]

@@ -39,21 +39,18 @@ def as_chat(message: Mapping[str, Any]) -> list[ChatMessage]:
 def _message(role: str, content: str | list[Mapping[str, Any]]) -> ChatMessage:
     if isinstance(content, str):
         return {"role": role, "content": content}, {}
-    calls = [block for block in content if block.get("type") == "tool_use"]
-    thinking = [block for block in content if block.get("type") in _THINKING]
-    spoken = [block for block in content if block.get("type") not in ("tool_use", *_THINKING)]
+    calls: list[Mapping[str, Any]] = []
+    thinking: list[Mapping[str, Any]] = []
+    spoken: list[Mapping[str, Any]] = []
+    for block in content:
+        kind = block.get("type")
+        (calls if kind == "tool_use" else thinking if kind in _THINKING else spoken).append(block)
     chat, leftovers = chat_content(spoken)
     message: dict[str, Any] = {"role": role, "content": chat}
     if calls:
         message["tool_calls"] = [_tool_call(block) for block in calls]
-    unfit = {block["id"]: dict(rest(block, "type", "id", "name", "input")) for block in calls}
-    return with_notes(
-        message,
-        "anthropic",
-        reasoning=thinking,
-        blocks=leftovers,
-        calls={call_id: fields for call_id, fields in unfit.items() if fields},
-    )
+    unfit = {block["id"]: unfit for block in calls if (unfit := dict(rest(block, "type", "id", "name", "input")))}
+    return with_notes(message, "anthropic", reasoning=thinking, blocks=leftovers, calls=unfit)
 
 
 def _tool_call(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ ChatMessage = tuple[dict[str, Any], dict[str, Any]]
 # The chat form of a block and the keys that it covers.
 _Converted = tuple[dict[str, Any], tuple[str, ...]]
 
+_TEXTS = ("text", "input_text", "output_text")
+
 
 def with_notes(message: dict[str, Any], dialect: str, **notes: Any) -> ChatMessage:
     """A chat message with those notes that say something, and where they come from if there are any."""
@@ -32,6 +34,8 @@ def chat_content(blocks: object) -> tuple[str | list[dict[str, Any]] | None, dic
     """
     if not isinstance(blocks, list):
         return (blocks if isinstance(blocks, str) else None), {}
+    if len(blocks) == 1 and (text := _plain_text(blocks[0])) is not None:
+        return text, {}
     converted = [_convert(block) for block in blocks]
     leftovers = {str(index): unfit for index, (_, unfit) in enumerate(converted) if unfit}
     parts = [part for part, _ in converted]
@@ -40,6 +44,14 @@ def chat_content(blocks: object) -> tuple[str | list[dict[str, Any]] | None, dic
     if len(parts) == 1 and parts[0].get("type") == "text":
         return parts[0]["text"], leftovers
     return parts, leftovers
+
+
+def _plain_text(block: object) -> str | None:
+    """The text of a block that is nothing else, as nearly all are."""
+    if not isinstance(block, dict) or len(block) != 2 or block.get("type") not in _TEXTS:
+        return None
+    text = block.get("text")
+    return text if isinstance(text, str) else None
 
 
 def _convert(block: object) -> tuple[dict[str, Any], dict[str, Any]]:

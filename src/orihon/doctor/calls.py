@@ -21,7 +21,7 @@ _ANSWER = "answer"
 def check_calls(base: BaseFolder, row: TaskRow, place: Path) -> Iterator[Finding]:
     """What the catalogue lacks of a task's calls."""
     assert base.catalogue is not None  # the row came from there
-    missing = _missing(base.catalogue.usage(row.uuid), usage_from_folder(row.uuid, place, base.settings, row))
+    missing, _ = _missing(base.catalogue.usage(row.uuid), usage_from_folder(row.uuid, place, base.settings, row))
     if missing > 0:
         yield Finding("catalogue", "usage", "tasks.db", task=row.uuid, severity="warning", fields={"count": missing})
 
@@ -31,9 +31,17 @@ def count_calls(catalogue: Catalogue, row: TaskRow, place: Path, settings: Setti
     known, told = catalogue.usage(row.uuid), usage_from_folder(row.uuid, place, settings, row)
     beside = [one for one in known if one.purpose != _ANSWER] or [one for one in told if one.purpose != _ANSWER]
     catalogue.set_usage(row.uuid, [*(one for one in told if one.purpose == _ANSWER), *beside])
-    catalogue.add_statistics(row.uuid, llm_calls=max(_missing(known, told), 0))
+    calls, tokens = _missing(known, told)
+    if calls > 0:
+        catalogue.add_statistics(row.uuid, llm_calls=calls, tokens=max(tokens, 0))
 
 
-def _missing(known: list[UsageRow], told: list[UsageRow]) -> int:
-    calls = [sum(one.calls for one in rows if one.purpose == _ANSWER) for rows in (told, known)]
-    return calls[0] - calls[1]
+def _missing(known: list[UsageRow], told: list[UsageRow]) -> tuple[int, int]:
+    """Calls, and the tokens that they have read."""
+    (calls, tokens), (known_calls, known_tokens) = _answers(told), _answers(known)
+    return calls - known_calls, tokens - known_tokens
+
+
+def _answers(rows: list[UsageRow]) -> tuple[int, int]:
+    answers = [one for one in rows if one.purpose == _ANSWER]
+    return sum(one.calls for one in answers), sum(one.input_tokens for one in answers)

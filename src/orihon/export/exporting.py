@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
 from orihon.base_folder import BaseFolder
-from orihon.errors import InvalidInput, StorageError, TaskNotFound
+from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
 from orihon.export.chat_lines import chat_lines
 from orihon.export.html import html_page
 from orihon.export.lines import json_lines
@@ -29,6 +30,8 @@ _WRITERS: dict[str, Callable[[OpenTask], Iterator[bytes]]] = {
     "html": html_page,
     "chat": chat_lines,
 }
+#: A folder that moves is in its new place at once: a few looks are plenty.
+_TRIES, _PAUSE = 5, 0.05
 _ENDINGS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html", "chat": ".chat.jsonl"}
 
 
@@ -72,16 +75,33 @@ def export_task(
     """Write one task to a file, to a folder (under its UUID), or to an open binary stream.
 
     ``jsonl`` is complete and can be imported again, ``chat`` the log as OpenAI chat messages, ``markdown`` and ``html``
-    are for people. A file that is there is replaced only with ``force``.
+    are for people. A file that is there is replaced only with ``force``. When the task's folder moves meanwhile, a file
+    is begun anew; a stream, only while nothing has been written to it.
     """
-    writer = _writer(form)
+    _writer(form)
+    stream = None if isinstance(out, Path | str) else _Counted(out)
+    for _ in range(_TRIES - 1):
+        try:
+            return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force)
+        except StorageUnavailable as error:
+            if error.reason != "gone" or (stream is not None and stream.size):
+                raise
+            time.sleep(_PAUSE)
+    return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force)
+
+
+def _export_once(
+    base_dir: Path | str, task: str, settings: Settings, form: Form, out: Path | _Counted, *, force: bool
+) -> Exported:
     with opened_task(base_dir, task, settings) as opened:
-        if not isinstance(out, Path | str):
-            return Exported(opened.uuid, form, None, _write(writer(opened), out))
-        path = Path(out) / f"{opened.uuid}{_ENDINGS[form]}" if Path(out).is_dir() else Path(out)
+        if isinstance(out, _Counted):
+            out.write_all(_writer(form)(opened))
+            return Exported(opened.uuid, form, None, out.size)
+        path = out / f"{opened.uuid}{_ENDINGS[form]}" if out.is_dir() else out
         with new_file(path, force=force) as file:
-            size = _write(writer(opened), file)
-    return Exported(opened.uuid, form, path, size)
+            counted = _Counted(file)
+            counted.write_all(_writer(form)(opened))
+    return Exported(opened.uuid, form, path, counted.size)
 
 
 def export_tasks(
@@ -92,11 +112,12 @@ def export_tasks(
     out: Path | str | BinaryIO = Path(),
     *,
     force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> ExportRun:
     """Write many tasks, or (``None``) all that have been begun: into a folder, one file each, or one after the other.
 
     Only ``jsonl`` can hold several tasks in one file or stream; there, a damaged one is an error. In a folder the
-    others are written all the same.
+    others are written all the same. ``progress`` is told how many of how many are done.
     """
     _writer(form)
     named = _all_tasks(base_dir, settings) if tasks is None else tasks
@@ -104,11 +125,11 @@ def export_tasks(
     if not in_folder:
         if form != "jsonl" and len(named) != 1:
             raise InvalidInput("one_file_each", format=form)
-        return _one_after_the_other(base_dir, named, settings, form, out, force=force)
+        return _one_after_the_other(base_dir, _told(named, progress), settings, form, out, force=force)
     assert isinstance(out, Path | str)
     make_private_folder(Path(out))
     run = ExportRun()
-    for task in named:
+    for task in _told(named, progress):
         try:
             run.exported.append(export_task(base_dir, task, settings, form, out, force=force))
         except (StorageError, TaskNotFound, InvalidInput) as error:
@@ -118,7 +139,7 @@ def export_tasks(
 
 def _one_after_the_other(
     base_dir: Path | str,
-    tasks: Sequence[str],
+    tasks: Iterable[str],
     settings: Settings,
     form: Form,
     out: Path | str | BinaryIO,
@@ -136,6 +157,13 @@ def _one_after_the_other(
             else:
                 run.exported.append(replace(exported, file=file))
     return run
+
+
+def _told(tasks: Sequence[str], progress: Callable[[int, int], None] | None) -> Iterator[str]:
+    for done, task in enumerate(tasks):
+        if progress is not None:
+            progress(done, len(tasks))
+        yield task
 
 
 def _all_tasks(base_dir: Path | str, settings: Settings) -> list[str]:
@@ -164,9 +192,14 @@ def _stream(out: Path | str | BinaryIO, *, force: bool) -> Iterator[BinaryIO]:
         yield file
 
 
-def _write(chunks: Iterator[bytes], stream: BinaryIO) -> int:
-    size = 0
-    for chunk in chunks:
-        stream.write(chunk)
-        size += len(chunk)
-    return size
+class _Counted:
+    """A stream, and how much has been written to it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def write_all(self, chunks: Iterator[bytes]) -> None:
+        for chunk in chunks:
+            self._stream.write(chunk)
+            self.size += len(chunk)

@@ -27,12 +27,16 @@ def json_lines(task: OpenTask) -> Iterator[bytes]:
     """The lines, each with its line feed."""
     records = task.records
     blobs, files = records.blob_digests(), records.kept_files()
+    task.check_here()  # in a folder that has just moved away, there seem to be none
     contents = {"blobs": len(blobs), "files": len(files), **{str(name): last for name, last in task.lasts.items()}}
     yield _line({"orihon_export": VERSION, "task": _about(task), "contents": contents})
     for digest in blobs:
         yield _line({"blob": digest, "base64": _encoded(records.get_blob(digest))})
     for name in files:
-        yield _line({"file": name, "base64": _encoded(records.kept_file(name) or b"")})
+        kept = records.kept_file(name)
+        if kept is None:
+            task.check_here()
+        yield _line({"file": name, "base64": _encoded(kept or b"")})
     for stream, last in task.lasts.items():
         for record in records.read(stream, (1, last)) if last else ():
             # As it is stored, byte for byte: encoding it anew could only change it.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.errors import TaskNotFound
+from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.base import STREAMS, RecordStore, Stream
 from orihon.store.task_reading import TaskReader
@@ -31,6 +31,12 @@ class OpenTask:
     store: TaskReader
     view: ViewReading
     lasts: dict[Stream, int]
+    folder_now: Callable[[], Path | None]
+
+    def check_here(self) -> None:
+        """``StorageUnavailable`` when the folder has moved: what is beside the records cannot be found any more."""
+        if self.folder_now() != self.records.folder:
+            raise StorageUnavailable("gone", path=self.records.folder)
 
     @property
     def records(self) -> RecordStore:
@@ -42,6 +48,11 @@ def opened_task(base_dir: Path | str, task: str, settings: Settings) -> Iterator
     """The task by its name, in whatever state it is; a lost or damaged catalogue does not hide it."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         uuid = base.resolve(task)
+
+    def folder_now() -> Path | None:
+        with BaseFolder(Path(base_dir).absolute(), settings) as looked_at:
+            return looked_at.folders.find(uuid)
+
     with ExitStack() as stack:
         try:
             store, row = stack.enter_context(reading_task(base_dir, uuid, settings))
@@ -49,7 +60,12 @@ def opened_task(base_dir: Path | str, task: str, settings: Settings) -> Iterator
             if error.fields.get("status") == TaskStatus.ARCHIVED:
                 raise TaskNotFound("packed", uuid=uuid) from error
             raise
-        yield OpenTask(uuid, row, store, ViewReading(store, row, settings), _lasts(store.records))
+        opened = OpenTask(uuid, row, store, ViewReading(store, row, settings), _lasts(store.records), folder_now)
+        try:
+            yield opened
+        except DamagedStore:
+            opened.check_here()  # what seems to be missing may just be elsewhere
+            raise
 
 
 def _lasts(records: RecordStore) -> dict[Stream, int]:

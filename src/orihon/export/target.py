@@ -35,6 +35,8 @@ def _refuse_existing(path: Path, *, force: bool) -> None:
     with wrapping(path):
         if os.path.lexists(path) and not (force and (path.is_file() or path.is_symlink())):
             raise InvalidInput("file_exists" if path.is_file() else "not_a_file", path=path)
+        if not path.parent.exists():
+            raise InvalidInput("no_folder_for", folder=path.parent, name=path.name)
 
 
 def _rename(temporary: Path, path: Path, *, force: bool) -> None:

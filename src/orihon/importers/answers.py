@@ -61,6 +61,8 @@ def _parts(piece: Message) -> Sequence[Part]:
 
 
 def _extra(pieces: Sequence[Message]) -> dict[str, Any]:
+    if not any(piece.extra for piece in pieces):
+        return {}
     extra: dict[str, Any] = {}
     notes: dict[str, Any] = {}
     before = 0  # parts of the pieces before this one
@@ -75,7 +77,7 @@ def _extra(pieces: Sequence[Message]) -> dict[str, Any]:
                 _add(notes.setdefault(key, {}), note)
             else:
                 notes.setdefault(key, note)
-        before += len(_parts(piece))
+        before += bool(piece.content) if piece.parts is None else len(piece.parts)
     notes.pop("absent", None)
     return {**extra, NOTES: notes} if notes else extra
 

@@ -2,20 +2,23 @@
 
 Sub-agents are threads of their own: records of a side chain in the session's file (each chain begins with a record that
 has no parent), or a file ``agent-<id>.jsonl`` beside it or below ``subagents/``. Records of one answer of the model
-share its id. A compact summary folds what came before it. What the program notes for itself is passed over; records of
-a kind that is not known are reported.
+share its id. A compact summary folds what came before it; a branch that a person left by going back is taken out of the
+view. A record that stands there twice is read once. What the program notes for itself is passed over; records of a kind
+that is not known are reported.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
 from orihon.importers.base import CompactionItem, Event, Found, Importer, PlanItem, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.branches import Branches
 from orihon.importers.conversions import from_anthropic
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
@@ -73,6 +76,8 @@ class ClaudeCode(Importer):
     def ignores(self, path: Path) -> bool:
         if path.name in _COMPANIONS or path.name.endswith(".meta.json"):
             return True
+        if path.name == "history.jsonl" and ".claude" in path.parts:  # what was typed, in all sessions
+            return True
         return path.parent.name in ("tool-results", "memory")
 
 
@@ -101,8 +106,10 @@ class _Session:
     _tools: dict[str, str] = field(default_factory=dict)  # call that is not answered yet -> tool
     _said: int = 0  # messages of the session itself, an answer as one
     _answer: str = ""
-    _places: dict[str, int] = field(default_factory=dict)  # of its last records: how many messages came before
+    _places: OrderedDict[str, int] = field(default_factory=OrderedDict)  # last records: how many messages came before
     _kept_from: str = ""  # the first record that the next summary does not replace
+    _branches: Branches = field(default_factory=Branches)
+    _records: set[int] = field(default_factory=set)  # all that were read
 
     def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         """The next record."""
@@ -110,12 +117,27 @@ class _Session:
         if kind in _TITLES:
             yield from self._name(words(record.get(_TITLES[kind])), is_own=kind != "summary")
         elif kind in _SPOKEN:
-            yield from self._spoken(kind, line, record)
+            if not self._is_repeated(record):
+                yield from self._spoken(kind, line, record)
         elif kind == "system" and record.get("subtype") == "compact_boundary":
             kept = fields(fields(record.get("compactMetadata")).get("preservedSegment"))
             self._kept_from = words(kept.get("headUuid"))
-        elif kind not in _HOUSEKEEPING:
+            self._branches.forget()
+        elif kind in _HOUSEKEEPING:
+            self._branches.note(words(record.get("uuid")), words(record.get("parentUuid")))
+        else:
             self.unknown.add(kind or "?", line)
+
+    def _is_repeated(self, record: Mapping[str, Any]) -> bool:
+        """Was it read already? A session that is resumed may write again what it has."""
+        uuid = record.get("uuid")
+        if not uuid:
+            return False
+        mark = hash((str(uuid), str(record.get("timestamp"))))
+        if mark in self._records:
+            return True
+        self._records.add(mark)
+        return False
 
     def _name(self, said: str, *, is_own: bool) -> Iterator[Found]:
         """A title; those of ``summary`` records are of the last branch, and a title that a person gave is better."""
@@ -170,7 +192,7 @@ class _Session:
             yield from self._attachment(thread, line, record)
             return
         message = fields(record.get("message"))
-        said = _plain(message.get("content"))
+        said = _plain(message.get("content")) if kind == "user" or record.get("isCompactSummary") else ""
         yield from self._met(thread, record, "" if record.get("isMeta") or kind != "user" else _spoken_title(said))
         moment = when(record.get("timestamp"))
         if record.get("isCompactSummary") is True and said:
@@ -182,9 +204,9 @@ class _Session:
         except InvalidInput as error:
             yield Problem("message", line, {"detail": error.cause})
             return
-        yield from self._beside(thread, line, record, message, moment)
         if thread == self._id:
-            self._count(kind, words(record.get("uuid")), message)
+            yield from self._placed(line, record, read, moment)
+        yield from self._beside(thread, line, record, message, moment)
         for one in read:
             if one.role == "assistant":
                 answer = words(message.get("id")) or None
@@ -192,23 +214,28 @@ class _Session:
             else:
                 yield Event(thread, SaidItem(one, moment), line)
 
-    def _count(self, kind: str, uuid: str, message: Mapping[str, Any]) -> None:
-        """One more record of the session itself."""
+    def _placed(
+        self, line: int, record: Mapping[str, Any], read: Sequence[Message], moment: str | None
+    ) -> Iterator[Found]:
+        """One more record of the session itself: what it leaves behind, and how many messages there are now."""
+        uuid, answer = words(record.get("uuid")), words(fields(record.get("message")).get("id"))
+        is_prompt = record.get("isMeta") is not True and all(one.role == "user" for one in read)
+        if is_prompt and (left := self._branches.left_by(uuid, words(record.get("parentUuid")), self._said)):
+            yield Event(self._id, CompactionItem("", 0, moment, covers=left), line)
         self._places[uuid] = self._said
         if len(self._places) > _MOST_PLACES:
-            del self._places[next(iter(self._places))]
-        if kind == "assistant":
-            answer = words(message.get("id"))
+            self._places.popitem(last=False)
+        if any(one.role == "assistant" for one in read):
             self._said += not answer or answer != self._answer
             self._answer = answer
         else:
-            results = [one.get("type") == "tool_result" for one in objects(message.get("content"))]
-            self._said += sum(results) + (not all(results) or not results)
+            self._said += len(read)
 
     def _attachment(self, thread: str, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         """What the program adds to what a person says; a prompt that waited in its queue is the person's own."""
         attached = fields(record.get("attachment"))
         if attached.get("type") != "queued_command":
+            self._branches.note(words(record.get("uuid")), words(record.get("parentUuid")))
             return
         prompt = attached.get("prompt")
         said = _plain(prompt)
@@ -218,6 +245,8 @@ class _Session:
         except InvalidInput as error:
             yield Problem("message", line, {"detail": error.cause})
             return
+        if thread == self._id:
+            self._said += len(read)
         for one in read:
             yield Event(thread, SaidItem(one, when(record.get("timestamp"))), line)
 
@@ -257,7 +286,7 @@ def _call(record: Mapping[str, Any], message: Mapping[str, Any]) -> ModelCall | 
     model, used = words(message.get("model")), message.get("usage")
     if model == _SYNTHETIC:  # the program speaks in the model's place: an error, an interruption
         return None
-    return model_call(model, Usage.of(used) if isinstance(used, Mapping) else None, record.get("costUSD"))
+    return model_call(model, Usage.of(used) if isinstance(used, dict) else None, record.get("costUSD"))
 
 
 def _plain(content: object) -> str:

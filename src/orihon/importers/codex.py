@@ -20,7 +20,7 @@ from orihon.importers.conversions import from_responses
 from orihon.importers.identity import repository_in
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
-from orihon.importers.shapes import Unknown, fields, items, number, objects, title, usage, when, words
+from orihon.importers.shapes import Unknown, data_url, fields, items, number, objects, title, usage, when, words
 from orihon.message import Message
 from orihon.records import ModelCall, Usage
 
@@ -85,7 +85,7 @@ class _Rollout:
     def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
         """The next record."""
         kind, payload, moment = words(record.get("type")), record.get("payload"), when(record.get("timestamp"))
-        if not isinstance(payload, Mapping):
+        if not isinstance(payload, dict):
             yield from self._bare(line, record, moment)
         elif kind == "session_meta":
             yield from self._meta(payload, moment)
@@ -288,6 +288,12 @@ def _readable(item: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**item, "type": "function_call_output", "output": jsonio.encode(item.get("tools")).decode()}
     if item.get("type") == "agent_message":
         return {**item, "type": "message", "role": "user"}
+    if item.get("type") == "image_generation_call" and words(item.get("result")):
+        rest = {key: value for key, value in item.items() if key != "result"}
+        drawn = {"type": "input_image", "image_url": data_url("image/png", item["result"])}
+        asked = words(item.get("revised_prompt"))
+        said = [{"type": "output_text", "text": asked}] if asked else []
+        return {**rest, "type": "message", "role": "assistant", "content": [*said, drawn]}
     return item
 
 

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from orihon.dialects import anthropic, chat, responses
+from orihon.dialects.chat import read_text, read_tool_calls
+from orihon.dialects.fields import read_content, read_role
 from orihon.errors import InvalidMessage
-from orihon.extra import check_depth, wrong_type
+from orihon.extra import check_depth, pack, wrong_type
 from orihon.message import Message
 
 
@@ -22,7 +24,7 @@ def from_anthropic(message: Mapping[str, Any]) -> list[Message]:
         raise wrong_type(content, "str, list or None", "content")
     check_depth(message, "message")
     try:
-        return [Message(**chat.read_walked(data, notes)) for data, notes in anthropic.as_chat(message)]
+        return [_message(data, notes) for data, notes in anthropic.as_chat(message)]
     except (TypeError, KeyError, AttributeError) as error:
         raise _malformed(error) from error
 
@@ -31,9 +33,25 @@ def from_responses(item: Mapping[str, Any]) -> Message:
     """The chat message of an item of OpenAI Responses."""
     check_depth(item, "message")
     try:
-        return Message(**chat.read_walked(*responses.as_chat(item)))
+        return _message(*responses.as_chat(item))
     except (TypeError, KeyError, AttributeError) as error:
         raise _malformed(error) from error
+
+
+def _message(data: dict[str, Any], notes: dict[str, Any]) -> Message:
+    """The same as ``Message(**chat.read(data, notes))`` for what a dialect has made of a message that can be walked."""
+    call_id = data.get("tool_call_id")
+    if call_id is None and "tool_call_id" in data:
+        return Message(**chat.read_walked(data, notes))
+    content, parts = read_content(data["content"])
+    return Message(
+        read_role(data["role"], also=("function",)),
+        content,
+        parts,
+        read_tool_calls(data["tool_calls"]) if "tool_calls" in data else (),
+        read_text(call_id, "tool_call_id"),
+        extra=pack((), notes) if notes else {},
+    )
 
 
 def _malformed(error: Exception) -> InvalidMessage:

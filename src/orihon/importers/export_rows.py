@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any
 
 from orihon.catalogue import TaskRow
-from orihon.catalogue.rows import IMPORT
+from orihon.catalogue.rows import IMPORT, IMPORTED_AT
 from orihon.clock import as_utc, utc_now
 from orihon.importers.owning import Place
 from orihon.importers.shapes import fields, words
@@ -27,7 +27,8 @@ def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, settings: Setti
     key = TaskKey.from_dict({**told, "repository": told.get("repository") or ""})
     tail, now = store.tail, utc_now()
     created = _time(told.get("created_at")) or now
-    metadata = {**fields(told.get("metadata")), IMPORT: {"format": "orihon", "path": path, "uuid": told.get("uuid")}}
+    origin = {"format": "orihon", "path": path, "uuid": told.get("uuid"), IMPORTED_AT: now}
+    metadata = {**fields(told.get("metadata")), IMPORT: origin}
     texts = {name: words(told[name]) for name in _TEXTS if words(told.get(name))}
     counts = {name: told[name] for name in _COUNTS if _is_count(told.get(name))}
     correction = told.get("correction")
@@ -36,7 +37,7 @@ def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, settings: Setti
         uuid,
         _status(told.get("status")),
         created_at=created,
-        updated_at=now,  # it came now: how long it may stay is counted from here
+        updated_at=now,
         started_at=_time(told.get("started_at")) or created,
         completed_at=_time(told.get("completed_at")),
         backend=settings.context_storage.backend,

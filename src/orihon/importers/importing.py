@@ -20,7 +20,7 @@ from orihon.importers.base import Importer, Problem
 from orihon.importers.finding import FoundFile, NotFound, Search, head_of, total_size
 from orihon.importers.owning import Place
 from orihon.importers.reading import ReadFile
-from orihon.importers.registry import importer, is_companion, recognised
+from orihon.importers.registry import importer, is_companion, is_like_transcript, recognised
 from orihon.importers.report import FileProblems, ImportReport, Progress
 from orihon.importers.seen import Looks, SeenFiles
 from orihon.importers.writing import Source
@@ -109,7 +109,10 @@ class _Run:
         reader = self.forced or recognised(head, path)
         if reader is None:
             if found.is_named or not is_companion(path):
-                problems.add(Problem("unrecognised"))
+                if found.is_named or is_like_transcript(head, path):
+                    problems.add(Problem("unrecognised"))
+                else:
+                    report.add_other(path)
                 report.skipped += 1
             return
         report.formats[reader.name] += 1
@@ -136,6 +139,8 @@ class _Run:
             problems.add(problem)
         self.report.mended.add(file.mended)
         self.report.imported += bool(tasks)
+        self.report.growing += file.is_growing
         if not problems.count:
             self.report.unchanged += not tasks
-            self.seen.keep(source.path, looks, source.format, file.first)
+            if not file.is_growing:
+                self.seen.keep(source.path, looks, source.format, file.first)

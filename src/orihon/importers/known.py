@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from hashlib import blake2b
+from hashlib import sha256
 from typing import Any
 
 from orihon import jsonio
@@ -17,7 +17,6 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.guard import Redactor
 from orihon.importers.pairing import SaidStep
-from orihon.message import Message
 from orihon.store.opening import open_for_reading
 from orihon.store.packing import matches_digest
 from orihon.store.task_reading import TaskReader
@@ -103,14 +102,6 @@ def _remembered(raw: bytes | None) -> tuple[tuple[Break, ...], int, str]:
         return (), 0, ""
 
 
-def _encoded(message: Message) -> bytes:
-    """All that a message says. What is only text, as most results are, need not become JSON for that."""
-    if message.content is not None and not message.tool_calls and not message.extra:
-        head = f"{message.role} {message.tool_call_id} {message.tool_name} {message.name} {len(message.content)}:"
-        return (head + message.content).encode("utf-8", "surrogatepass")
-    return jsonio.encode(message.body())
-
-
 class Past:
     """Compares what is read with what is stored, message by message."""
 
@@ -121,7 +112,7 @@ class Past:
         self._uuid = uuid
         self._known = known
         self._redactor = redactor
-        self._hash = blake2b(digest_size=16)
+        self._hash = sha256()  # of all hashes the quickest here: processors have instructions for it
         self._last: SaidStep | None = None
 
     @property
@@ -129,19 +120,19 @@ class Past:
         """The hash over all messages that were seen."""
         return self._hash.hexdigest()
 
-    def see(self, step: SaidStep, number: int) -> int:
-        """The next message; gives its size."""
-        said = _encoded(step.message)
+    def see(self, step: SaidStep, number: int) -> bytes:
+        """The next message; gives what it says as JSON."""
+        said = jsonio.encode(step.message.body())
         self._hash.update(said)
         known = self._known
         if number > known.messages and number != known.position:
-            return len(said)
+            return said
         self._last = step
         if number == known.position:
             self.has_changed = self.has_changed or self.chain != known.chain
         elif number == known.messages:  # an import that was cut off has left no hash
             self.has_changed = self.has_changed or not self._is_stored(step, number)
-        return len(said)
+        return said
 
     def settle(self, number: int) -> None:
         """All ``number`` messages that the file has were seen: an older copy of it is no other past."""

@@ -6,7 +6,7 @@ tuning, requests of a batch) are one each. A first line that is no message tells
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,15 @@ from orihon.records import ModelCall, Usage
 
 _ROLES = frozenset((*ROLES, "function"))
 _TIMES = ("timestamp", "created_at", "created", "time")
+#: What a record says about a message, and not in it.
+_BESIDE = frozenset((*_TIMES, "usage", "model"))
 #: Where a line keeps its messages besides at its top.
 _WRAPPED = ("body", "input", "request")
 #: Fields of documents that other formats write around such a list.
 _NOT_OURS = frozenset(("trajectory_format", "trajectory", "traj", "simulations", "sessionId", "instance_id", "info"))
 _HEADER_LINES = 3
+#: So many instructions may stand at the beginning.
+_MOST_INSTRUCTIONS = 16
 
 
 class OpenAIChat(Importer):
@@ -73,6 +77,7 @@ def _read_document(path: Path) -> Iterator[Found]:
 def _read_lines(path: Path) -> Iterator[Found]:
     thread: str | None = None
     about: dict[str, Any] = {}
+    head: list[tuple[int, dict[str, Any]]] = []  # held until somebody speaks: many files have the same instructions
     unknown = Unknown()
     for record in json_lines(path):
         if isinstance(record, Problem):
@@ -81,17 +86,30 @@ def _read_lines(path: Path) -> Iterator[Found]:
         number, value = record
         if _is_message(value):
             if thread is None:
-                started = _thread(about, [value], path, 0)
-                thread = started.id
-                yield started
-            yield _said(value, thread, number)
+                head.append(record)
+                if _is_instruction(value) and len(head) < _MOST_INSTRUCTIONS:
+                    continue
+                thread = yield from _begun(about, head, path)
+            else:
+                yield _said(value, thread, number)
         elif (own := _messages_of(value)) is not None:
             yield from _conversation(value, own, path, number)
         elif thread is None and not about:
             about = value
         else:
             unknown.add(words(value.get("type")) or words(value.get("role")) or "?", number)
+    if thread is None and head:
+        yield from _begun(about, head, path)
     yield from unknown.problems()
+
+
+def _begun(about: Mapping[str, Any], head: list[tuple[int, dict[str, Any]]], path: Path) -> Generator[Found, None, str]:
+    """The thread of a file of messages, and its first ones."""
+    thread = _thread(about, [value for _, value in head], path, 0)
+    yield thread
+    for number, value in head:
+        yield _said(value, thread.id, number)
+    return thread.id
 
 
 def _conversation(about: Mapping[str, Any], messages: list[Any] | None, path: Path, number: int) -> Iterator[Found]:
@@ -112,10 +130,12 @@ def _conversation(about: Mapping[str, Any], messages: list[Any] | None, path: Pa
 def _thread(about: Mapping[str, Any], messages: list[Any], path: Path, number: int) -> Thread:
     own = identity(about.get("id")) or identity(about.get("custom_id"))
     first = next((one for one in messages if isinstance(one, Mapping)), {})
+    spoken = next((one for one in messages[:_MOST_INSTRUCTIONS] if not _is_instruction(one)), None)
+    marks = [own] if own else [str(first.get("content")), str(fields(spoken).get("content"))]
     told = {key: value for key, value in about.items() if isinstance(value, str | int | float) and key != "id"}
     asked = next((one.get("content") for one in messages if fields(one).get("role") == "user"), "")
     return Thread(
-        id=name_for(path, str(number), own or str(first.get("content"))),
+        id=name_for(path, str(number), *marks),
         title=words(about.get("title")) or title(asked) or path.name,
         created_at=_moment(about) or _moment(first),
         model=words(about.get("model")),
@@ -125,8 +145,7 @@ def _thread(about: Mapping[str, Any], messages: list[Any], path: Path, number: i
 
 def _said(value: Mapping[str, Any], thread: str, number: int) -> Event | Problem:
     try:
-        own = {key: one for key, one in value.items() if key not in (*_TIMES, "usage", "model")}
-        message = Message.from_chat(own)
+        message = Message.from_chat({key: one for key, one in value.items() if key not in _BESIDE})
     except InvalidInput as error:
         return Problem("message", number, {"detail": error.cause})
     return Event(thread, SaidItem(message, _moment(value), _call(value)), number)
@@ -136,17 +155,24 @@ def _call(value: Mapping[str, Any]) -> ModelCall | None:
     if value.get("role") != "assistant":
         return None
     used = value.get("usage")
-    return model_call(value.get("model"), Usage.of(used) if isinstance(used, Mapping) else None, value.get("cost"))
+    return model_call(value.get("model"), Usage.of(used) if isinstance(used, dict) else None, value.get("cost"))
 
 
 def _moment(value: Mapping[str, Any]) -> str | None:
-    return next((moment for key in _TIMES if key in value and (moment := when(value[key]))), None)
+    for key in _TIMES:
+        if key in value and (moment := when(value[key])):
+            return moment
+    return None
+
+
+def _is_instruction(value: object) -> bool:
+    return fields(value).get("role") in ("system", "developer")
 
 
 def _is_message(value: object) -> bool:
-    if not isinstance(value, Mapping) or words(value.get("role")) not in _ROLES:
+    if not isinstance(value, dict) or words(value.get("role")) not in _ROLES:
         return False
-    return any(key in value for key in ("content", "tool_calls", "function_call"))
+    return "content" in value or "tool_calls" in value or "function_call" in value
 
 
 def _messages_of(value: object) -> list[Any] | None:

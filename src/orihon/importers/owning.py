@@ -13,7 +13,7 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
-from orihon.catalogue.rows import IMPORT
+from orihon.catalogue.rows import IMPORT, IMPORTED_AT
 from orihon.clock import utc_now
 from orihon.errors import TaskBusy
 from orihon.folders import make_private_folder
@@ -28,6 +28,7 @@ from orihon.task import TaskStatus
 from orihon.task_folders import SCRATCH
 from orihon.task_opening import TaskOpening
 from orihon.usage import record_usage_of_log
+from orihon.usage_sums import UsageSums
 
 #: In the row's metadata, beside where it comes from: how many messages the figures in the row are about.
 _MESSAGES = "messages"
@@ -107,7 +108,9 @@ class Place:
             completed_at=max(began, ended),
             backend=self.settings.context_storage.backend,
             parent_uuid=parent,
-            metadata=self.described(thread, {"format": form, "path": str(path), "thread": thread.id}),
+            metadata=self.described(
+                thread, {"format": form, "path": str(path), "thread": thread.id, IMPORTED_AT: utc_now()}
+            ),
         )
         return self.catalogue.adopt(row)
 
@@ -160,8 +163,11 @@ class OwnedTask:
             self._lease = self._place.catalogue.renew(self._lease)
             self._renewed = time.monotonic()
 
-    def finish(self, thread: Thread, figures: Figures) -> None:
-        """The figures of the whole thread, whatever of them is in the catalogue already."""
+    def finish(self, thread: Thread, figures: Figures, ended: str, used: UsageSums | None = None) -> None:
+        """The figures of the whole thread, whatever of them is in the catalogue already.
+
+        ``used`` is what its calls have used; without it the log is read again.
+        """
         catalogue, uuid, epoch, tail = self._place.catalogue, self.row.uuid, self._lease.epoch, self.store.tail
         row = catalogue.get(uuid)
         tools = self.store.count("tools")
@@ -173,7 +179,9 @@ class OwnedTask:
         }
         if any(missing.values()):
             catalogue.add_statistics(uuid, **missing, epoch=epoch)
-        if figures.calls:
+        if figures.calls and used is not None:
+            catalogue.set_usage(uuid, used.rows())
+        elif figures.calls:
             record_usage_of_log(catalogue, self.store, uuid)
         catalogue.set_totals(
             uuid,
@@ -187,10 +195,11 @@ class OwnedTask:
         )
         origin = row.metadata.get(IMPORT)
         # The last word: it says that all figures are there.
-        known = {**(origin if isinstance(origin, dict) else {}), _MESSAGES: tail.seq}
+        known = {**(origin if isinstance(origin, dict) else {}), _MESSAGES: tail.seq, IMPORTED_AT: utc_now()}
         described = self._place.described(thread, known)
         model = figures.model or thread.model or row.model
-        catalogue.update(uuid, epoch=epoch, model=model, metadata={**row.metadata, **described})
+        metadata = {**row.metadata, **described}
+        catalogue.update(uuid, epoch=epoch, model=model, metadata=metadata, completed_at=ended)
 
     def close(self) -> None:
         """Let go of it."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 
 from orihon.errors import InvalidInput
 from orihon.extra import NOTES, notes_of
@@ -28,6 +27,9 @@ from orihon.texts import text
 
 #: So many things may come between a call and its result; then nobody waits for it any longer.
 WINDOW = 64
+#: The roles of what only the model has said, and of what only tools have.
+_ANSWER = {"assistant"}
+_RESULT = {"tool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +69,7 @@ class Mended:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-@dataclass(frozen=True, slots=True)
-class _One:
-    """A chat message on its way."""
-
-    message: Message
-    timestamp: str | None
-    call: ModelCall | None = None
-
-
-_Way = _One | ToolItem | PlanItem | CompactionItem
+_Way = SaidStep | ToolItem | PlanItem | CompactionItem
 
 
 @dataclass(slots=True)
@@ -96,7 +89,7 @@ class Conversation:
     messages: int = 0  # steps so far that are messages
     _head: int = 0
     _added: Additions = field(default_factory=Additions)
-    _pieces: list[_One] = field(default_factory=list)
+    _pieces: list[SaidStep] = field(default_factory=list)
     _answer: str | None = None
     _behind: list[_Way] = field(default_factory=list)  # came after the answer that may still get pieces
     _open: list[_Open] = field(default_factory=list)
@@ -137,16 +130,18 @@ class Conversation:
         except (TypeError, KeyError, ValueError, AttributeError, RecursionError) as error:
             self._out.append(Problem("message", fields={"detail": f"{type(error).__name__}: {error}"}))
             return
-        ones = [_One(message, item.timestamp) for message in messages[1:]]
-        ones.insert(0, _One(messages[0], item.timestamp, item.call))
-        if self._continues(item, ones):
-            self._pieces += ones
-            return
-        if self._pieces and all(one.message.role == "tool" for one in ones) and len(self._behind) < WINDOW:
-            self._behind += ones
-            return
-        self._flush()
-        if len(ones) == 1 and (item.answer is not None or ones[0].message.tool_calls) and _is_answer(ones[0]):
+        ones = [SaidStep(messages[0], item.timestamp, item.call)]
+        ones += [SaidStep(message, item.timestamp) for message in messages[1:]]
+        roles = {message.role for message in messages}
+        if self._pieces:
+            if roles == _ANSWER and self._continues(item, messages):
+                self._pieces += ones
+                return
+            if roles == _RESULT and len(self._behind) < WINDOW:
+                self._behind += ones
+                return
+            self._flush()
+        if len(ones) == 1 and roles == _ANSWER and (item.answer is not None or messages[0].tool_calls):
             self._pieces, self._answer = ones, item.answer
             return
         for one in ones:
@@ -157,15 +152,19 @@ class Conversation:
         """Would ``end`` change nothing?"""
         return not (self._pieces or self._behind or self._open or self._held or self._told)
 
+    @property
+    def awaits_results(self) -> bool:
+        """Are calls open, or in the answer that may still get pieces?"""
+        return bool(self._open or any(piece.message.tool_calls for piece in self._pieces))
+
     # ---- answers in pieces -------------------------------------------------------------------------------------
 
-    def _continues(self, item: SaidItem, ones: Sequence[_One]) -> bool:
-        if not self._pieces or not all(map(_is_answer, ones)):
-            return False
+    def _continues(self, item: SaidItem, messages: Sequence[Message]) -> bool:
+        """Is what the model says now a piece of the answer before it?"""
         if item.answer is not None or self._answer is not None:
             return item.answer == self._answer
         # Without a word about it: calls that follow each other without a result were made in parallel.
-        return not self._behind and any(one.message.tool_calls for one in ones)
+        return not self._behind and any(message.tool_calls for message in messages)
 
     def _queue(self, item: ToolItem | PlanItem | CompactionItem) -> None:
         if not self._pieces:
@@ -180,13 +179,16 @@ class Conversation:
         if not self._pieces:
             return
         pieces, self._pieces, behind, self._behind = self._pieces, [], self._behind, []
-        calls = [piece.call for piece in pieces if piece.call is not None]
-        call = joined_call(calls, is_one=self._answer is not None)
-        message = joined([piece.message for piece in pieces])
-        if not is_empty(message):
-            self._next(_One(message, pieces[0].timestamp, call))
+        whole = pieces[0] if len(pieces) == 1 else self._joined(pieces)
+        if not is_empty(whole.message):
+            self._next(whole)
         for item in behind:
             self._next(item)
+
+    def _joined(self, pieces: Sequence[SaidStep]) -> SaidStep:
+        calls = [piece.call for piece in pieces if piece.call is not None]
+        call = joined_call(calls, is_one=self._answer is not None)
+        return SaidStep(joined([piece.message for piece in pieces]), pieces[0].timestamp, call)
 
     # ---- calls and results -------------------------------------------------------------------------------------
 
@@ -197,14 +199,14 @@ class Conversation:
             self._tool(item)
         elif not self._open:
             self._free(item)
-        elif isinstance(item, _One) and (called := self._answered_by(item.message)) is not None:
+        elif isinstance(item, SaidStep) and (called := self._answered_by(item.message)) is not None:
             self._result(item, called)
         else:
             self._held.append(item)
             if len(self._held) > WINDOW:
                 self._close()
 
-    def _free(self, item: _One | CompactionItem) -> None:
+    def _free(self, item: SaidStep | CompactionItem) -> None:
         """With no calls open."""
         if isinstance(item, CompactionItem):
             self._fold(item)
@@ -216,15 +218,15 @@ class Conversation:
             message = self._with_own_ids(item.message)
             self._said(item if message is item.message else replace(item, message=message))
 
-    def _said(self, one: _One) -> None:
+    def _said(self, one: SaidStep) -> None:
         if one.message.role != "tool":
             self._tools()
         if self._head == self.messages and one.message.role in ("system", "developer"):
             self._head += 1
         self.messages += 1
-        self._out.append(SaidStep(one.message, one.timestamp, one.call))
+        self._out.append(one)
 
-    def _result(self, one: _One, called: _Open) -> None:
+    def _result(self, one: SaidStep, called: _Open) -> None:
         self._open.remove(called)
         if self._held:
             self.mended.results_moved += 1
@@ -256,11 +258,11 @@ class Conversation:
             said = text("importing.no_result", lang="en")
             message = Message("tool", said, tool_call_id=called.id, extra={NOTES: {"imported": "result_added"}})
             self._added.add(self.messages + 1)
-            self._said(_One(message, None))
+            self._said(SaidStep(message, None))
         self._open.clear()
         self._release()
 
-    def _unasked(self, one: _One) -> None:
+    def _unasked(self, one: SaidStep) -> None:
         """A result whose call is not there, or has been answered."""
         message = one.message
         if message.tool_call_id in self._foreign:
@@ -273,7 +275,7 @@ class Conversation:
         asked = ToolCall(message.tool_call_id or "", name, "{}")
         call = Message("assistant", None, tool_calls=(asked,), extra={NOTES: {"imported": "call_added"}})
         self._added.add(self.messages + 1)
-        self._said(_One(self._with_own_ids(call), one.timestamp))
+        self._said(SaidStep(self._with_own_ids(call), one.timestamp))
         self._result(one, self._open[0])
 
     def _with_own_ids(self, message: Message) -> Message:
@@ -328,7 +330,7 @@ class Conversation:
             covers = item.covers and self._added.reach(self.messages - kept, item.covers)
             self._out.append(FoldStep(said, kept, item.timestamp, covers))
         elif said is item.text:  # what it sums up is in another file: here it is the first thing that was said
-            self._said(_One(Message("user", item.text), item.timestamp))
+            self._said(SaidStep(Message("user", item.text), item.timestamp))
 
     # ---- the record of tool calls ------------------------------------------------------------------------------
 
@@ -342,7 +344,7 @@ class Conversation:
         else:
             self._out.append(item)
 
-    def _note(self, called: _Open, one: _One) -> None:
+    def _note(self, called: _Open, one: SaidStep) -> None:
         made = tool_record(called.id, called.call, one.message, one.timestamp)
         for index, known in enumerate(self._told):
             if known.call_id in (called.said_id, called.id):
@@ -355,13 +357,9 @@ class Conversation:
         self._told = []
 
 
-def _is_answer(one: _One) -> bool:
-    return one.message.role == "assistant"
-
-
 def _mark(call_id: str) -> int:
     """An id as a number: of a long history only these are held."""
-    return int.from_bytes(blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+    return hash(call_id)
 
 
 def _renamed(call: ToolCall, new: str) -> ToolCall:

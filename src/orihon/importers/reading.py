@@ -33,6 +33,7 @@ class ReadFile:
         self.changed: dict[str, Problem] = {}  # threads whose past is another one than was imported
         self.mended = Mended()
         self.first = ""  # the task of the first thread
+        self.is_growing = False  # somebody is writing it: it has to be read again
         self._place = place
         self._reader = reader
         self._source = source
@@ -49,7 +50,10 @@ class ReadFile:
             return
         try:
             for found in self._found():
-                yield from self._take(found)
+                if isinstance(found, Event):
+                    self._hear(found)
+                else:
+                    yield from self._take(found)
             for thread in list(self._writers):
                 yield from self._finish(thread)
         finally:
@@ -70,8 +74,10 @@ class ReadFile:
                 return
             yield found
 
-    def _take(self, found: Found) -> Iterator[ImportedTask]:
+    def _take(self, found: Problem | Thread | ThreadEnd) -> Iterator[ImportedTask]:
         match found:
+            case Problem("cut") if self._source.is_live:
+                self.is_growing = True  # the rest of the line comes with the next import
             case Problem():
                 self._problems.add(found)
             case Thread():
@@ -79,17 +85,19 @@ class ReadFile:
             case ThreadEnd():
                 yield from self._finish(found.thread)
                 self._writers.pop(found.thread, None)
-            case Event():
-                writer = self._writers.get(found.thread)
-                if writer is not None:
-                    try:
-                        writer.take(found.item, found.line)
-                    except (StateError, DamagedStore) as error:
-                        self._give_up(found.thread, writer, error)
-                    if writer.problems:
-                        self._collect(writer)
-                    if len(self._writers) > MOST_OPEN:
-                        self._make_room(found.thread)
+
+    def _hear(self, event: Event) -> None:
+        writer = self._writers.get(event.thread)
+        if writer is None:
+            return
+        try:
+            writer.take(event.item, event.line)
+        except (StateError, DamagedStore) as error:
+            self._give_up(event.thread, writer, error)
+        if writer.problems:
+            self._collect(writer)
+        if len(self._writers) > MOST_OPEN:
+            self._make_room(event.thread)
 
     def _meet(self, thread: Thread) -> None:
         if (known := self._writers.get(thread.id)) is not None:
@@ -115,6 +123,7 @@ class ReadFile:
         result: ImportedTask | None = None
         with self._guarding(thread, writer):
             result = writer.finish()
+        self.is_growing = self.is_growing or writer.is_growing
         if writer.has_changed:
             self.changed[thread] = Problem("changed", fields={"uuid": writer.uuid})
         self.mended.add(writer.mended)

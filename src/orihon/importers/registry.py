@@ -58,6 +58,26 @@ def recognised(head: bytes, path: Path) -> Importer | None:
     return next((one for one in importers() if one.recognises(head, path)), None)
 
 
+def is_like_transcript(head: bytes, path: Path) -> bool:
+    """Is a file that no importer knows likely to be a transcript, a damaged one or of a new kind? By its ending.
+
+    Folders of agents are full of settings, notes and databases: those are whole, and only not ours.
+    """
+    from orihon.importers.peek import peek
+
+    match path.suffix.lower():
+        case ".jsonl" | ".traj":
+            return True
+        case ".json":
+            seen = peek(head)
+            return not (seen.found or seen.is_list)
+        case ".db":
+            return not head.startswith(b"SQLite format 3\0")
+        case ".md":
+            return b"\0" in head
+    return False
+
+
 def is_companion(path: Path) -> bool:
     """Is this a file that an agent keeps beside its transcripts, and that holds none?"""
     return any(one.ignores(path) for one in importers())

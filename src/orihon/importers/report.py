@@ -71,6 +71,8 @@ class ImportReport:
     imported: int = 0  # files with something new
     unchanged: int = 0
     skipped: int = 0  # files of which nothing could be read
+    others: int = 0  # of those, files in folders that are no transcripts
+    growing: int = 0  # files that somebody wrote to just now, and that end in a call or in the middle of a line
     size: int = 0  # bytes of the files that were read
     new_tasks: int = 0
     grown_tasks: int = 0
@@ -83,6 +85,7 @@ class ImportReport:
     problem_count: int = 0
     tasks: list[ImportedTask] = field(default_factory=list)
     problems: list[NamedProblem] = field(default_factory=list)
+    other_files: list[str] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
@@ -99,13 +102,18 @@ class ImportReport:
         if len(self.tasks) < MOST_NAMED:
             self.tasks.append(task)
 
+    def add_other(self, path: Path) -> None:
+        self.others += 1
+        if len(self.other_files) < MOST_NAMED:
+            self.other_files.append(str(path))
+
     def add_problems(self, problems: FileProblems) -> None:
         self.problem_count += problems.count
         self.problems.extend(problems.named()[: MOST_NAMED - len(self.problems)])
 
     def as_dict(self) -> dict[str, Any]:
         """For programs; documented in docs/importing.md."""
-        counted = ("files", "imported", "unchanged", "skipped", "size")
+        counted = ("files", "imported", "unchanged", "skipped", "others", "growing", "size")
         kept = ("new_tasks", "grown_tasks", "messages", "folds", "tool_calls", "plans")
         return {
             "dry_run": self.dry_run,
@@ -116,6 +124,7 @@ class ImportReport:
             "problem_count": self.problem_count,
             "tasks": [task.as_dict() for task in self.tasks],
             "problems": [problem.as_dict() for problem in self.problems],
+            "other_files": self.other_files,
         }
 
 

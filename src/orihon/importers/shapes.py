@@ -32,7 +32,7 @@ def words(value: object) -> str:
 
 def fields(value: object) -> Mapping[str, Any]:
     """An object, or an empty one."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
@@ -42,7 +42,7 @@ def items(value: object) -> list[Any]:
 
 def objects(value: object) -> Iterator[Mapping[str, Any]]:
     """The objects of a list."""
-    return (item for item in items(value) if isinstance(item, Mapping))
+    return (item for item in items(value) if isinstance(item, dict))
 
 
 def number(value: object) -> float | None:

@@ -38,7 +38,7 @@ def _arguments(written: str) -> Any:
     try:
         value = jsonio.decode(written) if written else {}
     except ValueError:
-        return {"unreadable": written}
+        return {"input": written}  # of a tool that takes any text, or nothing that anybody can read
     return value if isinstance(value, dict) else {"input": value}
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orihon.clock import as_utc
+from orihon.clock import as_utc, utc_now
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.importers.base import Item, PlanItem, Problem, Thread, ToolItem
 from orihon.importers.known import NAME, NOT_FOLDED, TRIGGER, Break, Known, Past, counted, known_of
@@ -29,6 +29,7 @@ from orihon.store.folding import Folding
 from orihon.store.task_store import Said
 from orihon.texts import text
 from orihon.tokens import estimate
+from orihon.usage_sums import UsageSums
 from orihon.view import PlannedFold, foldable_runs
 
 #: So many bytes, or messages, are written at once.
@@ -67,6 +68,7 @@ class TaskWriter:
         self.thread = thread
         self.uuid = uuid
         self.problems: list[Problem] = []
+        self.is_growing = False  # at its end calls are open whose results may still come
         self._place = place
         self._source = source
         self._known = known_of(place.base, uuid)
@@ -75,9 +77,12 @@ class TaskWriter:
         self._talk = Conversation()
         self._breaks = list(self._known.breaks)
         self._items = 0
+        self._last: Item | None = None
         self._seen: Counter[str] = Counter()  # steps by kind
         self._new: Counter[str] = Counter()
         self._figures = Figures()
+        # Of a task that is new the rows are known when it is written; otherwise the log has to be read again.
+        self._used = UsageSums(uuid) if self._known.messages == 0 else None
         self._said: list[Said] = []
         self._size = 0
         self._tools: list[dict[str, Any]] = []
@@ -105,6 +110,7 @@ class TaskWriter:
         if self._known.is_away or self.has_changed:
             return
         self._steps(self._talk.take(item), line)
+        self._last = item
         self._items += 1
         while self._breaks and self._breaks[0].items <= self._items:
             self._steps(self._talk.end(close=self._breaks.pop(0).closed), line)
@@ -115,7 +121,8 @@ class TaskWriter:
             self.problems.append(Problem("away", fields={"uuid": self.uuid}))
             return None
         breaks = self._known.breaks
-        if not self._talk.is_settled and not self.has_changed:
+        self.is_growing = self._source.is_live and self._talk.awaits_results
+        if not self._talk.is_settled and not self.has_changed and not self._is_at_work():
             ending = Break(self._items, not self._source.is_live)
             breaks = (*breaks, ending)
             self._steps(self._talk.end(close=ending.closed), 0)
@@ -126,6 +133,16 @@ class TaskWriter:
         if not self._place.dry_run:
             self._store(Known(breaks=breaks, position=self._seen["messages"], chain=self._past.chain))
         return self._result() if has_news else None
+
+    def _is_at_work(self) -> bool:
+        """Do calls run just now, by the times in the thread itself? Their answer is taken when it is whole.
+
+        Cut here, it would be two answers, and what was said meanwhile would stand for missing results. The time of the
+        file alone does not tell: a copy is as young as that.
+        """
+        told = None if self._last is None else _time(self._last.timestamp)
+        oldest = datetime.fromtimestamp(time.time() - LIVE_SECONDS, UTC).isoformat(timespec="microseconds")
+        return self.is_growing and told is not None and told >= oldest
 
     def _lacks_figures(self) -> bool:
         """Was an import killed between the last message and the figures, or has the thread a title only now?"""
@@ -172,14 +189,14 @@ class TaskWriter:
 
     def _take_message(self, step: SaidStep) -> None:
         is_new = self._is_new("messages", self._known.messages)
-        size = self._past.see(step, self._seen["messages"])
+        encoded = self._past.see(step, self._seen["messages"])
         moment = self._time(step.timestamp)
         if step.call is not None:
             self._figures.add(step.call)
         if not is_new or self.has_changed:
             return
-        self._said.append(Said(step.message, moment, step.call))
-        self._size += size
+        self._said.append(Said(step.message, moment, step.call, encoded))
+        self._size += len(encoded)
         if self._size >= _BATCH_BYTES or len(self._said) >= _BATCH_MESSAGES:
             self._flush()
 
@@ -199,7 +216,15 @@ class TaskWriter:
             if not runs:
                 raise IllegalFold("nothing", entries=len(view.entries), keep=step.kept)
             plan = PlannedFold(*runs[-1], step.text, reason=TRIGGER)
-            Folding(task.store).compress([plan], trigger=TRIGGER, strategy=TRIGGER, made_by=self._source.format)
+            Folding(task.store).compress(
+                [plan],
+                trigger=TRIGGER,
+                strategy=TRIGGER,
+                made_by=self._source.format,
+                created_at=self._time(step.timestamp),
+            )
+            if self._used is not None:
+                self._used.view_changed(task.store.tail.view_tokens)
         except IllegalFold as error:
             task.store.add("summaries", _unfolded(step, self._source.format, self._time(step.timestamp)))
             self.problems.append(Problem("not_folded", line, {"detail": error.cause}))
@@ -232,10 +257,16 @@ class TaskWriter:
 
     def _owned(self) -> OwnedTask:
         if self._task is None:
-            times = (self._began or self._source.moment, max(self._moment, self._source.moment))
-            self._task = self._place.own(self.uuid, self.thread, self._source.path, self._source.format, times)
+            path, form = self._source.path, self._source.format
+            self._task = self._place.own(self.uuid, self.thread, path, form, self._times())
             self._task.refuse_other(self._expected)
         return self._task
+
+    def _times(self) -> tuple[str, str]:
+        """From when to when, so far. A clock that went wrong puts no task into the future: it would never be old."""
+        now, changed = utc_now(), self._source.moment
+        began = min(self._began or changed, now)
+        return began, max(began, min(self._moment or changed, now))
 
     def _flush(self) -> None:
         said, tools, plans = self._said, self._tools, self._plans
@@ -245,7 +276,7 @@ class TaskWriter:
         store = self._owned().store
         if said:
             try:
-                store.append_many(said)
+                store.append_many(said, stored=self._count)
             except InvalidInput:  # one of them: the others shall not suffer for it
                 self._one_by_one(said)
         self._add("tools", tools)
@@ -256,12 +287,17 @@ class TaskWriter:
         store = self._owned().store
         for one in said:
             try:
-                store.append_many([one])
+                store.append_many([one], stored=self._count)
             except InvalidInput as error:
                 self.problems.append(Problem("message", fields={"detail": error.cause}))
                 # Its number stays taken, or the next import would count wrongly.
                 notice = text("importing.left_out", lang="en", detail=error.cause)
-                store.append_many([replace(one, message=replace(one.message, content=notice, parts=None, extra={}))])
+                left = replace(one.message, content=notice, parts=None, extra={})
+                store.append_many([replace(one, message=left, encoded=None)], stored=self._count)
+
+    def _count(self, said: Said, tokens: int) -> None:
+        if self._used is not None and said.timestamp is not None:
+            self._used.said(said.timestamp, tokens, said.call)
 
     def _add(self, stream: Stream, records: list[dict[str, Any]]) -> None:
         store = self._owned().store
@@ -281,7 +317,7 @@ class TaskWriter:
             # Before the last steps: they may depend on the end that is remembered here.
             self._owned().store.records.keep_file(NAME, known.document())
             self._flush()
-            self._owned().finish(self.thread, self._figures)
+            self._owned().finish(self.thread, self._figures, self._times()[1], self._used)
 
     def _result(self) -> ImportedTask:
         parent = self.thread.parent
@@ -302,9 +338,10 @@ class TaskWriter:
 def _time(given: str | None) -> str | None:
     if not given:
         return None
-    with suppress(ValueError, OverflowError, TypeError):
+    try:
         return as_utc(given)
-    return None
+    except (ValueError, OverflowError, TypeError):
+        return None
 
 
 def _unfolded(step: FoldStep, made_by: str, moment: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from orihon.errors import InvalidId, InvalidInput, OrihonError, StorageUnavailab
 from orihon.folders import make_private_folder
 from orihon.logs import enter_task, leave_task
 from orihon.migration.moving import Move
+from orihon.migration.notices import carry_the_rest
 from orihon.migration.transfers import Transfer, local_settings, transfer_between
 from orihon.settings import Settings, load_settings
 from orihon.task import check_id
@@ -95,6 +96,7 @@ def migrate_tasks(
 
     Rows follow into the catalogue that goes with the target: into the database with ``postgres``; out of it to
     ``tasks.db`` when the tasks leave the database, unless the settings name a database and the target as back end.
+    Their notifications go with the rows.
     """
     loaded = load_settings(settings)
     _refuse_pair(source, target, loaded)
@@ -111,6 +113,8 @@ def migrate_tasks(
             outcomes.extend([outcome] if outcome is not None else [])
             if progress is not None:
                 progress(number, len(names))
+        if sides.other is not None and not dry_run:
+            carry_the_rest(sides.other, sides.home)
     return MigrationReport(source, target, dry_run, tuple(outcomes))
 
 

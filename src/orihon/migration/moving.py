@@ -4,7 +4,7 @@
 2. The source is claimed with a higher epoch than the catalogue knows: nobody writes there any more.
 3. The copy is made where it does not count, and proven.
 4. One rename makes it count.
-5. The row follows: its back end, its epoch, its catalogue; then the mark goes.
+5. The row follows: its back end, its epoch, its catalogue, with its notices; then the mark goes.
 6. What is left of the source is put away.
 
 Until 4 the task is at the source, from then on at the target. A second run sees which of them counts and goes on.
@@ -22,6 +22,7 @@ from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
 from orihon.heartbeat import Heartbeat
 from orihon.migration.copying import check_copy
+from orihon.migration.notices import carry_notices
 from orihon.migration.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
 from orihon.migration.transfers import Transfer
 from orihon.store.copying import contents_of, copy_records
@@ -170,6 +171,7 @@ class Move:
             return
         hand_over(self._catalogue, self._home, lease, backend)
         _reached(uuid, "row_copied")
+        carry_notices(self._catalogue, self._home, uuid)
         give_up(self._catalogue, lease)
         _reached(uuid, "row_removed")
         unmark(self._home, uuid)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,23 +45,33 @@ class Delivery:
 
 
 def deliver(catalogue: Catalogue, webhook: Webhook, *, early: bool = False, seconds: float = math.inf) -> Delivery:
-    """Send every row that is due, oldest first; ``early``: those too that were put off.
+    """Send every row that is due, least tried and oldest first; ``early``: those too that were put off.
 
-    None is begun after so many ``seconds``: of a slow receiver's the rest is left to the next one.
+    A receiver that fails three times in a row is left alone; the next call begins with other rows. None is begun after
+    so many ``seconds``: of a slow receiver's the rest is left to the next one.
     """
     give_up = time.monotonic() + seconds
     catalogue.begin_webhook(_ago(_NOT_MEANT_SECONDS))
     counts = {"delivered": 0, "pending": 0, "given_up": 0}
-    last, failures = 0, 0
-    while failures < _FAILURES_IN_A_ROW and time.monotonic() < give_up:
-        row = catalogue.take_notification(after=last, early=early)
-        if row is None:
+    failures = 0
+    for number in _each_once(catalogue, early=early):
+        if failures == _FAILURES_IN_A_ROW or time.monotonic() >= give_up:
             break
-        last = row.id
+        row = catalogue.take_notification(number, early=early)
+        if row is None:
+            continue  # somebody else was quicker
         state = deliver_one(catalogue, webhook, row)
         counts[state] += 1
         failures = 0 if state == "delivered" else failures + 1
     return Delivery(counts["delivered"], counts["pending"], counts["given_up"], catalogue.count_pending_notifications())
+
+
+def _each_once(catalogue: Catalogue, *, early: bool) -> Iterator[int]:
+    """The numbers of what is due, and of what comes meanwhile."""
+    seen: set[int] = set()
+    while found := [number for number in catalogue.due_notifications(early=early) if number not in seen]:
+        seen.update(found)
+        yield from found
 
 
 def deliver_one(catalogue: Catalogue, webhook: Webhook, row: NoticeRow) -> str:

@@ -100,7 +100,7 @@ class Notification:
             type=row.type,
             message=said(row.kind, row.body),
             body=row.body,
-            webhook="pending" if row.webhook == "sending" else row.webhook,
+            webhook="pending" if row.webhook in ("sending", "held") else row.webhook,
             attempts=row.attempts,
             last_error=row.last_error,
         )

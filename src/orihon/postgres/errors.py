@@ -26,6 +26,7 @@ _REASONS = {
     "08": "server_unreachable",
 }
 _DAMAGED = ("XX001", "XX002")
+_CHANGED_TABLE = "0A000"
 #: Mistakes in the parameters of an address. No further attempt mends them.
 _MISTAKES = re.compile(
     r"(?P<said>invalid [\w ]+ value|invalid port number|certificate verify failed"
@@ -58,8 +59,17 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 def is_conflict(error: psycopg.Error) -> bool:
-    """Was it a race? A server whose default is a stricter isolation tells it so."""
-    return error.sqlstate in ("40001", "40P01")
+    """Was it a race? A server whose default is a stricter isolation tells it so.
+
+    So is a newer Orihon that has given a table another column: the server then refuses the statements that it
+    remembers with the columns of before.
+    """
+    return error.sqlstate in ("40001", "40P01") or is_outdated(error)
+
+
+def is_outdated(error: psycopg.Error) -> bool:
+    """Does the connection remember statements that no longer fit the tables? A new one does not."""
+    return error.sqlstate == _CHANGED_TABLE
 
 
 def said_by(error: psycopg.Error) -> str:

@@ -24,7 +24,7 @@ from psycopg.pq import TransactionStatus
 
 from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.postgres.address import addressed
-from orihon.postgres.errors import is_conflict, is_lost, server_errors, storage_error
+from orihon.postgres.errors import is_conflict, is_lost, is_outdated, server_errors, storage_error
 from orihon.postgres.guarded import GuardedConnection
 from orihon.postgres.schema import bring_up_to_date, version_of
 from orihon.settings import Settings
@@ -121,6 +121,8 @@ class Postgres:
             try:
                 return action(connection)
             except psycopg.Error as error:
+                if is_outdated(error):
+                    connection.close()
                 if not (is_lost(error) or is_conflict(error)) or time.monotonic() >= give_up:
                     raise storage_error(error, self.where, self.timeout) from error
             finally:

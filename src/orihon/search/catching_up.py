@@ -37,7 +37,7 @@ _OVERLAP, _SHARED_OVERLAP = timedelta(minutes=1), timedelta(minutes=10)
 _COMPARE_AGAIN = timedelta(hours=1)
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 2000, 4_000_000
 #: How often a task that moves from folder to folder is looked for.
-_LOOKS = 3
+_LOOKS = 10
 
 
 class _OutOfTime(Exception):
@@ -149,8 +149,9 @@ class CatchingUp:
                 return True
             except _Moved:
                 continue
-            except (StorageUnavailable, StateError):
-                if self._base.folders.find(task.uuid) == folder:
+            except (StorageUnavailable, StateError) as error:
+                # A folder that was gone when it was opened may be back by now.
+                if error.reason != "gone" and self._base.folders.find(task.uuid) == folder:
                     raise
         raise StorageUnavailable("gone", path=task.uuid)
 

@@ -7,12 +7,11 @@ them since: folded or not. Only reads the tasks, without a lease, also while age
 from __future__ import annotations
 
 import math
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +19,7 @@ from typing import Any, cast
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
-from orihon.clock import as_utc, utc_now
+from orihon.clock import as_typed
 from orihon.errors import InvalidInput, OrihonError
 from orihon.records import Fold
 from orihon.search.catching_up import CatchingUp, Told
@@ -38,8 +37,6 @@ from orihon.task import shortened
 _WAIT = 2.0
 #: How much more a document of this moment counts than one of long ago, and in how many days half of that is gone.
 _RECENCY, _HALF_LIFE = 0.5, 30.0
-_AGO = re.compile(r"(\d{1,6})([smhdw])")
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,11 +332,7 @@ def _time(given: str | None, name: str) -> str:
     """A time as people write it: in ISO 8601, or how long ago."""
     if given is None:
         return ""
-    ago = _AGO.fullmatch(given.strip().lower())
-    if ago is not None:
-        moment = datetime.fromisoformat(utc_now()) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
-        return moment.isoformat(timespec="microseconds")
     try:
-        return as_utc(given.strip())
+        return as_typed(given)
     except ValueError as error:
         raise InvalidInput("time", name=name, value=shortened(given)) from error

@@ -72,6 +72,7 @@ class Kind:
     name: str
     read: Callable[[object], object]
     allowed: str = ""
+    empty_is_unset: bool = True  # where the setting may be unset at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +264,7 @@ def _pattern_map(raw: object) -> FrozenMap:
 
 FLAG = Kind("flag", _flag, "true, false")
 TEXT = Kind("text", _text)
+SECRET = Kind("text", _text, empty_is_unset=False)  # to lose one must not go unnoticed
 URL = Kind("url", _url, "http://…, https://…")
 PATH = Kind("path", _path)
 NAME_LIST = Kind("name_list", _name_list)

@@ -202,9 +202,11 @@ def nearest(name: str) -> str:
 
 def read(row: Setting, raw: object, origin: str, *, written: object = None) -> object:
     """The value that ``raw`` stands for; errors quote it as it was ``written``."""
-    if row.default is None and raw in (None, ""):
+    if row.default is None and raw in ((None, "") if row.kind.empty_is_unset else (None,)):
         return None
     where = {"key": row.key, "origin": origin}
+    if not row.kind.empty_is_unset and isinstance(raw, str) and not raw.strip():
+        raise InvalidSettings("empty_secret", **where)
     try:
         return row.kind.read(raw)
     except BrokenPattern as error:

@@ -16,6 +16,7 @@ STRATEGIES = ("summarize", "prune", "offload", "sections")
 EVENTS = ("approval", "phase_end", "iteration_end")
 LEVELS = ("light", "standard", "aggressive")
 PRICE_NAMES = ("input", "cached", "written", "output")
+MOST_PRICE = 1_000_000  # for a million tokens, in any currency; sums of more would end in infinity
 
 _ROLE_NAMES = ("user", "assistant", "system", "developer")
 _SHOWN = 40  # characters of a name that nobody knows
@@ -78,7 +79,7 @@ _FIELDS: Mapping[str, Kind] = {
     "economical": FLAG,
     "including": FLAG,
 }
-_PRICES: Mapping[str, Kind] = dict.fromkeys(PRICE_NAMES, number())
+_PRICES: Mapping[str, Kind] = dict.fromkeys(PRICE_NAMES, number(high=MOST_PRICE))
 
 
 def _read_fields(raw: object, where: str, kinds: Mapping[str, Kind]) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def _prices(raw: object) -> FrozenMap:
 def _price_row(raw: object, where: str) -> FrozenMap:
     row = _read_fields(raw, where, _PRICES)
     if "input" not in row:
-        raise BrokenEntry(where, "{input: x, …}, x ≥ 0")
+        raise BrokenEntry(where, f"{{input: x, …}}, {_PRICES['input'].allowed}")
     return FrozenMap(row)
 
 

@@ -19,6 +19,7 @@ from orihon.settings.kinds import (
     PATH,
     PATTERN_LIST,
     PATTERN_MAP,
+    SECRET,
     TEXT,
     URL,
     FrozenMap,
@@ -318,7 +319,9 @@ class NotificationSettings:
         default=None, repr=False, metadata=spec(URL, "Address that notifications are posted to as JSON.")
     )
     webhook_secret: str | None = field(
-        default=None, repr=False, metadata=spec(TEXT, "Secret that notifications to the webhook are signed with.")
+        default=None,
+        repr=False,
+        metadata=spec(SECRET, "Secret that notifications to the webhook are signed with; unset: they are not."),
     )
     keep_days: int = field(default=30, metadata=spec(_DAYS, "Days after which `maintain` takes a notification out."))
     warn_at: float = field(default=0.8, metadata=spec(_SHARE, "Share of the budget at which a notice is sent."))

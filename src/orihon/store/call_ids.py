@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import struct
 import zlib
-from collections.abc import Iterator
 
 _BITS = 1 << 19
 _HASHES = 4
+_NUMBERS = struct.Struct(f">{_HASHES}I")
 
 
 class CallIds:
@@ -45,7 +46,6 @@ class CallIds:
         return mine & theirs == theirs
 
 
-def _positions(call_id: str) -> Iterator[int]:
+def _positions(call_id: str) -> list[int]:
     digest = hashlib.blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=4 * _HASHES).digest()
-    for start in range(0, len(digest), 4):
-        yield int.from_bytes(digest[start : start + 4], "big") % _BITS
+    return [number % _BITS for number in _NUMBERS.unpack(digest)]

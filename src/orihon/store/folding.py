@@ -42,8 +42,12 @@ class Folding:
         level: str = "",
         made_by: str = "",
         calls: Sequence[ModelCall] = (),
+        created_at: str = "",
     ) -> Compression:
-        """Fold runs of the log; all of them or, when a rule forbids one, none. ``calls`` have written their texts."""
+        """Fold runs of the log; all of them or, when a rule forbids one, none. ``calls`` have written their texts.
+
+        ``created_at`` is when somebody else has made them; without it, it is now.
+        """
         for plan in plans:
             expect(plan.start_seq, int, "start_seq")
             expect(plan.end_seq, int, "end_seq")
@@ -54,13 +58,14 @@ class Folding:
             if not plans:
                 raise IllegalFold("nothing", entries=len(view.entries), keep=len(view.entries))
             planned = [
-                (plan, self._numbered(plan, number, made_by))
+                (plan, self._numbered(plan, number, made_by, created_at))
                 for number, plan in enumerate(map(self._masked, plans), start=self._store.count("summaries") + 1)
             ]
             change = algebra.compress(view, planned)
             self._keep_texts(change)
             draft = Compression(id=0, kind="compress", trigger=trigger, strategy=strategy, level=level, made_by=made_by)
-            return self._record(replace(draft, calls=tuple(calls)), view, change, tail)
+            draft = replace(draft, calls=tuple(calls), created_at=created_at)
+            return self._record(draft, view, change, tail)
 
         return self._store.change(recorded)
 
@@ -221,7 +226,7 @@ class Folding:
             before_tokens=before.tokens,
             after_tokens=after.tokens,
             after_entries=len(after.entries),
-            created_at=utc_now(),
+            created_at=draft.created_at or utc_now(),
         )
         line = self._store.redactor.clean(record.as_record())
         # What is derived comes first: when it cannot be written, nothing has changed.
@@ -237,7 +242,7 @@ class Folding:
     def _masked(self, plan: PlannedFold) -> PlannedFold:
         return replace(plan, text=self._store.redactor.mask(plan.text))
 
-    def _numbered(self, plan: PlannedFold, number: int, made_by: str) -> Fold:
+    def _numbered(self, plan: PlannedFold, number: int, made_by: str, created_at: str = "") -> Fold:
         if plan.form == "preview" and plan.start_seq == plan.end_seq <= self._store.count("messages"):
             message = self._store.message(plan.start_seq).message
             tokens = estimate_message(replace(message, content=plan.text, parts=None))
@@ -253,7 +258,7 @@ class Folding:
             form=plan.form,
             made_by=made_by,
             reason=plan.reason,
-            created_at=utc_now(),
+            created_at=created_at or utc_now(),
             report=plan.report,
         )
 

@@ -51,10 +51,14 @@ def pack(
     max_bytes: int,
     put_blob: Callable[[str, bytes], None],
     call: ModelCall | None = None,
+    encoded: bytes | None = None,
 ) -> tuple[Pieces, bytes, int]:
-    """The line of the log for a message, the line of the view, and the estimate. Blobs are stored on the way."""
+    """The line of the log for a message, the line of the view, and the estimate. Blobs are stored on the way.
+
+    ``encoded`` is the message's body as JSON, if that is known already.
+    """
     body = message.body()
-    said = jsonio.encode(body)
+    said = jsonio.encode(body) if encoded is None else encoded
     request = message.request()
     view_line = said if request == body else jsonio.encode(request)
     tokens = estimate_message(message, encoded_size=len(said))

@@ -47,6 +47,7 @@ class Said:
     message: Message
     timestamp: str | None = None  # ISO 8601; kept in the form of ``utc_now``
     call: ModelCall | None = None
+    encoded: bytes | None = None  # the message's body as JSON, where somebody has needed it already
 
     def __post_init__(self) -> None:
         if self.timestamp is not None:
@@ -88,11 +89,17 @@ class TaskStore(TaskReader):
         """Add a message; its number is returned once it is stored."""
         return self.append_many([Said(message, call=call)])
 
-    def append_many(self, said: Iterable[Said]) -> int:
-        """Add messages, all of them or none; returns the number of the last one."""
+    def append_many(self, said: Iterable[Said], *, stored: Callable[[Said, int], None] | None = None) -> int:
+        """Add messages, all of them or none; returns the number of the last one.
+
+        ``stored`` is told each message as the log has it, and its tokens, once they are stored.
+        """
         masked = self._masked(said)
-        last = self.change(partial(self._append, masked))
-        self._roles.update(one.message.role for one in masked)
+        last, tokens = self.change(partial(self._append, masked))
+        self._roles.update([one.message.role for one in masked])
+        if stored is not None:
+            for one, size in zip(masked, tokens, strict=True):
+                stored(one, size)
         return last
 
     def take_roles(self) -> dict[str, int]:
@@ -103,7 +110,7 @@ class TaskStore(TaskReader):
     def append_inside(self, message: Message, tail: Tail) -> int:
         """One message inside ``change``, where a record and a message belong together."""
         masked = self._masked([Said(message)])
-        last = self._append(masked, tail)
+        last, _ = self._append(masked, tail)
         self._roles.update(one.message.role for one in masked)
         return last
 
@@ -118,11 +125,14 @@ class TaskStore(TaskReader):
                 result.append(one)
                 continue
             for message in messages:
-                result.append(Said(message.map_strings(mask) if mask else message, one.timestamp, call))
+                kept = message.map_strings(mask) if mask else message
+                encoded = one.encoded if kept is one.message else None
+                result.append(Said(kept, one.timestamp, call, encoded))
                 call = None
         return result
 
-    def _append(self, said: Sequence[Said], tail: Tail) -> int:
+    def _append(self, said: Sequence[Said], tail: Tail) -> tuple[int, list[int]]:
+        """The number of the last one, and the tokens of each."""
         admitted = admit([one.message for one in said], tail, self._was_used)
         packed = [
             self._packed(message, seq, one)
@@ -135,7 +145,7 @@ class TaskStore(TaskReader):
             calls = {call.id: call.name for call in one.tool_calls}
             tail.count(tail.seq + 1, calls, tokens)
             tail.show(calls, one.answers, tokens)
-        return tail.seq
+        return tail.seq, [tokens for _, _, tokens in packed]
 
     def _packed(self, message: Message, seq: int, said: Said) -> tuple[Pieces, bytes, int]:
         return pack(
@@ -147,6 +157,7 @@ class TaskStore(TaskReader):
             blob_bytes=self._blob_bytes,
             max_bytes=self._max_bytes,
             put_blob=self.records.put_blob,
+            encoded=said.encoded if message is said.message else None,
         )
 
     def _was_used(self, call_id: str) -> bool:

@@ -91,7 +91,7 @@ def test_plans_durations_and_money(tmp_path: Path) -> None:
 
 
 def test_companions_are_known(tmp_path: Path) -> None:
-    ignored = ["sessions-index.json", "agent-1.meta.json", "tool-results/x.txt", "memory/MEMORY.md"]
+    ignored = ["sessions-index.json", "agent-1.meta.json", "tool-results/x.txt", "memory/M.md", ".claude/history.jsonl"]
     assert all(ClaudeCode().ignores(tmp_path / name) for name in ignored)
     assert not ClaudeCode().ignores(tmp_path / "notes.txt")
 
@@ -114,3 +114,64 @@ def test_what_a_compaction_left_alone(tmp_path: Path) -> None:
     assert [(fold.text, fold.kept) for fold in session.folds] == [("It was about pears.", 3)]
     plain = read(tmp_path, *claude_records(), {**boundary, "compactMetadata": {}}, summary)
     assert [fold.kept for fold in plain.folds] == [0]
+
+
+def prompt(number: int, parent: str | None, said: str, **more: Any) -> dict[str, Any]:
+    return {**claude_record(number, "user", {"role": "user", "content": said}, **more), "parentUuid": parent}
+
+
+def answer(number: int, parent: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {**claude_record(number, "assistant", claude_answer(f"msg_{number}", *blocks)), "parentUuid": parent}
+
+
+def covered(session: Told) -> list[tuple[str, int | None]]:
+    return [(fold.text, fold.covers) for fold in session.folds]
+
+
+def test_a_branch_that_was_left_is_taken_back(tmp_path: Path) -> None:
+    """Going back writes a second prompt after the same record; notes of the program between them do not matter."""
+    text = {"type": "text", "text": "ok"}
+    start = [prompt(1, None, "one"), answer(2, "uuid-1", text), prompt(3, "uuid-2", "two"), answer(4, "uuid-3", text)]
+    note = {"type": "progress", "uuid": "note", "parentUuid": "uuid-2", "sessionId": CLAUDE_SESSION}
+    assert covered(read(tmp_path, *start, note, prompt(5, "note", "three"))) == [("", 2)]
+    assert covered(read(tmp_path, *start, prompt(5, None, "from the beginning"))) == [("", 4)]
+    assert covered(read(tmp_path, *start, prompt(5, "uuid-4", "on"), prompt(6, "uuid-2", "back"))) == [("", 3)]
+    twice = [prompt(5, "uuid-2", "three"), answer(6, "uuid-5", text), prompt(7, "uuid-2", "four")]
+    assert covered(read(tmp_path, *start, *twice)) == [("", 2), ("", 4)]
+    assert covered(read(tmp_path, *start, prompt(5, "uuid-2", "a note", isMeta=True))) == []
+    assert covered(read(tmp_path, *start, prompt(5, "uuid-9", "of another file"))) == []
+
+
+def test_results_of_parallel_calls_are_no_branches(tmp_path: Path) -> None:
+    def use(call: str) -> dict[str, Any]:
+        return {"type": "tool_use", "id": call, "name": "Bash", "input": {}}
+
+    def result(number: int, parent: str, call: str) -> dict[str, Any]:
+        content = [{"type": "tool_result", "tool_use_id": call, "content": "done"}]
+        record = claude_record(number, "user", {"role": "user", "content": content})
+        return {**record, "parentUuid": parent}
+
+    session = read(
+        tmp_path,
+        prompt(1, None, "both"),
+        answer(2, "uuid-1", use("a")),
+        {**claude_record(3, "assistant", claude_answer("msg_2", use("b"))), "parentUuid": "uuid-2"},
+        result(4, "uuid-2", "a"),
+        result(5, "uuid-3", "b"),
+        prompt(6, "uuid-4", "and now"),
+    )
+    assert (covered(session), len(session.said)) == ([], 6)
+
+
+def test_a_record_that_stands_there_twice_was_said_once(tmp_path: Path) -> None:
+    records = claude_records()
+    assert len(read(tmp_path, *records, *records[1:]).said) == len(read(tmp_path, *records).said)
+
+
+def test_what_waited_in_the_queue_counts_among_what_a_compaction_left(tmp_path: Path) -> None:
+    queued = {**claude_record(6, "attachment", {}), "attachment": {"type": "queued_command", "prompt": "and plums"}}
+    boundary = {"type": "system", "subtype": "compact_boundary", "sessionId": CLAUDE_SESSION, "uuid": "c"}
+    kept = {"compactMetadata": {"preservedSegment": {"headUuid": "uuid-5"}}}
+    summary = claude_record(8, "user", {"role": "user", "content": "Pears."}, isCompactSummary=True)
+    session = read(tmp_path, *claude_records(), queued, {**boundary, **kept}, summary)
+    assert [fold.kept for fold in session.folds] == [2]

@@ -153,3 +153,11 @@ def test_turns_that_were_gone_back_from_leave_the_view(tmp_path: Path) -> None:
         tmp_path, HEAD, asked("a"), spoken(2, "one"), asked("b"), spoken(3, "two"), back, asked("c"), back, back
     )
     assert [(fold.text, fold.covers) for fold in session.folds] == [("", 2), ("", 1), ("", 5)]
+
+
+def test_a_picture_that_was_made_is_a_picture(tmp_path: Path) -> None:
+    made = item(1, "image_generation_call", id="ig", status="completed", revised_prompt="a pear", result="iVBORw0KGgo=")
+    (said,) = read(tmp_path, made).said
+    assert said.message.text == "a pear"
+    url = "data:image/png;base64,iVBORw0KGgo="
+    assert said.message.as_chat()[0].to_chat()["content"][1] == {"type": "image_url", "image_url": {"url": url}}

@@ -81,3 +81,21 @@ def test_an_id_stays_when_the_file_grows_and_moves(tmp_path: Path) -> None:
     one = read(write_lines(tmp_path / "a" / "chat.jsonl", CHAT[:2])).threads[0].id
     assert read(write_lines(tmp_path / "b" / "chat.jsonl", CHAT)).threads[0].id == one
     assert read(write_lines(tmp_path / "b" / "other.jsonl", CHAT)).threads[0].id != one
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_runs_with_the_same_instructions_are_told_apart(tmp_path: Path, is_list: bool) -> None:
+    """``run-1/chat.json`` and ``run-2/chat.json``: only what the user asks differs."""
+
+    def named(folder: str, said: list[dict[str, Any]]) -> str:
+        path = tmp_path / folder / "chat.json"
+        session = read(write_json(path, said) if is_list else write_lines(path, said))
+        assert [role for role, _ in session.lines] == [one["role"] for one in said]
+        return session.threads[0].id
+
+    rules = {"role": "system", "content": "be brief"}
+    first = [rules, {"role": "developer", "content": "no tools"}, {"role": "user", "content": "pears?"}]
+    second = [*first[:2], {"role": "user", "content": "plums?"}]
+    assert named("1", first) == named("3", [*first, {"role": "assistant", "content": "3"}])
+    assert named("1", first) != named("2", second)
+    assert named("4", [rules])

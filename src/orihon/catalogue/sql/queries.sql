@@ -155,6 +155,7 @@ WHERE uuid = :uuid;
 UPDATE tasks SET
     llm_provider = CASE WHEN :set_llm_provider = 1 THEN :llm_provider ELSE llm_provider END,
     model = CASE WHEN :set_model = 1 THEN :model ELSE model END,
+    completed_at = CASE WHEN :set_completed_at = 1 THEN :completed_at ELSE completed_at END,
     context_length = CASE WHEN :set_context_length = 1 THEN :context_length ELSE context_length END,
     backend = CASE WHEN :set_backend = 1 THEN :backend ELSE backend END,
     correction = CASE WHEN :set_correction = 1 THEN :correction ELSE correction END,
@@ -446,6 +447,52 @@ SELECT * FROM notifications WHERE task = :task ORDER BY id DESC LIMIT :limit;
 
 -- name: pending_notifications
 SELECT count(*) AS pending FROM notifications WHERE webhook IN ('pending', 'sending');
+
+-- name: due_notifications
+SELECT id FROM notifications
+WHERE webhook IN ('pending', 'sending')
+    AND ((:early = 1 AND webhook = 'pending') OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
+ORDER BY attempts, id;
+
+-- name: movable_notifications_of_task
+SELECT * FROM notifications
+WHERE task = :task AND id > :after
+    AND (webhook <> 'sending' OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
+ORDER BY id LIMIT :limit;
+
+-- name: movable_notifications
+SELECT * FROM notifications
+WHERE id > :after
+    AND (webhook <> 'sending' OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
+    AND NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.uuid = notifications.task)
+    AND (task IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks))
+ORDER BY id LIMIT :limit;
+
+-- name: left_notifications
+SELECT count(*) AS notifications FROM notifications
+WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE tasks.uuid = notifications.task)
+    AND (task IS NOT NULL OR NOT EXISTS (SELECT 1 FROM tasks));
+
+-- name: adopt_notification
+INSERT INTO notifications AS stored
+    (event, created_at, task, kind, type, body, webhook, attempts, last_error, settled_at)
+VALUES (:event, :created_at, :task, :kind, :type, :body, :webhook, :attempts, :last_error, :settled_at)
+ON CONFLICT (event) DO UPDATE SET
+    webhook = excluded.webhook, attempts = excluded.attempts, last_error = excluded.last_error,
+    settled_at = excluded.settled_at
+WHERE stored.webhook = 'held' OR (stored.webhook = 'pending' AND excluded.webhook <> 'held');
+
+-- name: remove_notification
+DELETE FROM notifications WHERE id = :id AND webhook = :webhook AND attempts = :attempts;
+
+-- name: held_notifications
+SELECT * FROM notifications WHERE webhook = 'held' AND id > :after ORDER BY id LIMIT :limit;
+
+-- name: notification_of_event
+SELECT id FROM notifications WHERE event = :event;
+
+-- name: release_notification
+UPDATE notifications SET webhook = 'pending' WHERE event = :event AND webhook = 'held';
 
 -- name: settle_notification
 UPDATE notifications SET

@@ -153,8 +153,7 @@ WHERE id = (
     SELECT id FROM notifications
     WHERE webhook IN ('pending', 'sending')
         AND ((:early = 1 AND webhook = 'pending') OR due IS NULL OR due <= :moment OR due > :horizon OR era <> :era)
-        AND id > :after
-    ORDER BY id LIMIT 1
+        AND id = :id
 )
 RETURNING *;
 

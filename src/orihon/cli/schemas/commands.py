@@ -163,6 +163,8 @@ SCHEMAS: dict[str, dict[str, Schema]] = {
             imported=WHOLE,
             unchanged=WHOLE,
             skipped=WHOLE,
+            others=WHOLE,
+            growing=WHOLE,
             size=WHOLE,
             new_tasks=WHOLE,
             grown_tasks=WHOLE,
@@ -175,6 +177,7 @@ SCHEMAS: dict[str, dict[str, Schema]] = {
             problem_count=WHOLE,
             tasks=many(IMPORTED),
             problems=many(shape(path=TEXT, line=WHOLE, cause=TEXT, times=WHOLE, text=TEXT)),
+            other_files=many(TEXT),
         )
     },
     "compress": {"": {"anyOf": [ref("compression"), _NOTHING]}, "--preview": {"anyOf": [PLAN, _NOTHING]}},
