@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,11 @@ def refused(kind: type[OrihonError], reason: str) -> Iterator[pytest.ExceptionIn
     assert caught.value.reason == reason
     assert caught.value.cause
     assert caught.value.remedy
+
+
+def logged(caplog: pytest.LogCaptureFixture, logger: str) -> list[logging.LogRecord]:
+    """What was logged under a name; a thread that another test has left behind may have logged something else."""
+    return [record for record in caplog.records if record.name == logger]
 
 
 @contextmanager

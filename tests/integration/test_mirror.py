@@ -27,7 +27,7 @@ from orihon.verify import verify
 from orihon.view import PlannedFold
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
-from tests.helpers import refused
+from tests.helpers import logged, refused
 from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
 
 KEY = TaskKey("github", "owner", "repo", "issue", "27")
@@ -233,7 +233,7 @@ def test_a_storage_that_is_away_fails_no_append_and_is_caught_up_with(
         one = TaskContextManager(tmp_path / "one", KEY, config)
         talk(one, 1, 7)
     assert one.message_store.count_messages() == 7
-    assert len(caplog.records) == 3, "at the start, after 3 and after 6"
+    assert len(logged(caplog, "orihon.mirror")) == 3, "at the start, after 3 and after 6"
     (tmp_path / "shelf").unlink()
     talk(one, 8, 9)
     two = taken_over(tmp_path / "two", one.uuid, config)

@@ -12,6 +12,7 @@ from orihon.compression.extractive.extractor import summarize
 from orihon.compression.model.summarizer import Failure
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX
+from tests.helpers import logged
 from tests.unit.llm_models import (
     COUNT,
     GOOD,
@@ -55,7 +56,7 @@ class BrokenError(Exception):
 def test_a_failure_is_typed_and_logged_once(answer: object, reason: Failure, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "orihon.compression")
     assert failure(answer) == reason
-    (record,) = caplog.records
+    (record,) = logged(caplog, "orihon.compression")
     assert reason in record.getMessage()
 
 

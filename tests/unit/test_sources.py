@@ -27,7 +27,7 @@ from orihon.runtime.sources.gitlab import GitLabSource
 from orihon.runtime.sources.retrying import Calls, Retry, Trouble, asked_wait, refusal
 from orihon.task import TaskKey
 from orihon.texts import text
-from tests.helpers import refused
+from tests.helpers import logged, refused
 
 UUID = "0d7b0d2e-5a1c-4f0e-9d55-111111111111"
 
@@ -238,7 +238,7 @@ def test_what_cannot_be_read_stays_and_is_reported_once(
     source = FolderSource(inbox)
     for _ in range(3):
         assert ids(list(source.poll())) == ["good"]
-    (record,) = caplog.records
+    (record,) = logged(caplog, "orihon.sources")
     (error,) = record.args or ()
     assert isinstance(error, SourceError)
     assert error.reason == reason
@@ -277,7 +277,7 @@ def test_comments_lead_nowhere(inbox: Path, tmp_path: Path, caplog: pytest.LogCa
     list(source.poll())
     assert {name for name, task in found.items() if task.comments} == {"plain"}
     assert len(found) == 5
-    assert len(caplog.records) == 4  # each once
+    assert len(logged(caplog, "orihon.sources")) == 4  # each once
     for name in ("link", "pipe"):
         assert source.claim(found[name])
         source.finish(with_uuid(found[name].key), "completed", "All done.")
@@ -355,7 +355,7 @@ def test_a_file_that_cannot_be_opened_is_reported_and_the_others_go_on(
         source = FolderSource(inbox, settle_seconds=0)
         for _ in range(2):
             assert ids(list(source.poll())) == ["b"]
-    (record,) = caplog.records
+    (record,) = logged(caplog, "orihon.sources")
     (error,) = record.args or ()
     assert isinstance(error, StorageUnavailable)
 
