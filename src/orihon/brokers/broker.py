@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -137,7 +138,7 @@ class Broker:
             link.drop()
 
 
-class _Link:
+class _Link(ABC):
     """An open connection. What came and was not asked for yet is in ``inbox``."""
 
     def __init__(self, connection: Any, name: str, arguments: dict[str, Any]) -> None:
@@ -155,8 +156,9 @@ class _Link:
                 {"uuid": uuid}, exchange="", routing_key=self._queue.name, delivery_mode=2, timeout=ANSWER_SECONDS
             )
 
+    @abstractmethod
     def wait(self, seconds: float) -> bool:
-        raise NotImplementedError
+        """Has something come within the time? It is in ``inbox`` then."""
 
     def rest(self) -> None:
         while self.inbox:
