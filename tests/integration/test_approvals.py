@@ -346,12 +346,12 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
 
 
 def test_a_time_limit_answers_and_reminders_are_written(loop: Loop) -> None:
-    loop.ask(timeout=0.2, remind_every=0.01)
+    loop.ask(timeout=1.0, remind_every=0.01)
     time.sleep(0.02)
     report = sweep(loop.base, loop.settings)
     assert loop.uuid in {one.uuid for one in report.reminded}
     assert len(loop.ledger().checkpoints[0].reminded_at) == 1
-    time.sleep(0.2)
+    time.sleep(1.0)
     report = sweep(loop.base, loop.settings)
     assert loop.uuid in {one.uuid for one in report.expired}
     answer = loop.resume().checkpoint("concept", QUESTION)
