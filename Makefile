@@ -6,14 +6,16 @@ READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
 
-.PHONY: demo test coverage check docs format bench clean help
+.PHONY: demo test coverage fuzz check docs screenshots format bench clean help
 
 help:
-	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit"
+	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit (OPEN=1: with its page)"
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
+	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run)"
 	@echo "make check   ruff and mypy --strict, tests too"
 	@echo "make docs    write the pages that follow from the program: help pages, JSON, meanings of settings"
+	@echo "make screenshots  the pictures of the web page in docs/images"
 	@echo "make bench   the benchmarks behind the figures in the docs"
 
 $(READY): pyproject.toml constraints.txt
@@ -42,16 +44,22 @@ $(GITHUB): $(READY)
 	  echo "Without npm there is no GitHub to test against: those tests are skipped (in continuous integration they fail)." >&2
 
 demo: $(READY)
-	@$(BIN)/orihon demo
+	@$(BIN)/orihon demo $(if $(OPEN),--open)
 
 CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UNDO_TASKS)) \
 	$(if $(CRASH_EVERY),--crash-every=$(CRASH_EVERY))
 
+# A test that hangs fails, and shows where it was; those of a campaign may take as long as they like.
+HANGING = $(if $(strip $(CAMPAIGN)),,-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true)
+
 test: $(MODEL) $(GITHUB)
-	$(BIN)/python -m pytest $(CAMPAIGN)
+	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
 
 coverage: $(MODEL) $(GITHUB)
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
+
+fuzz: $(READY)
+	$(BIN)/python -m pytest tests/unit/test_fuzz.py --fuzz=$(or $(FUZZ),2000)
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -60,6 +68,9 @@ check: $(READY)
 
 docs: $(READY)
 	$(BIN)/python -m scripts.docs
+
+screenshots: $(READY)
+	$(BIN)/python -m scripts.screenshots
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

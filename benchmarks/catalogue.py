@@ -93,30 +93,36 @@ def sqlite(folder: Path, tasks: int) -> Iterator[Catalogue]:
 def postgres(url: str, folder: Path, tasks: int) -> Iterator[Catalogue]:
     import psycopg
 
-    from orihon.catalogue.postgres_db import PostgresTasks
-
     schema = f"orihon_benchmark_{secrets.token_hex(4)}"
     storage = {"backend": "files"}
     settings = load_settings({"database": {"url": url, "schema": schema}, "context_storage": storage}, environ={})
     try:
         with open_catalogue(folder, settings) as catalogue:
-            moment = catalogue._db.moment()
-            values = {"tasks": tasks, "boot": "another", "now": moment.seconds}
-            text = _POSTGRES.replace("%", "%%")
-            for name in values:
-                text = text.replace(f":{name}", f"%({name})s")
-            with psycopg.connect(url, autocommit=True, options=f"-c search_path={schema}") as session:
-                session.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
-                session.execute(text.encode(), values)
-                session.execute("ALTER TABLE tasks ENABLE TRIGGER USER")
-                session.execute("VACUUM ANALYZE tasks")
-            catalogue.rebuild_rollups()
-            assert isinstance(catalogue._db, PostgresTasks)
-            catalogue._db.merge_rollups()  # as whoever writes next does
+            fill_postgres(catalogue, url, schema, tasks)
             yield catalogue
     finally:
         with psycopg.connect(url, autocommit=True) as session:
             session.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE".encode())
+
+
+def fill_postgres(catalogue: Catalogue, url: str, schema: str, tasks: int) -> None:
+    """So many tasks in a catalogue that has none."""
+    import psycopg
+
+    from orihon.catalogue.postgres_db import PostgresTasks
+
+    values = {"tasks": tasks, "boot": "another", "now": catalogue._db.moment().seconds}
+    text = _POSTGRES.replace("%", "%%")
+    for name in values:
+        text = text.replace(f":{name}", f"%({name})s")
+    with psycopg.connect(url, autocommit=True, options=f"-c search_path={schema}") as session:
+        session.execute("ALTER TABLE tasks DISABLE TRIGGER USER")
+        session.execute(text.encode(), values)
+        session.execute("ALTER TABLE tasks ENABLE TRIGGER USER")
+        session.execute("VACUUM ANALYZE tasks")
+    catalogue.rebuild_rollups()
+    assert isinstance(catalogue._db, PostgresTasks)
+    catalogue._db.merge_rollups()  # as whoever writes next does
 
 
 def answers(url: str) -> bool:

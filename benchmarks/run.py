@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SMALL = ("start", "append", "memory", "resume", "prune", "compress", "request", "postgres", "search", "importing")
-LARGE = ("claims", "catalogue", "workers", "scale", "partitions", "terminal", "figures")
+SMALL = (
+    *("start", "append", "memory", "resume", "prune", "compress", "request", "postgres", "search", "importing"),
+    "encryption",
+)
+LARGE = ("claims", "catalogue", "workers", "scale", "partitions", "terminal", "figures", "web", "audit")
 
 if __name__ == "__main__":
     for name in (*SMALL, *LARGE):

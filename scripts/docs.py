@@ -1,7 +1,8 @@
 """Makes the pages that follow from the program: ``make docs``.
 
 - ``docs/commands.md`` and ``docs/ja/commands.md``: the help page of every command
-- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.cli.schemas``
+- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.schemas``
+- ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
 - ``src/orihon/settings/meanings.ja.toml``: what each setting means in Japanese, from ``docs/ja/settings.md``
 
 ``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
@@ -36,6 +37,7 @@ def pages() -> dict[Path, str]:
         printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, env=_plain_environment())
         made |= {folder / name: page for name, page in json.loads(printed.stdout).items()}
     made[ROOT / "docs" / "schema.json"] = _schema_document()
+    made[ROOT / "docs" / "openapi.json"] = _openapi_document()
     return made
 
 
@@ -44,13 +46,22 @@ def pages_in(lang: str) -> dict[str, str]:
     from orihon.texts import set_language
 
     set_language(lang)
-    return {"commands.md": commands_page(lang), "json.md": json_page()}
+    return {"commands.md": commands_page(lang), "json.md": json_page(), "api.md": api_page()}
 
 
 def _schema_document() -> str:
-    from orihon.cli.schemas import document
+    from orihon.schemas import document
 
     return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
+
+
+def _openapi_document() -> str:
+    from orihon.texts import speaking
+    from orihon.web.openapi import document
+    from orihon.web.routes import ENDPOINTS
+
+    with speaking("en"):
+        return json.dumps(document(ENDPOINTS), ensure_ascii=False, indent=1) + "\n"
 
 
 def _plain_environment() -> dict[str, str]:
@@ -136,7 +147,7 @@ def _fenced(page: str) -> str:
 
 def json_page() -> str:
     """What ``--json`` prints: for each command its variants, with fields, types and meanings."""
-    from orihon.cli.schemas import SCHEMAS, definitions
+    from orihon.schemas import SCHEMAS, definitions
     from orihon.texts import text
 
     parts = [f"# {text('docs.json.title')}\n", text("docs.json.head")]
@@ -197,6 +208,58 @@ def _type(field: Mapping[str, Any]) -> str:
 def _list_type(field: Mapping[str, Any]) -> str:
     items = field.get("items")
     return "array" if not items or "properties" in items else f"array of {_type(items)}"
+
+
+# ---- the API -------------------------------------------------------------------------------------------------------
+
+
+def api_page() -> str:
+    """Every endpoint of the JSON API with its fields, and how it is called."""
+    from orihon.texts import text
+    from orihon.web.openapi import examples, group_of
+    from orihon.web.routes import ENDPOINTS
+
+    called = examples(ENDPOINTS)
+    parts = [f"# {text('web.api_page.title')}\n", text("docs.api.head"), text("web.api_page.about") + "\n"]
+    parts += [text("web.api_page.bearer") + "\n", text("web.api_page.pages")]
+    groups: dict[str, list[Any]] = {}
+    for endpoint in sorted(ENDPOINTS, key=lambda one: one.path):
+        groups.setdefault(group_of(endpoint), []).append(endpoint)
+    for group, endpoints in groups.items():
+        parts.append(f"\n## {text('web.api_page.groups.' + group.removesuffix('.json'))}")
+        parts += [_endpoint_described(one, called[one.name]) for one in endpoints]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _endpoint_described(endpoint: Any, example: str) -> str:
+    from orihon.texts import text
+    from orihon.web.openapi import about, places, summary_of
+
+    lines = [f"\n### `{endpoint.method} {endpoint.path}`\n", summary_of(endpoint)]
+    lines.append(text("web.api_page.role", role=f"`{endpoint.role}`") + "\n")
+    fields = (("path", places(endpoint)), ("query", endpoint.query), ("body", endpoint.body))
+    rows = [
+        f"| `{one.name}` | {text(f'web.api_page.in.{where}')} | {_field_kind(one, where)} | {_cell(about(one))} |"
+        for where, some in fields
+        for one in some
+    ]
+    if rows:
+        names = (text(f"web.api_page.{name}") for name in ("field", "where", "kind", "meaning"))
+        lines += [f"| {' | '.join(names)} |", "|---|---|---|---|", *rows, ""]
+    return "\n".join([*lines, f"```sh\n{example}\n```"])
+
+
+def _field_kind(field: Any, where: str) -> str:
+    from orihon.texts import text
+
+    said = ", ".join(f"`{choice}`" for choice in field.choices) or text(f"web.api_page.kinds.{field.kind}")
+    if field.required or where == "path":
+        return f"{said}, {text('web.api_page.required')}"
+    return said if field.default in (None, "") else f"{said} (`{field.default}`)"
+
+
+def _cell(said: str) -> str:
+    return said.replace("|", "\\|")
 
 
 def write() -> int:

@@ -33,7 +33,7 @@ def chromium() -> Iterator[Browser]:
     except ImportError:
         _missing("no playwright; install it with: pip install -e '.[dev]'")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS, timeout=120_000)
         try:
             yield browser
         finally:

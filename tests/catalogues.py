@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.opening import catalogue_exists, open_catalogue
 from orihon.settings import Settings, load_settings
 from tests.helpers import raw_database
 from tests.services import Database
+
+if TYPE_CHECKING:
+    import psycopg
 
 KINDS = ("sqlite", "postgres")
 
@@ -60,12 +63,15 @@ class CataloguePlace:
         """Nothing is left of an earlier test; the tables stay."""
         if self.database is None or not catalogue_exists(self.base_dir, self.settings):
             return
-        for table in (
+        tables = (
             # Parts before sums: a thread that an earlier test has left may merge them at any moment.
             *("tasks", "workers", "permissions", "rollup_parts", "rollup_sums"),
             *("notifications", "usage", "alerts", "counters"),
-        ):
-            self.change(f"DELETE FROM {table}")
+        )
+        with self._session(self.database) as session:
+            for table in tables:
+                session.execute(f"DELETE FROM {table}".encode())
+                session.commit()
 
     def change(self, text: str, *values: str | float | None) -> None:
         """What somebody else's program does to the tables; values stand for question marks."""
@@ -74,7 +80,11 @@ class CataloguePlace:
                 connection.set_busy_timeout(10_000)
                 connection.execute(text, values)
             return
+        with self._session(self.database) as session:
+            session.execute(text.replace("?", "%s").encode(), values)
+
+    @staticmethod
+    def _session(database: Database) -> psycopg.Connection:
         import psycopg
 
-        with psycopg.connect(self.database.url, options=f"-c search_path={self.database.schema}") as session:
-            session.execute(text.replace("?", "%s").encode(), values)
+        return psycopg.connect(database.url, options=f"-c search_path={database.schema} -c synchronous_commit=off")

@@ -1,6 +1,6 @@
 """Every command of ``orihon`` with arguments that work, on a base folder with a bit of everything.
 
-A new command needs a row here, and a schema in ``orihon.cli.schemas``: tests fail where one is missing.
+A new command needs a row here, and a schema in ``orihon.schemas``: tests fail where one is missing.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orihon.approvals import approve
-from orihon.catalogue import Catalogue
+from orihon.approvals.answering import approve
+from orihon.catalogue import Catalogue, Grant
+from orihon.clock import utc_now
 from orihon.context import TaskContextManager
 from orihon.errors import Waiting
 from orihon.retention import archive_old_contexts
@@ -96,12 +97,18 @@ def runs() -> Iterator[Run]:
     yield Run("maintain", ("--dry-run",))
     yield Run("tools")
     yield Run("verify", ("paused-1",))
+    yield Run("scan", ("paused-1",))
     yield Run("doctor", codes=(0, 1))
     yield Run("backup", ("{folder}/backup",))
     yield Run("backup", ("{folder}/backups", "--list"), "--list")
     yield Run("backup", ("{folder}/backups", "--check"), "--check")
     yield Run("backup", ("{folder}/backups", "--restore-to", "{folder}/again"), "--restore-to FOLDER")
     yield Run("migrate", ("--from", "files", "--to", "sqlite", "paused-1"))
+    yield Run("keys show")
+    yield Run("keys new", ("{folder}/master.key",))
+    yield Run("keys rotate")
+    yield Run("audit show")
+    yield Run("audit verify")
     yield Run("workers")
     yield Run("stats")
     yield Run("stats", ("--summary",), "--summary")
@@ -110,6 +117,13 @@ def runs() -> Iterator[Run]:
     yield Run("monitor", ("--report", "this"), "--report")
     yield Run("costs")
     yield Run("metrics")
+    yield Run("serve", ("--show-token",), "--show-token")
+    yield Run("privacy export", ("user", "{folder}/mine"))
+    yield Run("privacy anonymize", ("done-1",))
+    yield Run("privacy erase", ("nobody", "--yes"))
+    yield Run("grants new", ("--user", "ann", "--role", "operate"))
+    yield Run("grants list")
+    yield Run("grants revoke", ("0a1b2c3d",))
     yield Run("squeeze", ("{folder}/chat.jsonl", "--tokens", "200"))
     yield Run("completion", ("bash",))
     yield Run("config show")
@@ -140,6 +154,8 @@ def prepare(folder: Path) -> None:
     _ask(TaskContextManager.resume(base, "waiting-1", settings), "prototype")
     chat = [{"role": "user", "content": f"Question {number}: " + "why? " * 40} for number in range(6)]
     (folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chat), encoding="utf-8")
+    with Catalogue(base / "tasks.db") as catalogue:
+        catalogue.add_grant(Grant("0a1b2c3d", "ann", "read", "", utc_now(), None, None), "0" * 64)
     backup(base, settings, str(folder / "backups"))
 
 

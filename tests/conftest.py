@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
+import signal
+import sys
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from orihon.logs import enter_task
 from tests.catalogues import KINDS, CataloguePlace
+from tests.fuzzing import FEW
 from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, empty, needed, own_schema
 
 _Step = TypeVar("_Step")
@@ -24,28 +28,48 @@ _TEMPORARY = "PYTEST_DEBUG_TEMPROOT"
 _MEMORY = "/dev/shm"
 _LEAST_MEMORY = 4 << 30
 
-# A run of the suite has to be short; --hypothesis-profile=default looks further.
-settings.register_profile("suite", max_examples=60)
+# A run of the suite has to be short, and the same each time, here and in continuous integration; a busy machine is not
+# a failure. --hypothesis-profile=default looks further, at other values in each run.
+settings.register_profile(
+    "suite", max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
+)
 settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
-    parser.addoption("--undo-tasks", type=int, default=6, help="tasks whose folds test_undo.py undoes, per back end")
+    parser.addoption("--undo-tasks", type=int, default=4, help="tasks whose folds test_undo.py undoes, per back end")
     parser.addoption("--local-demo", action="store_true", help="play the demo with the small local model, too")
     parser.addoption("--crash-every", type=int, default=3, help="crash tests try every so-manieth step; 1: all of them")
     parser.addoption("--worker-kills", type=int, default=6, help="how often the stress tests kill a worker")
     parser.addoption("--on-disk", action="store_true", help="the folders of tests are on the disk, not in memory")
     parser.addoption("--many-files", type=int, default=300, help="files in the folder that is imported as a large one")
     parser.addoption("--long-file", type=int, default=4, help="megabytes of the file that is imported as a long one")
+    parser.addoption("--fuzz", type=int, default=FEW, help="hostile inputs that each parser gets")
+    parser.addoption("--api-examples", type=int, default=6, help="requests that Schemathesis makes to each endpoint")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Folders of tests are in memory where there is room. That fsync is called is tested; waiting for it is not."""
+    """Folders of tests are in memory where there is room. That fsync is called is tested; waiting for it is not.
+
+    Hundreds of processes import what others have compiled, even where the environment has Python compile it each time.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+    # A shell starts what runs in the background deaf to Ctrl-C, and everything that is started from there with it.
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
     chosen = config.getoption("--on-disk") or config.getoption("basetemp") or _TEMPORARY in os.environ
     if not chosen and os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > _LEAST_MEMORY:
         os.environ[_TEMPORARY] = _MEMORY
+
+
+def pytest_collection_finish() -> None:
+    """What was collected and imported stays to the end: no later search for garbage has to look at all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +123,18 @@ def many_files(request: pytest.FixtureRequest) -> int:
 def long_file(request: pytest.FixtureRequest) -> int:
     """How many megabytes the long file has."""
     return int(request.config.getoption("--long-file"))
+
+
+@pytest.fixture
+def api_examples(request: pytest.FixtureRequest) -> int:
+    """How many requests of each sort Schemathesis makes to an endpoint."""
+    return int(request.config.getoption("--api-examples"))
+
+
+@pytest.fixture
+def fuzz_examples(request: pytest.FixtureRequest) -> int:
+    """How many hostile inputs each parser gets."""
+    return int(request.config.getoption("--fuzz"))
 
 
 @pytest.fixture

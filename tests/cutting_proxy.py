@@ -14,9 +14,11 @@ from contextlib import suppress
 from types import TracebackType
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.ports import free_port
+
 _CHUNK = 65536
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: the other side gets a reset, not an orderly end
-_PATIENCE = 10.0
+_PATIENCE = 60.0
 
 
 class CuttingProxy:
@@ -31,7 +33,7 @@ class CuttingProxy:
         self._flowing.set()
         self._cuts_answer = False
         self._answer_was_cut = threading.Event()
-        self.port = 0
+        self.port = free_port()  # it comes back to this one: nobody may get it meanwhile
         self.accepted = 0  # connections so far
         self.start()
 
@@ -60,12 +62,11 @@ class CuttingProxy:
     # ---- what tests do ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let clients in; at the port of before, if there was one."""
+        """Let clients in, at the port of before."""
         if self._listener is not None:
             return
         self._flowing.set()
         self._listener = socket.create_server(("127.0.0.1", self.port), backlog=128)
-        self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def stop(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, AnyStr
 
 import apsw
 import pytest
@@ -40,3 +42,14 @@ def raw_database(path: Path) -> Iterator[apsw.Connection]:
         yield connection
     finally:
         connection.close()
+
+
+class Child(subprocess.Popen[AnyStr]):
+    """Another process. The end of the block waits for it, as with any; but a test that has failed ends it first."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.kill()
+        super().__exit__(kind, error, trace)

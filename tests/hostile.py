@@ -62,7 +62,8 @@ def hostile_task(base: Path) -> tuple[str, set[str]]:
     store = task.message_store.task_store
     _talk(store)
     _ask(store)
-    store.records.keep_file("outputs/[file]<img src=x onerror=caught(14)>\u202e.txt", b"x")
+    store.records.keep_file("outputs/[file]<img src=x onerror=caught(14)>.txt", b"x")
+    (store.records.folder / "outputs" / "[strange]<img src=x onerror=caught(15)>\u202e.txt").write_bytes(b"x")
     task.planning_store.add_plan(short("plan.type"), long("plan.text"))
     task.planning_store.add_plan("data", {short("plan.key"): [long("plan.value")]})
     _fold(task)

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from tests.ports import free_port
+
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # Debian's command would change to another user
 _PATIENCE = 60.0
 
@@ -19,12 +21,6 @@ _PATIENCE = 60.0
 def is_installed() -> bool:
     """Can one be started here?"""
     return _SERVER.exists()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class PrivateRabbitMQ:

@@ -11,10 +11,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orihon.approval_handler import ApprovalHandler
-    from orihon.approvals import PendingApproval
+    from orihon.approvals.answering import PendingApproval
+    from orihon.approvals.handler import ApprovalHandler
+    from orihon.approvals.phase_archives import (
+        delete_old_phase_archives,
+        extract_section,
+        partial_restore,
+        restore_context,
+    )
     from orihon.archive import ArchivedTask, archive_old, archive_task, restore_task
-    from orihon.catalogue import Catalogue, Lease, TaskRow
+    from orihon.audit import (
+        AuditFilter,
+        AuditLogger,
+        AuditRecord,
+        AuditReport,
+        ComplianceAuditLog,
+        acting_as,
+        audit_records,
+        forget_person,
+        verify_audit,
+    )
+    from orihon.catalogue import Catalogue, Grant, Lease, TaskRow
     from orihon.chain import ChainLink, Inherited, task_chain
     from orihon.checkpoints import Approval, Checkpoint, Phase
     from orihon.compression.compressor import ContextCompressor
@@ -38,11 +55,11 @@ if TYPE_CHECKING:
     from orihon.compression.squeezing.squeeze import squeeze
     from orihon.context import TaskContextManager
     from orihon.costs import CostLine, CostReport, cost_report
-    from orihon.diffing import ViewDiff, view_diff
     from orihon.errors import OrihonError, Waiting
     from orihon.export import Exported, ExportRun, export_task, export_tasks
-    from orihon.following import follow_messages
     from orihon.forking import fork_task
+    from orihon.grants import NewGrant, list_grants, new_grant, revoke_grant
+    from orihon.guard.live import register_secret
     from orihon.importers.importing import import_transcripts
     from orihon.importers.report import ImportReport
     from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
@@ -58,22 +75,28 @@ if TYPE_CHECKING:
     from orihon.metrics import MetricsServer, collect_metrics
     from orihon.migration import MigrationReport, migrate_tasks
     from orihon.mirror import S3MessageStore, fetch_mirror
-    from orihon.monitor import ContextMonitor
-    from orihon.monthly import MonthlyReport, monthly_report
     from orihon.notifications.delivery import Delivery
     from orihon.notifications.feed import deliver_notifications, list_notifications
     from orihon.notifications.notice import CompressionNotification, Notification
     from orihon.notifications.notifier import Notifier
     from orihon.objects import ObjectStorage
-    from orihon.overview import TaskOverview, task_overview
-    from orihon.phase_archives import (
-        delete_old_phase_archives,
-        extract_section,
-        partial_restore,
-        restore_context,
-    )
     from orihon.prices import Prices
+    from orihon.privacy import (
+        Anonymized,
+        Erasure,
+        GDPRCompliantStorage,
+        UserExport,
+        anonymize_task,
+        erase_user,
+        export_user,
+    )
     from orihon.records import Compression, Fold, FoldReport, ModelCall, Pin, Usage
+    from orihon.reports.diffing import ViewDiff, view_diff
+    from orihon.reports.following import follow_messages
+    from orihon.reports.monitor import ContextMonitor
+    from orihon.reports.monthly import MonthlyReport, monthly_report
+    from orihon.reports.overview import TaskOverview, task_overview
+    from orihon.reports.storage import StorageSummary, collect_global_statistics, storage_summary
     from orihon.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
     from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
@@ -88,11 +111,11 @@ if TYPE_CHECKING:
     from orihon.runtime.tools import ToolBox, ToolOptions
     from orihon.runtime.user_config import fetch_user_config
     from orihon.runtime.worker import WorkerProcess
+    from orihon.scanning import scan_tasks
     from orihon.search import SearchHit, SearchResults, search_history
     from orihon.settings import Settings, load_settings
     from orihon.settings.in_force import settings_in_force
     from orihon.settings.rungs import Rung
-    from orihon.storage import StorageSummary, collect_global_statistics, storage_summary
     from orihon.store import MessageStore, PlanningHistoryStore, StoredMessage, SummaryStore, ToolStore
     from orihon.store.postgres_messages import PostgreSQLMessageStore
     from orihon.task import Task, TaskKey, TaskStatus
@@ -100,6 +123,7 @@ if TYPE_CHECKING:
     from orihon.tools.context_stats import print_statistics_report
     from orihon.view import Entry, PlannedFold, View
     from orihon.view_reading import ViewAt, view_at
+    from orihon.web.server import WebServer
 
 __version__ = "0.1.0"
 
@@ -109,36 +133,45 @@ logging.getLogger("orihon").addHandler(logging.NullHandler())
 _HOMES = {
     "AdaptiveContextManager": "orihon.ladder",
     "AgentState": "orihon.compression.lists.memory_manager",
+    "Anonymized": "orihon.privacy",
     "AnthropicClient": "orihon.llm.anthropic",
     "Approval": "orihon.checkpoints",
-    "ApprovalHandler": "orihon.approval_handler",
+    "ApprovalHandler": "orihon.approvals.handler",
     "ArchivedTask": "orihon.archive",
+    "AuditFilter": "orihon.audit",
+    "AuditLogger": "orihon.audit",
+    "AuditRecord": "orihon.audit",
+    "AuditReport": "orihon.audit",
     "AutoCompressionManager": "orihon.compression.documents.sections",
     "BrokerTaskQueue": "orihon.runtime.broker_queue",
     "Budget": "orihon.tokens",
     "Catalogue": "orihon.catalogue",
     "ChainLink": "orihon.chain",
     "Checkpoint": "orihon.checkpoints",
+    "ComplianceAuditLog": "orihon.audit",
     "Compression": "orihon.records",
     "CompressionLevel": "orihon.compression.documents.sections",
     "CompressionNotification": "orihon.notifications.notice",
     "CompressionResult": "orihon.compression.result",
     "ContextCompressor": "orihon.compression.compressor",
     "ContextInheritanceManager": "orihon.inheritance",
-    "ContextMonitor": "orihon.monitor",
+    "ContextMonitor": "orihon.reports.monitor",
     "Correction": "orihon.tokens",
     "CostLine": "orihon.costs",
     "CostReport": "orihon.costs",
     "Delivery": "orihon.notifications.delivery",
     "Draft": "orihon.compression.planning",
     "Entry": "orihon.view",
+    "Erasure": "orihon.privacy",
     "ExportRun": "orihon.export",
     "Exported": "orihon.export",
     "Fold": "orihon.records",
     "FoldReport": "orihon.records",
     "FolderSource": "orihon.runtime.sources.folder",
+    "GDPRCompliantStorage": "orihon.privacy",
     "GitHubSource": "orihon.runtime.sources.github",
     "GitLabSource": "orihon.runtime.sources.gitlab",
+    "Grant": "orihon.catalogue",
     "ImportReport": "orihon.importers.report",
     "InheritanceContext": "orihon.inheritance",
     "Inherited": "orihon.chain",
@@ -156,7 +189,8 @@ _HOMES = {
     "MetricsServer": "orihon.metrics",
     "MigrationReport": "orihon.migration",
     "ModelCall": "orihon.records",
-    "MonthlyReport": "orihon.monthly",
+    "MonthlyReport": "orihon.reports.monthly",
+    "NewGrant": "orihon.grants",
     "NothingToFold": "orihon.compression.pages",
     "Notification": "orihon.notifications.notice",
     "Notifier": "orihon.notifications.notifier",
@@ -165,7 +199,7 @@ _HOMES = {
     "OpenAIClient": "orihon.llm.openai",
     "OrihonError": "orihon.errors",
     "Part": "orihon.message",
-    "PendingApproval": "orihon.approvals",
+    "PendingApproval": "orihon.approvals.answering",
     "Phase": "orihon.checkpoints",
     "Pin": "orihon.records",
     "PlannedFold": "orihon.view",
@@ -183,7 +217,7 @@ _HOMES = {
     "SearchResults": "orihon.search",
     "Settings": "orihon.settings",
     "SourcePoller": "orihon.runtime.polling",
-    "StorageSummary": "orihon.storage",
+    "StorageSummary": "orihon.reports.storage",
     "StoredMessage": "orihon.store",
     "SummaryStore": "orihon.store",
     "Supervisor": "orihon.runtime.supervisor",
@@ -191,7 +225,7 @@ _HOMES = {
     "TaskContextManager": "orihon.context",
     "TaskHandler": "orihon.runtime.handler",
     "TaskKey": "orihon.task",
-    "TaskOverview": "orihon.overview",
+    "TaskOverview": "orihon.reports.overview",
     "TaskQueue": "orihon.runtime.queue",
     "TaskRow": "orihon.catalogue",
     "TaskSource": "orihon.runtime.sources.base",
@@ -202,16 +236,21 @@ _HOMES = {
     "ToolOptions": "orihon.runtime.tools",
     "ToolStore": "orihon.store",
     "Usage": "orihon.records",
+    "UserExport": "orihon.privacy",
     "View": "orihon.view",
     "ViewAt": "orihon.view_reading",
-    "ViewDiff": "orihon.diffing",
+    "ViewDiff": "orihon.reports.diffing",
     "Waiting": "orihon.errors",
+    "WebServer": "orihon.web.server",
     "WorkerProcess": "orihon.runtime.worker",
+    "acting_as": "orihon.audit",
+    "anonymize_task": "orihon.privacy",
     "archive_old": "orihon.archive",
     "archive_old_contexts": "orihon.retention",
     "archive_task": "orihon.archive",
+    "audit_records": "orihon.audit",
     "collect_cluster_stats": "orihon.runtime.stats",
-    "collect_global_statistics": "orihon.storage",
+    "collect_global_statistics": "orihon.reports.storage",
     "collect_metrics": "orihon.metrics",
     "collect_worker_stats": "orihon.runtime.stats",
     "collect_workers": "orihon.runtime.stats",
@@ -221,53 +260,68 @@ _HOMES = {
     "compress_level3": "orihon.compression.documents.sections",
     "cost_report": "orihon.costs",
     "delete_old_contexts": "orihon.retention",
-    "delete_old_phase_archives": "orihon.phase_archives",
+    "delete_old_phase_archives": "orihon.approvals.phase_archives",
     "deliver_notifications": "orihon.notifications.feed",
+    "erase_user": "orihon.privacy",
     "export_task": "orihon.export",
     "export_tasks": "orihon.export",
-    "extract_section": "orihon.phase_archives",
+    "export_user": "orihon.privacy",
+    "extract_section": "orihon.approvals.phase_archives",
     "fetch_mirror": "orihon.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
-    "follow_messages": "orihon.following",
+    "follow_messages": "orihon.reports.following",
+    "forget_person": "orihon.audit",
     "fork_task": "orihon.forking",
     "get_llm_client": "orihon.llm.clients",
     "import_transcripts": "orihon.importers.importing",
     "keep_task": "orihon.retention",
+    "list_grants": "orihon.grants",
     "list_notifications": "orihon.notifications.feed",
     "load_settings": "orihon.settings",
     "maintain": "orihon.retention",
     "migrate_tasks": "orihon.migration",
     "monitor_workers": "orihon.runtime.supervisor",
-    "monthly_report": "orihon.monthly",
+    "monthly_report": "orihon.reports.monthly",
+    "new_grant": "orihon.grants",
     "open_queue": "orihon.runtime.broker_queue",
-    "partial_restore": "orihon.phase_archives",
+    "partial_restore": "orihon.approvals.phase_archives",
     "print_statistics_report": "orihon.tools.context_stats",
-    "restore_context": "orihon.phase_archives",
+    "register_secret": "orihon.guard.live",
+    "restore_context": "orihon.approvals.phase_archives",
     "restore_task": "orihon.archive",
+    "revoke_grant": "orihon.grants",
+    "scan_tasks": "orihon.scanning",
     "search_history": "orihon.search",
     "settings_in_force": "orihon.settings.in_force",
     "squeeze": "orihon.compression.squeezing.squeeze",
-    "storage_summary": "orihon.storage",
+    "storage_summary": "orihon.reports.storage",
     "task_chain": "orihon.chain",
-    "task_overview": "orihon.overview",
+    "task_overview": "orihon.reports.overview",
     "vacuum_databases": "orihon.retention",
+    "verify_audit": "orihon.audit",
     "view_at": "orihon.view_reading",
-    "view_diff": "orihon.diffing",
+    "view_diff": "orihon.reports.diffing",
 }
 
 __all__ = [
     "AdaptiveContextManager",
     "AgentState",
+    "Anonymized",
     "AnthropicClient",
     "Approval",
     "ApprovalHandler",
     "ArchivedTask",
+    "AuditFilter",
+    "AuditLogger",
+    "AuditRecord",
+    "AuditReport",
     "AutoCompressionManager",
     "BrokerTaskQueue",
     "Budget",
     "Catalogue",
     "ChainLink",
     "Checkpoint",
+    "ComplianceAuditLog",
     "Compression",
     "CompressionLevel",
     "CompressionNotification",
@@ -281,13 +335,16 @@ __all__ = [
     "Delivery",
     "Draft",
     "Entry",
+    "Erasure",
     "ExportRun",
     "Exported",
     "Fold",
     "FoldReport",
     "FolderSource",
+    "GDPRCompliantStorage",
     "GitHubSource",
     "GitLabSource",
+    "Grant",
     "ImportReport",
     "InheritanceContext",
     "Inherited",
@@ -306,6 +363,7 @@ __all__ = [
     "MigrationReport",
     "ModelCall",
     "MonthlyReport",
+    "NewGrant",
     "NothingToFold",
     "Notification",
     "Notifier",
@@ -351,14 +409,19 @@ __all__ = [
     "ToolOptions",
     "ToolStore",
     "Usage",
+    "UserExport",
     "View",
     "ViewAt",
     "ViewDiff",
     "Waiting",
+    "WebServer",
     "WorkerProcess",
+    "acting_as",
+    "anonymize_task",
     "archive_old",
     "archive_old_contexts",
     "archive_task",
+    "audit_records",
     "collect_cluster_stats",
     "collect_global_statistics",
     "collect_metrics",
@@ -372,27 +435,35 @@ __all__ = [
     "delete_old_contexts",
     "delete_old_phase_archives",
     "deliver_notifications",
+    "erase_user",
     "export_task",
     "export_tasks",
+    "export_user",
     "extract_section",
     "fetch_mirror",
     "fetch_user_config",
     "follow_messages",
+    "forget_person",
     "fork_task",
     "get_llm_client",
     "import_transcripts",
     "keep_task",
+    "list_grants",
     "list_notifications",
     "load_settings",
     "maintain",
     "migrate_tasks",
     "monitor_workers",
     "monthly_report",
+    "new_grant",
     "open_queue",
     "partial_restore",
     "print_statistics_report",
+    "register_secret",
     "restore_context",
     "restore_task",
+    "revoke_grant",
+    "scan_tasks",
     "search_history",
     "settings_in_force",
     "squeeze",
@@ -400,6 +471,7 @@ __all__ = [
     "task_chain",
     "task_overview",
     "vacuum_databases",
+    "verify_audit",
     "view_at",
     "view_diff",
 ]

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon.approval_handler import ApprovalHandler
-from orihon.approval_notices import tell_of_approval
-from orihon.approvals import look_after_one
+from orihon.approvals.answering import look_after_one
+from orihon.approvals.handler import ApprovalHandler
+from orihon.approvals.notices import tell_of_approval
 from orihon.catalogue import Catalogue
 from orihon.checkpoints import Approval, Checkpoint, CheckpointLog, Decision, Phase
 from orihon.compression.result import CompressionResult

@@ -19,6 +19,7 @@ from orihon.catalogue.opening import catalogue_exists, open_catalogue
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings
 from orihon.task import TaskStatus, check_id
 from orihon.task_folders import PLACES, folders_of
@@ -107,7 +108,9 @@ class BaseFolder:
     def files(self) -> list[Path]:
         """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
         databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
-        named = [*databases, self.path / "mask.key", *(self.path / place for place in PLACES)]
+        audit = [self.path / "audit", *self.path.glob("audit/*")]
+        keys = [self.path / KEYS, *self.path.glob(f"{KEYS}/*.json")]
+        named = [*databases, self.path / "mask.key", *keys, *audit, *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
@@ -117,13 +120,13 @@ class BaseFolder:
         named = {name for name, _ in self.folders.all() if is_id(name)}
         return sorted(named.union(row.uuid for row in self.rows()))
 
-    def named(self, name: str) -> NamedTask:
+    def named(self, name: str, *, user: str | None = None) -> NamedTask:
         """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``task_naming``."""
-        return named_task(name, self.open_catalogue_if_sound(), self.folders)
+        return named_task(name, self.open_catalogue_if_sound(), self.folders, user=user)
 
-    def resolve(self, name: str) -> str:
-        """The UUID of the task that a person means."""
-        return self.named(name).uuid
+    def resolve(self, name: str, *, user: str | None = None) -> str:
+        """The UUID of the task that a person means; ``user``: among that user's tasks alone."""
+        return self.named(name, user=user).uuid
 
     @contextmanager
     def holding(self, uuid: str) -> Iterator[Hold]:

@@ -8,12 +8,13 @@ damaged. A task that inherits from one on another key names it; that one's own c
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from orihon.base_folder import BaseFolder
-from orihon.catalogue import TaskRow
+from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import StorageError, TaskNotFound
 from orihon.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext
 from orihon.settings import Settings
@@ -59,11 +60,13 @@ class ChainLink:
         return asdict(self) | {"status": self.status.value}
 
 
-def task_chain(base_dir: Path | str, task: str, settings: Settings, *, limit: int = MOST_LINKS) -> list[ChainLink]:
+def task_chain(
+    base_dir: Path | str, task: str, settings: Settings, *, limit: int = MOST_LINKS, user: str | None = None
+) -> list[ChainLink]:
     """The last ``limit`` tasks on one key, the oldest first.
 
     ``task`` names any of them as everywhere (``task_naming``), or the key (``github:owner/repo#27``).
-    Tasks of other users on the same subject have a key of their own.
+    Tasks of other users on the same subject have a key of their own; to a ``user`` no giver is named that is another's.
     """
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
@@ -71,7 +74,23 @@ def task_chain(base_dir: Path | str, task: str, settings: Settings, *, limit: in
             raise TaskNotFound("uuid", uuid=task)
         rows = catalogue.tasks_of_key(catalogue.get(base.resolve(task)).key, limit)
         givers = _Givers(ContextInheritanceManager(base.path, settings, catalogue=catalogue))
-        return [_link(row, givers) for row in reversed(rows)]
+        return [_link(row, givers) for row in reversed(without_others(rows, catalogue, user))]
+
+
+def without_others(rows: Sequence[TaskRow], catalogue: Catalogue, user: str | None) -> list[TaskRow]:
+    """The rows as a ``user`` may see them: without the names of other users' tasks."""
+    linked = {uuid for row in rows for uuid in (row.inherits_from, row.parent_uuid) if uuid is not None}
+    if user is None or not linked:
+        return list(rows)
+    own = {row.uuid for row in catalogue.tasks_of(sorted(linked)) if row.user == user}
+    return [
+        replace(
+            row,
+            inherits_from=row.inherits_from if row.inherits_from in own else None,
+            parent_uuid=row.parent_uuid if row.parent_uuid in own else None,
+        )
+        for row in rows
+    ]
 
 
 class _Givers:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.asking import Asking
+from orihon.audit.trail import audit_of
 from orihon.catalogue import Lease, TaskRow
 from orihon.catalogue.opening import open_catalogue
 from orihon.compression.compressor import ContextCompressor
@@ -129,6 +130,8 @@ class TaskContextManager(Asking, TaskFigures):
         on_failure.callback(leave_task, self.uuid)
         row, self.task_store, self._lease = opening.open(self.lease)
         on_failure.callback(self.task_store.close)
+        self.audit = audit_of(self.base_dir, self.settings)
+        self.audit.watch(self.task_store, self.uuid)
         self.context_dir = self.task_store.records.folder
         self.message_store = open_message_store(
             self.context_dir, self.settings, self.task_store, self.uuid, self.lease.epoch
@@ -145,6 +148,7 @@ class TaskContextManager(Asking, TaskFigures):
         if self.task_store.count("checkpoints"):
             self.checkpoints.settle()
         self._inheritance = self._find_inheritance(row) if inherit else None
+        self.audit.record("open", self.uuid, details={"epoch": self.lease.epoch})
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
 
     def _renewed(self, lease: Lease) -> Lease:
@@ -326,6 +330,7 @@ class TaskContextManager(Asking, TaskFigures):
             statistics={**self._totals(), "size_bytes": self.task_store.records.size()},
             keep_lease=True,
         )
+        self.audit.record("end", self.uuid, details={"status": status.value})
         self.outbox.send()
         self._let_go(status, move=True)
 

@@ -8,9 +8,9 @@ more than the view that was sent, at the average price that the input of such ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, get_args
@@ -59,6 +59,10 @@ class CostLine:
         """What folding saved, less what the summaries cost."""
         return self.saved_cost - self.summary_cost
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "net_saved_cost": self.net_saved_cost}
+
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
@@ -71,6 +75,11 @@ class CostReport:
     total: CostLine
     left_out: int = 0  # lines beyond the limit; they are in the total
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        lines, total = [line.as_dict() for line in self.lines], self.total.as_dict()
+        return {**asdict(self), "lines": lines, "total": total}
+
 
 def cost_report(
     base_dir: Path | str | None = None,
@@ -80,10 +89,12 @@ def cost_report(
     until: date | str | None = None,
     *,
     limit: int | None = None,
+    user: str | None = None,
 ) -> CostReport:
     """What calls have cost from the day ``since`` to the day ``until`` (UTC), both of them included.
 
     ``by`` is ``task``, ``user``, ``repository``, ``model`` or ``day``; ``limit`` cuts the lines off.
+    ``user``: the calls of that user's tasks alone.
     """
     if by not in GROUPS:
         raise InvalidInput("cost_group", value=by, known=", ".join(GROUPS))
@@ -98,11 +109,11 @@ def cost_report(
         return CostReport(by, first, last, (), CostLine("", ""))
     with closing(open_catalogue(base, loaded)) as catalogue:
         days, prices = (first or FIRST_DAY, last or LAST_DAY), PriceList(loaded)
-        sums = catalogue.usage_sums(by, *days)  # type: ignore[arg-type] # checked above
+        sums = catalogue.usage_sums(by, *days, user=user)  # type: ignore[arg-type] # checked above
         names = _ordered(sums, prices, is_by_day=by == "day")
         shown = names if limit is None else names[:limit]
         lines = _lines(sums, prices, shown)
-        total = _total(catalogue.usage_sums("day", *days) if by == "task" else sums, prices)
+        total = _total(catalogue.usage_sums("day", *days, user=user) if by == "task" else sums, prices)
         named = tuple(_labelled(line, catalogue) for line in lines) if by == "task" else tuple(lines)
     return CostReport(by, first, last, named, total, len(names) - len(named))
 
@@ -126,6 +137,12 @@ def costs_of_task(catalogue: Catalogue, settings: Settings, uuid: str) -> CostLi
         for row in catalogue.usage(uuid)
     ]
     return replace(_total(sums, PriceList(settings)), name=uuid)
+
+
+def costs_of_tasks(catalogue: Catalogue, settings: Settings, uuids: Sequence[str]) -> dict[str, CostLine]:
+    """What the calls of each of these tasks have cost; those without calls have no line."""
+    sums = catalogue.usage_of(uuids)
+    return {line.name: line for line in _lines(sums, PriceList(settings), dict.fromkeys(one.name for one in sums))}
 
 
 def _ordered(sums: Iterable[UsageSum], prices: PriceList, *, is_by_day: bool) -> list[str]:

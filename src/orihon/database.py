@@ -92,11 +92,19 @@ def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = 
     with database_errors(path, timeout):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(str(path), flags=flags)
-        wait_fairly(connection, timeout)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        connection.execute("PRAGMA foreign_keys = ON")
+        try:
+            _set_up(connection, timeout, durable)
+        except BaseException:
+            connection.close()  # or it would keep its lock on the file for as long as somebody holds the error
+            raise
         return connection
+
+
+def _set_up(connection: apsw.Connection, timeout: float, durable: bool) -> None:
+    wait_fairly(connection, timeout)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+    connection.execute("PRAGMA foreign_keys = ON")
 
 
 def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
@@ -128,6 +136,8 @@ def database_errors(path: Path, timeout: float) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise storage_error(error, path, timeout) from error
+    except UnicodeDecodeError as error:  # a text as nobody has written it
+        raise DamagedStore("database", path=path, detail=str(error)) from error
 
 
 def storage_error(error: apsw.Error, path: Path, timeout: float) -> StorageError:
@@ -171,6 +181,13 @@ def roll_back(connection: apsw.Connection) -> None:
     """End a transaction that is open, if one is."""
     if connection.in_transaction:
         connection.execute("ROLLBACK")
+
+
+def empty_log(connection: apsw.Connection, path: Path) -> None:
+    """Leave nothing in the write-ahead log; an error while somebody still reads what stands there."""
+    is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+    if is_busy:
+        raise StorageUnavailable("log_in_use", path=path)
 
 
 def migrate(connection: apsw.Connection, path: Path, *, schema: str, steps: list[str]) -> None:

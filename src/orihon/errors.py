@@ -15,10 +15,12 @@
     │   ├── TaskBusy          another live process owns the task
     │   ├── StaleWriter       this process owned the task once; another one has taken it over
     │   ├── NothingToUndo     no compression to undo, redo or open
+    │   ├── QuotaExceeded     a user has as much as the settings allow
     │   └── NotWaiting        a checkpoint that cannot be answered: not asked, answered already, or too late
     ├── StorageError          the disk or the database said no
     │   ├── DamagedStore      stored data that cannot be right; see ``orihon doctor``
     │   ├── NewerSchema       written by a newer Orihon
+    │   ├── KeyUnavailable    a key of the encryption that is missing, erased, or not the right one
     │   └── StorageUnavailable full, read-only, locked for too long, or of a kind that cannot be used
     ├── Waiting               the task waits for a person; nothing is wrong with it
     ├── BudgetExceeded        the protected text alone is larger than the window
@@ -118,6 +120,10 @@ class IllegalTransition(StateError):
     """A change of status that does not exist."""
 
 
+class QuotaExceeded(StateError):
+    """A user has as much as the settings allow."""
+
+
 class TaskNotFound(StateError):
     """No task by that name."""
 
@@ -152,6 +158,10 @@ class DamagedStore(StorageError):
 
 class NewerSchema(StorageError):
     """Written by a newer Orihon."""
+
+
+class KeyUnavailable(StorageError):
+    """A key of the encryption at rest that is missing, erased, or not the right one."""
 
 
 class StorageUnavailable(StorageError):

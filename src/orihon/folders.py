@@ -165,6 +165,11 @@ class BlobFolder:
             raise DamagedStore("blob_changed", path=path)
         return data
 
+    def drop(self, digest: str) -> None:
+        path = self._folder / digest
+        with wrapping(path):
+            path.unlink(missing_ok=True)
+
 
 def folder_size(folder: Path) -> int:
     """Bytes of all files below a folder; one that vanishes meanwhile, as temporary files do, counts nothing."""

@@ -13,15 +13,15 @@ import os
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orihon import jsonio
 from orihon.archive.work import ARCHIVED, CLEANING
+from orihon.audit.trail import audited
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
@@ -29,17 +29,19 @@ from orihon.catalogue.metadata import metadata_of
 from orihon.catalogue.opening import catalogue_exists
 from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
 from orihon.clock import utc_now
-from orihon.errors import IllegalTransition, OrihonError, StorageError, TaskNotFound
+from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
 from orihon.extra import expect
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.postgres import postgres_of
+from orihon.quotas import admission, check_new_task
 from orihon.settings import Settings
 from orihon.store.base import STREAMS, Pieces, RecordStore, Stream
 from orihon.store.opening import backend_of, open_for_reading, open_task_store
+from orihon.store.sealed import seal_like
 from orihon.store.steps import check_step, compression_at
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus, check_id, new_uuid
-from orihon.task_folders import SCRATCH
+from orihon.task_folders import FEWEST_TRIES, FORK, OF_A_MOVE, SCRATCH, remove_unfinished, tries_while_moved
 
 #: In the row's metadata and in ``metadata.json``: the task and the step that a task was forked from.
 FORKED_FROM = "forked_from"
@@ -51,14 +53,8 @@ _TAKEN_OVER = (
     *("max_retries", "priority", "inherits_from", "source", "prompt"),
 )
 
-#: What an owner that moves the folder away, and perhaps back again, makes a reader stumble over.
-_OF_A_MOVE = ("gone", "io", "denied", "blob_missing")
-_TRIES = 10
 _BATCH_BYTES = 4 << 20
 _OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
-_ENDING = ".fork"
-#: A folder that a fork has not finished after so long belongs to one that has died.
-_SECONDS_TO_FINISH = 3600.0
 
 
 def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, name: str | None = None) -> str:
@@ -72,13 +68,15 @@ def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, n
             raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
         if (known := base.row(new)) is not None or base.folders.find(new) is not None:
             raise IllegalTransition("exists", uuid=new, status="-" if known is None else known.status.value)
-        fork = _Fork(base, row, new, at)
-        forked = fork.made()
-        try:
-            catalogue.adopt(forked)
-        except BaseException:
-            fork.remove()
-            raise
+        check_new_task(catalogue, settings, row.user)
+        with audited(base.path, settings, "fork", uuid, at=at, new=new):
+            fork = _Fork(base, row, new, at)
+            forked = fork.made()
+            try:
+                catalogue.adopt(forked, admit=admission(settings, row.user))
+            except BaseException:
+                fork.remove()
+                raise
     return new
 
 
@@ -104,21 +102,23 @@ class _Fork:
         self._now = utc_now()
         self._origin = {"uuid": row.uuid, "at": at}
         # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
-        self._staging = base.path / "paused" / f".{new}.{secrets.token_hex(4)}{_ENDING}"
+        self._staging = base.path / "paused" / f".{new}.{secrets.token_hex(4)}{FORK}"
         self._place = base.path / "paused" / new
 
     def made(self) -> TaskRow:
         """The new task's records and files in their place, and its row, which is not in the catalogue yet."""
         problem: OrihonError = TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
-        for _ in range(_TRIES):
+        for number in tries_while_moved():
             here = self._base.folders.find(self._row.uuid)
-            if here is None:
-                continue  # it has none, or is on its way from one place to another
+            if here is None:  # it has none, or is on its way from one place to another
+                if number < FEWEST_TRIES:
+                    continue
+                break
             try:
                 with closing(open_for_reading(here, self._settings, name=self._row.uuid)) as source:
                     return self._in_database(source) if here.parent.name == SCRATCH else self._in_folder(source, here)
             except StorageError as error:
-                if error.reason not in _OF_A_MOVE:
+                if error.reason not in OF_A_MOVE:
                     raise
                 problem = error
         raise problem
@@ -136,16 +136,15 @@ class _Fork:
 
     def _in_folder(self, source: TaskStore, here: Path) -> TaskRow:
         cut = cut_at(source, self._at)
+        if self._base.folders.find(self._row.uuid) != here:
+            raise StorageUnavailable("gone", path=here)  # in a folder that has moved away there seem to be no files
         make_private_folder(self._staging.parent)
-        self._clear_leftovers()
+        remove_unfinished(self._staging.parent, FORK)
         try:
             make_private_folder(self._staging)
             backend = backend_of(here, "files")
             with closing(self._opened(self._staging, backend, cut.epoch)) as store:
-                store.records.claim(cut.epoch)
-                _share(source.records, store.records, cut)
-                for stream in STREAMS:
-                    _copy(source.records, store.records, stream, cut.lasts[stream])
+                _copy_all(source.records, store.records, cut)
                 store.records.close()
                 store.claim()  # makes the view
                 row = self._counted(store, self._begun(backend, cut))
@@ -157,19 +156,14 @@ class _Fork:
             shutil.rmtree(self._staging, ignore_errors=True)
         return row
 
-    def _clear_leftovers(self) -> None:
-        """Folders of forks that died; a younger one may be at work."""
-        for path in self._staging.parent.glob(f".*{_ENDING}"):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
-                    shutil.rmtree(path, ignore_errors=True)
-
     # ---- in a database -----------------------------------------------------------------------------------------
 
     def _in_database(self, source: TaskStore) -> TaskRow:
         from orihon.store.postgres_forking import copy_beginning
 
         cut = cut_at(source, self._at)
+        if source.records.is_sealed:
+            return self._sealed_anew(source, cut)
         copy_beginning(
             postgres_of(self._settings),
             self._row.uuid,
@@ -186,6 +180,24 @@ class _Fork:
         except BaseException:
             self.remove()
             raise
+
+    def _sealed_anew(self, source: TaskStore, cut: _Cut) -> TaskRow:
+        """With a key of its own, so every record is opened and sealed; under a name that no task has until then."""
+        from orihon.store.postgres_moving import remove_task, rename_task
+
+        pool = postgres_of(self._settings)
+        unfinished = f"{self._new}{FORK}"
+        try:
+            folder = self._base.path / SCRATCH / unfinished
+            with closing(self._opened(folder, "postgres", cut.epoch)) as store:
+                _copy_all(source.records, store.records, cut)
+                row = self._counted(store, self._begun("postgres", cut))
+                store.records.keep_file(METADATA, self._metadata(row))
+            rename_task(pool, unfinished, self._new)
+        except BaseException:
+            remove_task(pool, unfinished, fenced=False)
+            raise
+        return row
 
     # ---- both --------------------------------------------------------------------------------------------------
 
@@ -296,14 +308,27 @@ def _mentioned(records: RecordStore, lasts: dict[Stream, int]) -> tuple[frozense
     return frozenset(blobs), frozenset(files)
 
 
+def _copy_all(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
+    """What belongs to the step, into an empty store."""
+    target.claim(cut.epoch)
+    seal_like(source, target)
+    _share(source, target, cut)
+    for stream in STREAMS:
+        _copy(source, target, stream, cut.lasts[stream])
+
+
 def _share(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
     """Contents and files, durable before any record that mentions them."""
+    may_link = not (source.is_sealed or target.is_sealed)  # what one key has sealed, another does not open
     for digest in sorted(cut.blobs):
-        if not _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest):
+        if not (may_link and _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest)):
             target.put_blob(digest, source.get_blob(digest))
     for name in sorted(cut.files):
-        if not _linked(source.folder / name, target.folder / name):
-            target.keep_file(name, source.kept_file(name) or b"")
+        if not (may_link and _linked(source.folder / name, target.folder / name)):
+            kept = source.kept_file(name)
+            if kept is None:
+                raise StorageUnavailable("gone", path=source.folder / name)
+            target.keep_file(name, kept)
     for folder in {target.folder / "blobs", *((target.folder / name).parent for name in cut.files)}:
         if folder.is_dir():
             with wrapping(folder):

@@ -79,6 +79,17 @@ class InheritanceContext:
     completed_at: datetime | None = None
     earlier: tuple[PreviousContext, ...] = ()
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "uuid": self.uuid,
+            "status": self.status.value,
+            "final_summary": self.final_summary,
+            "plans": [dict(plan) for plan in self.planning_history],
+            "open_problems": list(self.open_problems),
+            "earlier": [{"uuid": one.uuid, "final_summary": one.final_summary or ""} for one in self.earlier],
+        }
+
 
 class ContextInheritanceManager:
     """Looks at the finished tasks below one base folder."""
@@ -201,6 +212,8 @@ class ContextInheritanceManager:
 
     def _load_open_problems(self, row: TaskRow) -> list[str]:
         """Why the task failed, then each tool's last error that no later success followed, the newest first."""
+        from orihon.compression.trust import quoted_if_order  # most who look for earlier tasks need no compression
+
         failed: dict[str, str] = {}
         with self._reading(row.uuid) as store:
             for call in () if store is None else store.read("tools"):
@@ -209,7 +222,8 @@ class ContextInheritanceManager:
                 if error or call.get("status") == "error":
                     failed[tool] = str(error or "error")
         newest = list(failed.items())[: -_MOST_TOOL_PROBLEMS - 1 : -1]
-        problems = [f"{tool}: {error}" for tool, error in newest]
+        # What a tool has said is told, not obeyed: it joins the system prompt of the next task.
+        problems = [f"{tool}: {quoted_if_order(_one_line(error))}" for tool, error in newest]
         if row.error_message and row.status is not TaskStatus.COMPLETED:
             problems.insert(0, row.error_message)
         return [_one_line(problem) for problem in problems]

@@ -76,6 +76,12 @@ class Ladder:
         below = [rung for rung in folding if rung.usage is None or rung.usage < _ALL]
         return replace((below or folding)[-1], economical=False)
 
+    def marks(self, window: int, budget: int) -> tuple[float, ...]:
+        """Where the rungs of usage are, as shares of the budget, lowest first."""
+        empty = Fullness(0, 0, window, budget)
+        found = (self._reached_at(rung, empty) for rung in self.rungs)
+        return tuple(sorted({round(tokens / budget, 4) for tokens in found if tokens is not None}))
+
     def whole(self, fullness: Fullness) -> float:
         """The tokens that usages and targets are shares of."""
         if self.scale is not None:
@@ -102,14 +108,20 @@ class Ladder:
     def _is_reached(self, rung: Rung, fullness: Fullness) -> bool:
         if rung.messages is not None:
             return fullness.entries > rung.messages
-        if rung.usage is None:
+        wanted = self._reached_at(rung, fullness)
+        if wanted is None:
             return False
+        including = rung.including and rung.usage is not None and rung.usage < _ALL
+        return fullness.tokens >= wanted if including else fullness.tokens > wanted
+
+    def _reached_at(self, rung: Rung, fullness: Fullness) -> float | None:
+        """The tokens at which a view reaches the rung; ``None`` where it is not reached by usage."""
+        if rung.usage is None:
+            return None
         if rung.usage >= _ALL:
-            return fullness.tokens > self._end(fullness)
+            return self._end(fullness)
         wanted = round(rung.usage * self.whole(fullness), 6)  # 0.7 * (101 / 0.7) is a little more than 101
-        if wanted >= fullness.budget and self.scale is None:
-            wanted = _LAST_CALL * fullness.budget
-        return fullness.tokens >= wanted if rung.including else fullness.tokens > wanted
+        return _LAST_CALL * fullness.budget if wanted >= fullness.budget and self.scale is None else wanted
 
 
 def fullness_of(gauge: Gauge, view_tokens: int, entries: int) -> Fullness:

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextvars import ContextVar
 from io import TextIOWrapper
 from pathlib import Path
@@ -24,6 +25,7 @@ _UUID_FIRST = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}: ")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _installed: list[logging.Handler] = []
+_before_masking: list[Callable[[], None]] = []
 
 
 def enter_task(uuid: str) -> None:
@@ -37,8 +39,18 @@ def leave_task(uuid: str) -> None:
         current_task.set("")
 
 
-def configure(level: int | str, file: Path | None = None, *, screen: int | str | None = None) -> None:
-    """Log to the screen (stderr) from ``screen`` on and to ``file`` from ``level`` on; replaces an earlier call."""
+def configure(
+    level: int | str,
+    file: Path | None = None,
+    *,
+    screen: int | str | None = None,
+    before_masking: Callable[[], None] | None = None,
+) -> None:
+    """Log to the screen (stderr) from ``screen`` on and to ``file`` from ``level`` on; replaces an earlier call.
+
+    ``before_masking`` makes known which values are secrets; it is called when there is something to mask.
+    """
+    _before_masking[:] = [] if before_masking is None else [before_masking]
     logger = logging.getLogger("orihon")
     while _installed:
         handler = _installed.pop()
@@ -78,7 +90,7 @@ class _TaskFormatter(logging.Formatter):
     """Time, level, logger, task, text: on every line, those of a traceback too."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = masked(super().format(record))
         task = current_task.get() or "-"
         match = _UUID_FIRST.match(text)
         if match is not None:
@@ -86,6 +98,15 @@ class _TaskFormatter(logging.Formatter):
         text = text.removeprefix(f"{task}: ")
         head = f"{self.formatTime(record)} {record.levelname} {record.name} {task}: "
         return "\n".join(head + _CONTROL.sub(_visible, line) for line in text.split("\n"))
+
+
+def masked(text: str) -> str:
+    """Without secrets; the rules are loaded with the first text."""
+    from orihon.guard.redaction import hide
+
+    while _before_masking:
+        _before_masking.pop()()
+    return hide(text)
 
 
 def _visible(match: re.Match[str]) -> str:

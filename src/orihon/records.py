@@ -15,6 +15,8 @@ CompressionKind = Literal["compress", "undo", "redo", "unfold", "pin", "edit"]
 
 #: The strategy of a compression that goes back to an earlier step.
 REWIND = "rewind"
+#: Whose word something is, from the highest to the lowest.
+Trust = Literal["system", "user", "assistant", "tool"]
 #: How a fold is introduced to the model.
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
 
@@ -114,6 +116,7 @@ class Fold:
     reason: str = ""
     created_at: str = ""
     report: FoldReport | None = None
+    trust: Trust | None = None  # the lowest of what it was made of; unknown for folds of earlier versions
 
     @property
     def message_count(self) -> int:
@@ -140,6 +143,8 @@ class Fold:
             record["replaces"] = list(self.replaces)
         if self.report is not None:
             record["report"] = self.report.as_record()
+        if self.trust is not None:
+            record["trust"] = self.trust
         return record
 
     @classmethod
@@ -158,6 +163,7 @@ class Fold:
             reason=record.get("reason", ""),
             created_at=record.get("created_at", ""),
             report=None if report is None else FoldReport.from_record(report),
+            trust=record.get("trust"),
         )
 
 

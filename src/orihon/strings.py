@@ -32,6 +32,8 @@ _STRUCTURE = frozenset(
     )
 )
 _OWN_WORDS = ("arguments", "input")
+#: Names that say what their value is: the value alone may look like any word.
+_TELLING_KEY = re.compile(r"(?i)pass|pwd|secret|token|key|credential|auth|cookie")
 _DATA_URL = re.compile(r"data:[^,\s]{0,200};base64,[A-Za-z0-9+/=_\r\n-]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _URL_KEYS = frozenset(("url", "image_url", "file_url", "file_data", "data"))
@@ -132,12 +134,30 @@ def _is_payload(block: Mapping[str, Any], key: str, entry: str) -> bool:
     return (labelled or key in _BASE64_KEYS) and _BASE64.fullmatch(entry) is not None
 
 
+def map_named(key: Any, value: str, f: MapString) -> str:
+    """``f`` applied to a value together with its name, which may say what it is: ``{"password": "…"}``."""
+    if not isinstance(key, str) or not value or not _TELLING_KEY.search(key):
+        return f(value)
+    written = _json_text({key: value})
+    try:
+        [(_, named)] = jsonio.decode(f(written)).items()
+    except (ValueError, AttributeError):
+        return f(value)
+    return f(named) if isinstance(named, str) else f(value)
+
+
 def _map_own_words(value: Any, f: MapString) -> Any:
     if isinstance(value, str):
         return _kept(value, f(value))
     if isinstance(value, Mapping):
         entries = value.items()
-        return _unless_same(value, {_map_own_words(key, f): _map_own_words(entry, f) for key, entry in entries})
+        mapped = {
+            _map_own_words(key, f): (
+                _kept(entry, map_named(key, entry, f)) if isinstance(entry, str) else _map_own_words(entry, f)
+            )
+            for key, entry in entries
+        }
+        return _unless_same(value, mapped)
     if isinstance(value, list):
         items = [_map_own_words(item, f) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else items

@@ -13,6 +13,8 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +30,20 @@ if TYPE_CHECKING:
 
 PLACES = ("running", "paused", "completed")
 #: How often a folder is looked for before it is taken to be missing.
-_LOOKS = 5
+_LOOKS = 16
 _UUID_LENGTH = 36
+#: The reasons of errors that a reader meets when the owner moves the folder away, and perhaps back again.
+OF_A_MOVE = frozenset(("gone", "io", "denied", "blob_missing"))
+#: How often, at least, and for how long a reader begins anew while the folder is moved.
+FEWEST_TRIES = 10
+_SECONDS_OF_TRIES = 5.0
+_PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 #: Folders of tasks whose records are in a database.
 SCRATCH = "scratch"
+#: How the names of folders end that are being made, beside the tasks: by a fork, by an import.
+FORK, IMPORT = ".fork", ".import"
+#: One that is not finished after so long belongs to a process that has died.
+_SECONDS_TO_FINISH = 3600.0
 
 
 def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
@@ -39,6 +51,29 @@ def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
     if settings.database.url is None:
         return TaskFolders(base_dir)
     return SharedTaskFolders(base_dir, postgres_of(settings), settings.context_storage.backend)
+
+
+def remove_unfinished(place: Path, ending: str) -> list[Path]:
+    """Remove the folders that forks, or imports, have left which died; returns what stays: it may be at work."""
+    found = list(place.glob(f".*{ending}"))
+    for path in found:
+        with suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
+                shutil.rmtree(path, ignore_errors=True)
+    return [path for path in found if path.exists()]
+
+
+def tries_while_moved() -> Iterator[int]:
+    """The numbers of the tries to read a task whose owner may move its folder in between; the last one after seconds.
+
+    Pauses, longer each time: an owner that moves it to and fro without end is met at rest by one of them.
+    """
+    ends = time.monotonic() + _SECONDS_OF_TRIES
+    number = 0
+    while number < FEWEST_TRIES or time.monotonic() < ends:
+        number += 1
+        yield number
+        time.sleep(min(_PAUSE * number, _LONGEST_PAUSE))
 
 
 class TaskFolders:
@@ -51,17 +86,20 @@ class TaskFolders:
         """Every folder of this task; more than one is damage."""
         check_id(uuid)
         # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
-        looks = (self._look(uuid) for _ in range(_LOOKS))
+        # There and back, or two that go in step could miss each other again and again.
+        looks = (self._look(uuid, PLACES[:: 1 if number % 2 else -1]) for number in range(_LOOKS))
         return next((found for found in looks if found), [])
 
-    def _look(self, uuid: str) -> list[Path]:
+    def _look(self, uuid: str, places: tuple[str, ...] = PLACES) -> list[Path]:
         found = {}
-        for place in PLACES:
-            path = self.base_dir / place / uuid
-            with suppress(FileNotFoundError, NotADirectoryError):
-                status = path.stat()
-                if stat.S_ISDIR(status.st_mode):
-                    found[status.st_dev, status.st_ino] = path  # a folder keeps its number when it is moved
+        for place in places:
+            try:
+                status = os.stat(f"{self.base_dir}/{place}/{uuid}")  # by Path it takes twice as long
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            if stat.S_ISDIR(status.st_mode):
+                # A folder keeps its number when it is moved.
+                found[status.st_dev, status.st_ino] = self.base_dir / place / uuid
         return list(found.values())
 
     def find(self, uuid: str) -> Path | None:

@@ -16,6 +16,8 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.errors import DamagedStore, IllegalTransition, StaleWriter, StorageUnavailable
+from orihon.guard.key_fields import refuse_secret_in
+from orihon.quotas import admission, check_new_task
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
@@ -55,12 +57,15 @@ class TaskOpening:
             return row
         if is_resumed or key is None:
             return self._catalogue.get(uuid)  # raises: there is no such task
+        check_new_task(self._catalogue, self._settings, key.user)
         # Makes nothing, but refuses a back end or a guard that cannot be had.
-        self._store(self._folders.new_place(uuid), uuid).close()
+        with closing(self._store(self._folders.new_place(uuid), uuid)) as store:
+            refuse_secret_in(key, store.redactor)
         return self._catalogue.register(
             key,
             uuid,
             status=TaskStatus.RUNNING,
+            admit=admission(self._settings, key.user),
             **self._means(),
             **columns,
         )

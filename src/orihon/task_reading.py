@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orihon.audit.trail import audit_of
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.errors import DamagedStore, InvalidInput, TaskNotFound
@@ -38,6 +39,7 @@ def reading_task(base_dir: Path | str, uuid: str, settings: Settings) -> Iterato
             raise base.missing(uuid)
     if here is None:
         raise TaskNotFound("no_folder", uuid=uuid, status="-")
+    audit_of(base_dir, settings).record("read", uuid)
     with closing(open_for_reading(here, settings, name=uuid)) as store:
         yield store, row
 

@@ -346,6 +346,18 @@ class Gauge:
         budget = Budget(window, tools, settings.llm.active.output_reserve(window))
         return cls(budget, correction)
 
+    @classmethod
+    def looked_at(cls, settings: Settings, window: int | None, factor: float) -> Gauge:
+        """Of a task that somebody looks at: its window, as far as it is known, and what the provider's counts came to.
+
+        The window of another configuration may leave no room by this one; then the whole of it is the measure.
+        """
+        known, correction = window or settings.context_length, Correction(factor, int(factor != 1.0))
+        try:
+            return cls.of(settings, known, correction)
+        except InvalidSettings:
+            return cls(Budget(known), correction)
+
     def usage(self, view_tokens: int) -> float:
         """The share of the budget that a view takes; above 1.0 it does not fit."""
         return self.budget.usage(self.correction.apply(view_tokens))

@@ -236,5 +236,8 @@ def _clean(text: str) -> str:
 
 def _shown(endpoint: str) -> str:
     """The address without what may be a password."""
-    place = urlsplit(endpoint)
+    try:
+        place = urlsplit(endpoint)
+    except ValueError:  # no address at all
+        return "?"
     return f"{place.scheme}://{place.hostname}"

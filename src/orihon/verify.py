@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
+from orihon import jsonio
+from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.opening import catalogue_exists, is_known_beside, open_catalogue
 from orihon.checks.database import damage_in
@@ -20,10 +23,12 @@ from orihon.checks.log import check_log
 from orihon.checks.placement import check_placement, check_row
 from orihon.checks.streams import check_other_streams
 from orihon.checks.view import check_counters, check_view_file
-from orihon.errors import DamagedStore, TaskNotFound
+from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
 from orihon.findings import Finding, Findings, Report
 from orihon.settings import Settings
+from orihon.store.base import STREAMS
 from orihon.store.opening import open_for_reading
+from orihon.store.redacting import PURPOSES, REDACTED
 from orihon.store.task_store import TaskStore
 from orihon.task import check_id
 from orihon.task_folders import SCRATCH, folders_of
@@ -67,7 +72,7 @@ def _reporting_damage(check: Callable[[], None], report: Report) -> None:
     """Damage that kept a check from going on is a finding like any other."""
     try:
         check()
-    except DamagedStore as error:
+    except (DamagedStore, KeyUnavailable) as error:
         report(Finding("stream", "damaged", str(error.fields.get("path", "-")), fields={"why": error.cause}))
 
 
@@ -115,6 +120,32 @@ def verify_folder(
         if row is not None:
             _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
         return [*found, *findings.about(uuid)]
+
+
+@dataclass(slots=True)
+class Redacted:
+    """How many records of a task say that something was taken out of them, and how many of these what."""
+
+    records: int = 0
+    secrets: int = 0  # by ``orihon scan --fix``
+    people: int = 0  # by ``orihon privacy anonymize``
+
+
+def redacted_records(base: BaseFolder, uuid: str) -> Redacted:
+    """What the records of a task say of redactions; one may have been redacted for both."""
+    found = Redacted()
+    place = base.folders.find(uuid)
+    if place is None:
+        return found
+    with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+        for line in (line for stream in STREAMS for line in store.records.read(stream) if b'"redacted":' in line):
+            noted = jsonio.decode(line).get(REDACTED)
+            if isinstance(noted, dict):
+                purposes = noted.get(PURPOSES, ())
+                found.records += 1
+                found.secrets += "secrets" in purposes
+                found.people += "people" in purposes
+    return found
 
 
 def _row(base: Path, uuid: str, settings: Settings) -> tuple[TaskRow | None, bool]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from orihon.errors import BudgetExceeded, IllegalFold, NothingToUndo
-from orihon.records import Compression, Fold, FoldForm, FoldReport, Pin
+from orihon.records import Compression, Fold, FoldForm, FoldReport, Pin, Trust
 
 SYSTEM_ROLES = ("system", "developer")
 
@@ -89,6 +89,7 @@ class PlannedFold:
     form: FoldForm = "summary"
     reason: str = ""
     report: FoldReport | None = None
+    trust: Trust | None = None
 
 
 @dataclass(frozen=True, slots=True)

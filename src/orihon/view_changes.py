@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from orihon.audit.trail import audit_of
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy, TaskNotFound
@@ -55,6 +56,7 @@ def changing_task(base_dir: Path | str, uuid: str, settings: Settings) -> Iterat
         enter_task(uuid)
         at_end.callback(leave_task, uuid)
         row, store = _opened(base, catalogue, uuid, at_end)
+        audit_of(base.path, settings).watch(store, uuid)
         messages = MessageStore(store.records.folder, settings, task_store=store)
         messages.context_length = row.context_length or settings.context_length
         messages.correction = Correction(row.correction, int(row.correction != 1.0))

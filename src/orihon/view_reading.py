@@ -7,10 +7,11 @@ added or folded later does not show. Reads one message at a time; the cost follo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,11 @@ from orihon.store.steps import compression_at
 from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
 from orihon.task_reading import reading_task
-from orihon.tokens import Correction, Gauge
+from orihon.tokens import Gauge
 from orihon.view import UNDOABLE, Entry, history, layout
+
+#: The visible folds, and what is pinned.
+State = tuple[tuple[Fold, ...], tuple[Pin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ class Figures:
 
     entries: int
     tokens: int  # estimated, as the log carries them
-    budget: int
+    budget: int  # in the same measure: of the largest view that fits
     usage: float  # 0.7 is 70 % of the budget, by what the provider has reported
 
 
@@ -48,6 +52,30 @@ class ShownEntry:
     message: dict[str, Any]  # as the model gets it
     pins: tuple[Pin, ...]
     made_in: Compression | None  # the change that brought the entry's fold
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        entry = self.entry
+        fold = None
+        if entry.fold is not None:
+            fold = {
+                "id": entry.fold.id,
+                "form": entry.fold.form,
+                "messages": entry.fold.message_count,
+                "original_tokens": entry.fold.original_tokens,
+                "reason": entry.fold.reason,
+                "made_by": entry.fold.made_by,
+                **_made(self.made_in),
+            }
+        return {
+            "start_seq": entry.start,
+            "end_seq": entry.end,
+            "role": entry.role,
+            "tokens": entry.tokens,
+            "pins": [pin.as_record() for pin in self.pins],
+            "fold": fold,
+            "message": self.message,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +93,30 @@ class ViewAt:
 class ViewReading:
     """The view of one task as it is at this moment, or ``at`` an earlier step."""
 
-    def __init__(self, store: TaskStore, row: TaskRow | None, settings: Settings, *, at: int | None = None) -> None:
+    def __init__(
+        self,
+        store: TaskStore,
+        row: TaskRow | None,
+        settings: Settings,
+        *,
+        at: int | None = None,
+        known: Callable[[int], State] | None = None,
+        change_at: Callable[[int], int] | None = None,
+    ) -> None:
+        """Where somebody remembers: ``known`` gives the folds and pins after a change, ``change_at`` that of a step."""
         self._store = store
         self._settings = settings
+        self._at = at
         self.row = row
         # In this order: somebody may be writing, and a compression is about messages that were there before it.
-        self.compression = store.count("compressions") if at is None else compression_at(store, _existing(store, at))
-        self.folds, self.pins = store.state(self.compression)
+        if at is None:
+            self.compression = store.count("compressions")
+        else:
+            self.compression = (change_at or partial(compression_at, store))(_existing(store, at))
+        self.folds, self.pins = (known or store.state)(self.compression)
         self.last_seq = store.count("messages") if at is None else at
-        window = (row and row.context_length) or settings.context_length
-        factor = 1.0 if row is None else row.correction
-        self._gauge = Gauge.of(settings, window, Correction(factor, int(factor != 1.0)))
+        window, factor = (None, 1.0) if row is None else (row.context_length, row.correction)
+        self._gauge = Gauge.looked_at(settings, window, factor)
 
     def message_store(self) -> MessageStore:
         """The task's messages, for planning a compression; what is written through it is refused or fenced as ever."""
@@ -89,7 +130,7 @@ class ViewReading:
         for fold, record in self._walk():
             entries += 1
             tokens += entry_of(fold, record).tokens
-        return Figures(entries, tokens, self._gauge.budget.tokens, self._gauge.usage(tokens))
+        return Figures(entries, tokens, self._gauge.room, self._gauge.usage(tokens))
 
     def as_of(self, compression: int, last_seq: int) -> ViewReading:
         """The view that a compression left, when the log was so long."""
@@ -142,6 +183,32 @@ class ViewReading:
         """The change that brought a fold."""
         return _find_origins(self._store, {number}).get(number)
 
+    def head_as_dict(self) -> dict[str, Any]:
+        """What there is to say of the view as a whole, for JSON."""
+        figures = self.figures()
+        head = {
+            "task": self._store.name,
+            "status": "-" if self.row is None else self.row.status.value,
+            "entries": figures.entries,
+            "tokens": figures.tokens,
+            "budget": figures.budget,
+            "usage": round(figures.usage, 4),
+        }
+        if self._at is None:
+            return head
+        answer = self.answer()
+        step = {"at": self._at, "compression": self.compression, "answered_by": None if answer is None else answer.seq}
+        return head | step
+
+    def fold_as_dict(self, number: int) -> dict[str, Any]:
+        """A fold with the change that brought it, for JSON."""
+        fold = self.fold(number)
+        return {**fold.as_record(), **_made(self.made_in(number)), "visible": fold in self.folds}
+
+    def compressions_as_dicts(self) -> list[dict[str, Any]]:
+        """Every change so far, for JSON."""
+        return [{**record.as_record(), "undone": is_undone} for record, is_undone in self.compressions()]
+
     def originals(self, fold: Fold) -> Iterator[StoredMessage]:
         """The messages that a fold stands for."""
         return self._store.messages(fold.start_seq, fold.end_seq)
@@ -167,12 +234,20 @@ class ViewReading:
         return _find_origins(self._store, {fold.id for fold in self.folds})
 
 
+def _made(made_in: Compression | None) -> dict[str, Any]:
+    """How a fold came about, for JSON."""
+    if made_in is None:
+        return {"compression": None, "strategy": "", "level": ""}
+    return {"compression": made_in.id, "strategy": made_in.strategy, "level": made_in.level}
+
+
 def _find_origins(store: TaskStore, wanted: set[int]) -> dict[int, Compression]:
     found: dict[int, Compression] = {}
     records = store.read("compressions") if wanted else iter(())
     for record in records:
-        for number in wanted.intersection(record["folds"]):
-            found.setdefault(number, Compression.from_record(record))
+        made = wanted.intersection(record["folds"]) - found.keys()
+        if made:
+            found |= dict.fromkeys(made, Compression.from_record(record))
         if len(found) == len(wanted):
             break
     return found

@@ -185,6 +185,9 @@ def test_verify_of_a_sound_task(base: Path, backend: str) -> None:
         "findings": [],
         "records": "read",
         "archive": None,
+        "redacted": 0,
+        "redacted_secrets": 0,
+        "redacted_people": 0,
     }
 
 

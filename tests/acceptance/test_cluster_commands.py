@@ -52,9 +52,9 @@ class Cluster:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def cluster(request: pytest.FixtureRequest, base: Path, tmp_path: Path) -> Cluster:
-    settings: dict[str, Any] = {"context_storage": {"lease_seconds": 2}}
+    settings: dict[str, Any] = {"context_storage": {"lease_seconds": 6}}
     if request.param == "postgres":
-        database: Database = request.getfixturevalue("postgres")
+        database: Database = request.getfixturevalue("emptied_postgres")
         settings["database"] = database.settings
     base.mkdir()
     return Cluster(base, tmp_path / "config.yaml", settings)
@@ -167,7 +167,7 @@ def test_an_empty_base_folder_has_no_workers_and_gets_no_files(base: Path) -> No
 
 
 def test_workers_and_what_they_hold_are_shown_while_they_work_and_when_they_are_dead(cluster: Cluster) -> None:
-    uuid = cluster.run("enqueue", "steps 1000 0.02").out.strip()
+    uuid = cluster.run("enqueue", "steps 9000 0.02").out.strip()
     command = [str(ORIHON), *map(str, cluster.options), "worker", "--handler", HANDLER]
     inherited = environment("en", PYTHONPATH=str(ROOT))
     supervisor = subprocess.Popen(command, env=inherited, stderr=subprocess.DEVNULL)
@@ -188,7 +188,7 @@ def test_workers_and_what_they_hold_are_shown_while_they_work_and_when_they_are_
     assert (worker["state"], worker["task_uuid"], worker["host"]) == ("working", uuid, os.uname().nodename)
     assert 0 <= worker["heartbeat_age"] < PATIENCE
     assert (lease["uuid"], lease["is_stale"], lease["host"]) == (uuid, False, worker["host"])
-    assert 0 < lease["seconds_left"] <= 2
+    assert 0 < lease["seconds_left"] <= 6
     assert (host["workers"], host["working"], host["leases"]) == (1, 1, 1)
     assert (figures["workers"], figures["leases"]) == ({"working": 1}, {"held": 1, "stale": 0})
     assert figures["queue"] == {"waiting": 0, "put_off": 0, "to_resume": 0, "running": 1}

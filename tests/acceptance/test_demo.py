@@ -273,8 +273,8 @@ def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: 
     while moment not in (line := process.stdout.readline()):
         assert line, "the demo ended before its time"
     if moment == "Another process":
-        while "was mended" not in process.stdout.readline():  # it is at work
-            pass
+        while "was mended" not in (line := process.stdout.readline()):  # it is at work
+            assert line, "the demo ended before its time"
     os.killpg(process.pid, signal.SIGINT)
     _, complaints = process.communicate(timeout=60)
     assert (process.returncode, complaints) == (130, "")

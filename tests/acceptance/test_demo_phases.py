@@ -114,7 +114,8 @@ def test_the_story_is_told_in_japanese_and_the_commands_it_names_work(tmp_path: 
         at = done.stdout.find(part, at)
         assert at >= 0, part
     commands = re.findall(r"^  \S*orihon (.+)$", done.stdout[at:], re.M)
-    assert [command.split()[2] for command in commands] == ["approvals", "view", "restore", "verify", "archive"]
+    named = [command.split()[2] for command in commands]
+    assert named == ["approvals", "view", "restore", "verify", "archive", "serve"]
     restored, verified = (run(*command.split(), language="ja") for command in commands[2:4])
     assert (restored.returncode, verified.returncode) == (0, 0), restored.stderr + verified.stderr
     assert restored.stdout.count("- 測定 ") == 300

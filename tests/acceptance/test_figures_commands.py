@@ -14,6 +14,7 @@ import pytest
 from orihon.catalogue import Catalogue
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment, run, run_on_terminal
 from tests.damage import paused_task
+from tests.helpers import Child
 from tests.unit.test_counts import parsed
 
 
@@ -97,11 +98,11 @@ def test_metrics_of_other_processes_are_printed_once(base: Path) -> None:
 
 def test_metrics_are_served_until_somebody_interrupts(base: Path) -> None:
     command = [str(ORIHON), "--base-dir", str(base), "metrics", "--port", "0"]
-    with subprocess.Popen(command, env=environment("en"), stderr=subprocess.PIPE, text=True) as server:
+    with Child(command, env=environment("en"), stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         line = server.stderr.readline()
         assert line.startswith("Metrics at http://127.0.0.1:")
-        answer = httpx.get(line.split()[2].rstrip(";"))
+        answer = httpx.get(line.split()[2].rstrip(";"), timeout=60)
         assert parsed(answer.text)["orihon_tasks"]['orihon_tasks{status="paused"}'] == 1
         server.send_signal(signal.SIGINT)
         assert server.wait(PATIENCE) == 130

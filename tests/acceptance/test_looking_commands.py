@@ -21,6 +21,7 @@ from orihon.texts import set_language
 from tests.acceptance.test_cli import COLOUR, ORIHON, PATIENCE, environment, run, run_on_terminal
 from tests.acceptance.test_view_commands import working_agent
 from tests.command_walk import copied, prepare
+from tests.helpers import Child
 
 TOOLS = ("context_viewer", "context_stats", "cleanup_contexts", "archive_contexts", "maintenance")
 Call = Callable[..., tuple[int, str, str]]
@@ -97,23 +98,21 @@ def test_follow_shows_messages_as_they_come_and_ends_with_ctrl_c(tmp_path: Path,
     base = tmp_path / "contexts"
     with working_agent(base, backend) as (uuid, agent):
         command = [str(ORIHON), "--base-dir", str(base), "show", uuid, "--follow", "--last", "1", "--json"]
-        watching = subprocess.Popen(
+        with Child(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment("en")
-        )
-        assert watching.stdout is not None
-        assert watching.stderr is not None
-        assert json.loads(watching.stdout.readline())["seq"] == 13
-        for number in range(2):
-            assert agent.stdin is not None
-            agent.stdin.write(f"more {number}\n")
-            agent.stdin.flush()
-            said = json.loads(watching.stdout.readline())
-            assert (said["seq"], said["message"]["content"]) == (14 + number, f"more {number}\n")
-        watching.send_signal(signal.SIGINT)
-        assert watching.wait(PATIENCE) == 130
-        assert (watching.stdout.read(), watching.stderr.read()) == ("", "")
-        watching.stdout.close()
-        watching.stderr.close()
+        ) as watching:
+            assert watching.stdout is not None
+            assert watching.stderr is not None
+            assert json.loads(watching.stdout.readline())["seq"] == 13
+            for number in range(2):
+                assert agent.stdin is not None
+                agent.stdin.write(f"more {number}\n")
+                agent.stdin.flush()
+                said = json.loads(watching.stdout.readline())
+                assert (said["seq"], said["message"]["content"]) == (14 + number, f"more {number}\n")
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(PATIENCE) == 130
+            assert (watching.stdout.read(), watching.stderr.read()) == ("", "")
 
 
 # ---- view --at, diff -----------------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orihon import TaskContextManager, TaskKey
-from orihon.cli.schemas import schema_of
-from tests.acceptance.test_cli import ORIHON, environment, run, run_on_terminal
+from orihon.schemas import schema_of
+from tests.acceptance.test_cli import ORIHON, PATIENCE, environment, run, run_on_terminal
 from tests.conformance.child import ROOT
+from tests.helpers import Child
 from tests.receivers import Receiver, closed_port, receiving
 
 WEBHOOK = "ORIHON_NOTIFICATIONS__WEBHOOK"
@@ -57,13 +58,13 @@ def matches(printed: str, command: str, form: str = "") -> None:
 @contextmanager
 def going_on(*arguments: object) -> Iterator[Iterator[str]]:
     """The lines of a command that goes on until it is interrupted."""
-    with subprocess.Popen(
+    with Child(
         [str(ORIHON), *map(str, arguments)], env=environment("en"), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         yield iter(process.stdout)
         process.send_signal(signal.SIGINT)
-    assert process.returncode == 130
+        assert process.wait(PATIENCE) == 130
 
 
 @pytest.mark.parametrize("command", ["notifications", "monitor"])

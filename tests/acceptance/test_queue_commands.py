@@ -58,7 +58,7 @@ def test_a_task_is_queued_and_worked_off(base: Path) -> None:
 
 
 def test_ctrl_c_drains_and_what_runs_is_asked(base: Path) -> None:
-    uuid = run("--base-dir", base, "enqueue", "steps 1000 0.02").out.strip()
+    uuid = run("--base-dir", base, "enqueue", "steps 9000 0.02").out.strip()
     command = [str(ORIHON), "--base-dir", str(base), "worker", "--handler", HANDLER, "--json"]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment("en", PYTHONPATH=str(ROOT)))
     queue = TaskQueue(base, {})

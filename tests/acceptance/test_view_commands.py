@@ -197,6 +197,21 @@ def test_edit_with_an_editor(base: Path, backend: str, tmp_path: Path) -> None:
     assert list(scratch.iterdir()) == []
 
 
+def test_what_may_be_sealed_is_not_edited_on_a_disk(base: Path, tmp_path: Path) -> None:
+    uuid, _ = paused_task(base, "files")
+    where, editor, key = tmp_path / "where", tmp_path / "editor", tmp_path / "master"
+    editor.write_text(f"#!/bin/sh\necho \"$1\" > '{where}'\n")
+    editor.chmod(0o700)
+    key.write_text("a" * 64)
+    key.chmod(0o600)
+    config = tmp_path / "config.yaml"
+    config.write_text(f"encryption:\n  key: 'file:{key}'\n")
+    arguments = ("--config", config, "--base-dir", base, "edit", uuid, 2)
+    ended = run(*arguments, VISUAL=str(editor), TMPDIR=str(tmp_path / "on a disk"))
+    assert ended.code == 0, ended.err
+    assert where.read_text().startswith("/dev/shm/orihon-")
+
+
 def test_what_was_written_in_an_editor_is_not_lost(base: Path, tmp_path: Path) -> None:
     uuid, _ = paused_task(base, "files")
     editor, scratch = tmp_path / "editor", tmp_path / "scratch"

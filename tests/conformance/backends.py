@@ -28,6 +28,11 @@ class Backend(ABC):
     #: What a writer is told that waits too long for another one.
     busy: ClassVar[str]
 
+    @property
+    def label(self) -> str:
+        """What other processes know it by."""
+        return self.name
+
     def config(self) -> dict[str, Any]:
         """Settings that choose this back end."""
         return {"context_storage": {"backend": self.name}}
@@ -243,5 +248,44 @@ class PostgresBackend(Backend):
             assert connection.execute(statement, (*first, number, *last)).rowcount
 
 
+#: The master key of the tests, for all their processes.
+MASTER_KEY = "TEST_MASTER_KEY"
+
+
+class _Sealed(Backend):
+    """A back end with encryption at rest."""
+
+    @property
+    def label(self) -> str:
+        return f"sealed {self.name}"
+
+    def config(self) -> dict[str, Any]:
+        os.environ.setdefault(MASTER_KEY, "5a" * 32)
+        return {**super().config(), "encryption": {"enabled": True, "key": f"env:{MASTER_KEY}"}}
+
+
+class SealedFiles(_Sealed, FilesBackend):
+    """``files``, sealed."""
+
+
+class SealedSqlite(_Sealed, SqliteBackend):
+    """``sqlite``, sealed."""
+
+
+class SealedPostgres(_Sealed, PostgresBackend):
+    """``postgres``, sealed: large contents are files there."""
+
+    def blobs(self, folder: Path) -> dict[str, bytes]:
+        statement: LiteralString = "SELECT name, body FROM documents WHERE task = %s AND starts_with(name, 'blobs/')"
+        return dict(self._rows(statement, folder))
+
+    def put_blob(self, folder: Path, name: str, content: bytes) -> None:
+        self._change("UPDATE documents SET body = %s WHERE task = %s AND name = %s", folder, name, first=(content,))
+
+    def lose_blob(self, folder: Path, name: str) -> None:
+        self._change("DELETE FROM documents WHERE task = %s AND name = %s", folder, name)
+
+
 ON_DISK: dict[str, Backend] = {backend.name: backend for backend in (FilesBackend(), SqliteBackend())}
 BACKENDS: dict[str, Backend] = {**ON_DISK, "postgres": PostgresBackend()}
+SEALED: dict[str, Backend] = {backend.label: backend for backend in (SealedFiles(), SealedSqlite(), SealedPostgres())}

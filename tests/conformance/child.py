@@ -21,11 +21,11 @@ from orihon import errors
 from orihon.errors import OrihonError
 from orihon.store import MessageStore
 from orihon.view import PlannedFold
-from tests.conformance.backends import BACKENDS, Backend
+from tests.conformance.backends import BACKENDS, SEALED, Backend
 from tests.conformance.invariants import check_task
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 240.0
 
 
 class Lines:
@@ -62,7 +62,7 @@ class OtherProcess:
         """``before`` is a command that runs the process (strace, setpriv); a plain environment measures nothing."""
         environment = unmeasured() if plain_environment else dict(os.environ)
         self.process = subprocess.Popen(
-            [*before, sys.executable, "-m", __name__, backend.name, str(folder), json.dumps(options)],
+            [*before, sys.executable, "-m", __name__, backend.label, str(folder), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -224,7 +224,7 @@ def main() -> None:
             command, arguments = json.loads(line)
             reply: dict[str, Any]
             try:
-                store = store or BACKENDS[backend].open(Path(folder), **json.loads(options))
+                store = store or (BACKENDS | SEALED)[backend].open(Path(folder), **json.loads(options))
                 reply = {"ok": COMMANDS[command](store, **arguments)}
             except OrihonError as error:
                 fields = {name: str(value) for name, value in error.fields.items()}

@@ -25,6 +25,7 @@ from orihon.llm.scripted import Fault, Reply, Slow, Step
 from orihon.llm.transport import Timeouts
 from tests.conformance.client_behaviour import KEY, QUICK, ClientBehaviour
 from tests.helpers import refused
+from tests.integration.run_supervisor import eventually
 
 
 class ClientFaults(ClientBehaviour):
@@ -168,6 +169,7 @@ class ClientFaults(ClientBehaviour):
         limits = Timeouts(read=0.2)
         with self.talking([Slow(30)], tmp_path, timeouts=limits, stream=stream) as (client, model):
             self.fails(client, TimedOut, "read")
+            eventually(lambda: model.requests)
             assert len(model.requests) == 1
 
     def test_an_answer_that_drips_for_ever_is_left(self, tmp_path: Path) -> None:
@@ -207,7 +209,7 @@ class ClientFaults(ClientBehaviour):
             thread = threading.Thread(target=cancel)
             thread.start()
             self.fails(client, Cancelled, "by_caller")
-            assert time.monotonic() - ended[0] < 1.0
+            assert time.monotonic() - ended[0] < 10  # each of them would take twenty
             thread.join()
             assert client.get_response() == ("later", [])
 

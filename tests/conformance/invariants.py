@@ -52,7 +52,9 @@ def expected_view(store: MessageStore, log: Sequence[StoredMessage]) -> list[Cha
 
 
 def view_file_lines(store: MessageStore) -> list[ChatMessage]:
-    """The lines of the file that a request would be made of."""
+    """The lines of the file that a request would be made of; a sealed task has none, and says what it would hold."""
+    if store.task_store.records.is_sealed:
+        return [jsonio.decode(line) for line in store.task_store.view_lines()]
     with store.get_current_context_file().open("rb") as file:
         return [jsonio.decode(line) for line in file]
 

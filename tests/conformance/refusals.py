@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orihon import jsonio
-from orihon.errors import DamagedStore, InvalidMessage, NoSuchMessage, StorageUnavailable
+from orihon.errors import DamagedStore, InvalidId, InvalidMessage, NoSuchMessage, StorageUnavailable
 from orihon.store import MessageStore
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation, texts
 from tests.conformance.invariants import check_task
@@ -92,6 +92,23 @@ class RefusalBehaviour(Behaviour):
                 store.get_message(seq)
         assert list(store.get_messages(2)) == []
         assert list(store.get_messages(5, 9)) == []
+
+    @pytest.mark.parametrize(
+        "name", ["../out", "/tmp/out", "a/../../out", "outputs/../../out", "", ".", "a//b", "a\0b"]
+    )
+    def test_no_kept_file_is_outside_of_the_task(self, store: MessageStore, folder: Path, name: str) -> None:
+        store.add_message("user", "hello")
+        records = store.task_store.records
+        with refused(InvalidId, "unsafe"):
+            records.keep_file(name, b"out")
+        before = sorted(folder.parent.rglob("*"))
+        with refused(InvalidId, "unsafe"):
+            records.kept_file(name)
+        records.keep_file("outputs/in.txt", b"in")
+        assert records.kept_file("outputs/in.txt") == b"in"
+        assert [path for path in sorted(folder.parent.rglob("*")) if folder not in path.parents] == [
+            path for path in before if folder not in path.parents
+        ]
 
 
 class DamageBehaviour(Behaviour):

@@ -13,8 +13,7 @@ import pytest
 from orihon import PostgreSQLMessageStore
 from orihon.errors import InvalidId, StaleWriter
 from orihon.postgres import postgres_of
-from orihon.store import MessageStore, ToolStore
-from orihon.store import postgres as back_end
+from orihon.store import MessageStore, ToolStore, postgres_pages
 from orihon.store.opening import backend_of, open_records
 from orihon.view import PlannedFold
 from tests.conformance.backends import PostgresBackend
@@ -80,7 +79,7 @@ class TestPostgres(StoreConformance):
             assert so_far() == 2
 
     def test_a_long_view_comes_in_pages(self, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(back_end, "_PAGE", 7)
+        monkeypatch.setattr(postgres_pages, "_PAGE", 7)
         last = add_conversation(store, 5)
         store.create_summary(2, 6, "the first turn")
         store.create_summary(12, 16, "the third turn")
@@ -136,7 +135,7 @@ class TestPostgres(StoreConformance):
                 assert names[before - 1 :] == [names[before - 1], "cat"]
                 looking = threading.Thread(target=lambda: seen.append(tools.count_tool_calls()))
                 looking.start()
-                looking.join(10)
+                looking.join(60)
         assert seen == [1, 2]
         assert tools.count_tool_calls() == 3
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from orihon import TaskContextManager, TaskKey, get_llm_client, jsonio
-from orihon.diffing import view_diff
 from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.llm.scripted import Reply, ScriptedModel
 from orihon.records import Fold
+from orihon.reports.diffing import view_diff
 from orihon.settings import load_settings
 from orihon.task_reading import reading_task
 from orihon.view import PlannedFold, layout

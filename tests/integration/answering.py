@@ -20,8 +20,9 @@ from typing import Any, NoReturn
 
 import orihon
 from orihon import TaskContextManager, load_settings
-from orihon.approvals import approve, reject
+from orihon.approvals.answering import approve, pending, reject
 from orihon.errors import NotWaiting, Waiting
+from tests.integration.run_supervisor import eventually
 
 _OURS = str(Path(orihon.__file__).parent)
 
@@ -80,8 +81,13 @@ def ask(base: str, config: dict[str, Any], uuid: str) -> dict[str, Any]:
     return {}
 
 
-def answer(base: str, config: dict[str, Any], uuid: str, by: str, decision: str, at: float = 0) -> dict[str, Any]:
+def answer(
+    base: str, config: dict[str, Any], uuid: str, by: str, decision: str, at: float = 0, waits: bool = False
+) -> dict[str, Any]:
+    """``at`` a time, or when the task ``waits`` for it."""
     settings = load_settings(config)
+    if waits:
+        eventually(lambda: [one for one in pending(base, settings) if one.uuid == uuid])
     time.sleep(max(0.0, at - time.time()))  # so that two begin at the same moment
     try:
         if decision == "approve":

@@ -16,6 +16,7 @@ import boto3  # type: ignore[import-untyped]
 from moto.server import ThreadedMotoServer
 
 from tests.integration.run_supervisor import eventually
+from tests.ports import free_port
 
 #: What the provider's usual environment variables say in these tests.
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "testing", "AWS_SECRET_ACCESS_KEY": "testing-secret", "AWS_REGION": "us-east-1"}
@@ -71,9 +72,7 @@ def object_server() -> Iterator[str]:
 @contextmanager
 def strict_object_server() -> Iterator[str]:
     """A server, in a process of its own, that asks who it is after one request."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     environment = {**os.environ, "INITIAL_NO_AUTH_ACTION_COUNT": "1"}
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -28,11 +28,11 @@ from orihon import (
     partial_restore,
     restore_context,
 )
-from orihon.approvals import PendingApproval, approve, pending, reject, revise, sweep
+from orihon.approvals.answering import PendingApproval, approve, pending, reject, revise, sweep
+from orihon.approvals.phase_restoring import read_phase, restore_phase
 from orihon.catalogue.opening import open_catalogue
 from orihon.checkpoints import CLOCK, Ledger, read_ledger
 from orihon.errors import IllegalTransition, InvalidInput, NotWaiting, TaskNotFound
-from orihon.phase_restoring import read_phase, restore_phase
 from orihon.retention import delete_old_contexts
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus
@@ -331,7 +331,7 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
     store = loop.ctx.message_store
     somebody = start(
         what="answer", base=str(loop.base), config=loop.config, uuid=loop.uuid, by="ann", decision="approve",
-        at=time.time() + 1.5,
+        waits=True,
     )  # fmt: skip
     answer = loop.ctx.checkpoint("concept", QUESTION, wait=True)
     assert told(somebody) is not None
@@ -346,12 +346,18 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
 
 
 def test_a_time_limit_answers_and_reminders_are_written(loop: Loop) -> None:
-    loop.ask(timeout=1.0, remind_every=0.01)
+    rehearsal, began = Loop(loop.base, loop.config), time.monotonic()
+    rehearsal.ask(timeout=3600)
+    sweep(loop.base, loop.settings)
+    limit = 1.0 + 10 * (
+        time.monotonic() - began
+    )  # so that it does not pass before the reminder, however busy it is here
+    loop.ask(timeout=limit, remind_every=0.01)
     time.sleep(0.02)
     report = sweep(loop.base, loop.settings)
     assert loop.uuid in {one.uuid for one in report.reminded}
     assert len(loop.ledger().checkpoints[0].reminded_at) == 1
-    time.sleep(1.0)
+    time.sleep(limit)
     report = sweep(loop.base, loop.settings)
     assert loop.uuid in {one.uuid for one in report.expired}
     answer = loop.resume().checkpoint("concept", QUESTION)

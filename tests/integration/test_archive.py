@@ -25,6 +25,7 @@ from orihon.settings import Settings, load_settings
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskKey, TaskStatus, new_uuid
 from orihon.verify import verify
+from tests import commands
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
 from tests.helpers import refused
@@ -219,8 +220,8 @@ def test_one_task_that_cannot_be_archived_does_not_keep_the_others(base: Path) -
 # ---- crashes -------------------------------------------------------------------------------------------------------
 
 
-def child(base: Path, uuid: str, action: str, config: dict[str, Any], step: str = "") -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.integration.archive_child", base, uuid, action, json.dumps(config), step]
+def child(base: Path, uuid: str, action: str, config: dict[str, Any]) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.integration.archive_child", base, uuid, action, json.dumps(config)]
     environment = {**os.environ, **CREDENTIALS}
     return subprocess.Popen(
         [str(word) for word in command], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
@@ -229,9 +230,9 @@ def child(base: Path, uuid: str, action: str, config: dict[str, Any], step: str 
 
 def dies(base: Path, uuid: str, action: str, config: dict[str, Any], step: str) -> bool:
     """Did a process that archives or restores the task end after this step?"""
-    dying = child(base, uuid, action, config, step)
-    dying.communicate(timeout=60)
-    return dying.returncode == DIED
+    command = ["-m", "tests.integration.archive_child", str(base), uuid, action, json.dumps(config), step]
+    code, _, _ = commands.ended(command, {**os.environ, **CREDENTIALS}, 60, ROOT)
+    return code == DIED
 
 
 @pytest.mark.parametrize("step", ARCHIVE_STEPS)

@@ -58,9 +58,9 @@ def settings(config: dict[str, Any]) -> Settings:
 
 
 @pytest.fixture
-def alone(postgres: Database, config: dict[str, Any]) -> Settings:
+def alone(emptied_postgres: Database, config: dict[str, Any]) -> Settings:
     """The same for tests that look at all tasks."""
-    return load_settings({**config, "database": postgres.settings})
+    return load_settings({**config, "database": emptied_postgres.settings})
 
 
 def finished(base: Path, settings: Settings) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from orihon import jsonio
 from orihon.archive import archive_task
-from orihon.backup import BackupReport, backup, check_backups, list_backups, restore_backup
+from orihon.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
 from orihon.backup.manifest import BASE, FileEntry, ManifestWriter, Piece, read_manifest
 from orihon.backup.vault import Vault, storage_at
 from orihon.catalogue.opening import open_catalogue
@@ -24,12 +24,13 @@ from orihon.context import TaskContextManager
 from orihon.doctor import examine
 from orihon.errors import DamagedStore, InvalidInput, InvalidSettings, OrihonError, StorageUnavailable
 from orihon.findings import Finding
+from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus
 from orihon.task_folders import PLACES, folders_of
 from tests.conformance.child import ROOT, Lines
-from tests.damage import BACKENDS, paused_task, start_task
+from tests.damage import BACKENDS, KEY, paused_task, start_task
 from tests.helpers import refused
 from tests.integration.object_server import CREDENTIALS, new_bucket, object_server
 
@@ -56,7 +57,8 @@ class Target:
 
     def settings(self, backend: str = "files") -> Settings:
         config = {"context_storage": {"backend": backend, "blob_bytes": 1024}, "archive": {"endpoint": self.endpoint}}
-        return load_settings(config, environ={})
+        # That a backup was made is recorded, and is new in the next one: here it is counted what else is.
+        return load_settings({**config, "audit": {"enabled": False}}, environ={})
 
     @property
     def vault(self) -> Vault:
@@ -215,7 +217,7 @@ def test_nothing_but_what_is_orihons_is_backed_up(base: Path, folder_target: Tar
         file.write(b'{"seq":99,"role":"us')
     backup(base, settings, folder_target.address)
     copy = restored(folder_target, base, settings)
-    assert sorted(path.name for path in copy.iterdir()) == ["mask.key", "paused", "tasks.db"]
+    assert sorted(path.name for path in copy.iterdir()) == ["audit", "mask.key", "paused", "tasks.db"]
     names = {path.name for path in copy.rglob("*")}
     assert not names & {".messages.jsonl.0123abcd", "request.json", "link", "letters.txt"}
 
@@ -279,6 +281,41 @@ def test_what_happens_between_the_catalogue_and_the_tasks(base: Path, backend: s
     tasks["task-0"].stop()
     for uuid in ("task-1", "task-3"):
         assert view_of(copy, uuid, settings) == view_of(base, uuid, settings)
+
+
+def test_a_task_that_is_archived_while_it_is_read_is_not_half_of_it(
+    base: Path, backend: str, folder_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records were read when its folder was taken away; the large contents were about to be listed."""
+    settings = folder_target.settings(backend)
+    start_task(base, backend, uuid="task-1").complete()
+    walk = snapshot._walk
+    archived: list[object] = []
+
+    def archive_and_walk(place: int, prefix: str = "") -> Iterator[str]:
+        if not archived:
+            archived.append(archive_task(base, "task-1", settings))
+        return walk(place, prefix)
+
+    monkeypatch.setattr(snapshot, "_walk", archive_and_walk)
+    backup(base, settings, folder_target.address)
+    assert archived
+    copy = restored(folder_target, base, settings)
+    with open_catalogue(copy, settings) as catalogue:
+        assert catalogue.get("task-1").status is TaskStatus.ARCHIVED
+    assert {path.name for path in (copy / "archive").iterdir()} == {"task-1.json", "task-1.tar.zst"}
+
+
+def test_tasks_that_never_had_a_folder_are_not_waited_for(
+    base: Path, folder_target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = folder_target.settings()
+    with closing(TaskQueue(base, settings)) as queue:
+        queue.cancel(queue.enqueue(KEY, prompt="never mind"))
+    naps: list[float] = []
+    monkeypatch.setattr("orihon.task_folders.time.sleep", naps.append)
+    assert backup(base, settings, folder_target.address).tasks == 0
+    assert len(naps) <= 1
 
 
 def test_rows_that_are_older_than_their_tasks_are_made_to_fit(base: Path, backend: str, folder_target: Target) -> None:

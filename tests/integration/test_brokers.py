@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orihon.approvals import reject
+from orihon.approvals.answering import reject
 from orihon.brokers import broker
 from orihon.brokers.address import BrokerAddress
 from orihon.brokers.broker import Broker
@@ -237,7 +237,7 @@ def test_a_message_ends_the_waiting(own: OwnQueue, opened: Opener) -> None:
     results: list[QueuedTask | None] = []
 
     def wait() -> None:
-        results.append(queue.get(20))
+        results.append(queue.get(60))
         queue.close()
 
     waiting = threading.Thread(target=wait)
@@ -245,8 +245,8 @@ def test_a_message_ends_the_waiting(own: OwnQueue, opened: Opener) -> None:
     time.sleep(0.6)
     started = time.monotonic()
     uuid = elsewhere.enqueue(key())
-    waiting.join(20)
-    assert time.monotonic() - started < 3
+    waiting.join(60)
+    assert time.monotonic() - started < 40  # the catalogue is asked in an hour
     assert [task and task.uuid for task in results] == [uuid]
     assert own.size() == 0
 
@@ -254,17 +254,17 @@ def test_a_message_ends_the_waiting(own: OwnQueue, opened: Opener) -> None:
 def test_whoever_is_told_to_stop_stops_waiting(opened: Opener) -> None:
     queue, stop = opened(), threading.Event()
     queue.wait(0.1, stop)  # connects
-    threading.Timer(0.3, stop.set).start()
     started = time.monotonic()
-    queue.wait(30, stop)
-    assert 0.2 < time.monotonic() - started < 2
+    threading.Timer(0.3, stop.set).start()
+    queue.wait(60, stop)
+    assert 0.2 < time.monotonic() - started < 40
 
 
 def test_a_message_that_was_waited_for_is_not_kept_from_others(own: OwnQueue, opened: Opener, tmp_path: Path) -> None:
     """A worker that heard of a task and then took another one from the catalogue gives the message back."""
     queue, other = opened(), opened()
     uuid = other.enqueue(key(1))
-    queue.wait(5, threading.Event())
+    queue.wait(60, threading.Event())
     unannounced(tmp_path, 2, priority=9)
     queue._next_poll = 0.0  # it is time to ask the catalogue
     task = queue.dequeue()
@@ -334,10 +334,10 @@ def test_a_consumer_killed_before_it_acknowledges_loses_nothing(
     monkeypatch.setattr(broker, "VISIBILITY_SECONDS", 1)
     monkeypatch.setattr(broker, "_RESTORE_SECONDS", 0.1)
     waiting = Broker(BrokerAddress.of(own.url), own.name)
-    assert waiting.wait(15), "the message never came again"
+    assert waiting.wait(60), "the message never came again"
     waiting.close()
     monkeypatch.setattr(queue, "_next_poll", time.monotonic() + 3600)
-    task = queue.get(10)
+    task = queue.get(60)
     assert task is not None
     assert task.uuid == uuid
     assert task.attempt == (2 if moment == "claimed" else 1)
@@ -421,8 +421,8 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
     caplog: pytest.LogCaptureFixture,
     moment: str,
 ) -> None:
-    monkeypatch.setattr(broker, "ANSWER_SECONDS", 0.4)
-    monkeypatch.setattr(broker, "CONNECT_SECONDS", 0.4)
+    monkeypatch.setattr(broker, "ANSWER_SECONDS", 1.2)
+    monkeypatch.setattr(broker, "CONNECT_SECONDS", 1.2)
     queue = opened(proxy.url(own.url))
     connected, stalled = threading.Event(), threading.Event()
     tasks: list[QueuedTask | None] = []
@@ -430,7 +430,7 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
     def go_on() -> None:
         queue.enqueue(key())
         connected.set()
-        stalled.wait(10)
+        stalled.wait(60)
         if moment == "enqueue":
             queue.enqueue(key(2))
         if moment != "close":
@@ -439,10 +439,10 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
 
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
-    assert connected.wait(10)
+    assert connected.wait(60)
     proxy.stall()
     stalled.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive(), "it waits for ever"
     assert None not in tasks
     assert len(said(caplog)) == (0 if moment == "close" else 1)
@@ -565,7 +565,7 @@ def test_queues_are_chosen_by_their_address(own: OwnQueue, tmp_path: Path, monke
     queue = RabbitMQTaskQueue({**own.config, "context_storage": {"base_dir": str(tmp_path / "there")}})
     assert queue.base_dir == tmp_path / "there"
     uuid = queue.enqueue(key())
-    task = queue.get(timeout=5)
+    task = queue.get(timeout=60)
     assert task is not None
     assert (task.uuid, queue.nack(task, "later", retry=False)) == (uuid, TaskStatus.FAILED)
     assert queue.get(timeout=0) is None

@@ -25,7 +25,8 @@ from orihon.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
-from tests.private_postgres import free_port, private_postgres
+from tests.ports import free_port
+from tests.private_postgres import private_postgres
 from tests.services import Database
 
 KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
@@ -83,7 +84,7 @@ def test_a_claim_does_not_wait_for_a_row_that_another_holds(catalogue: Catalogue
         assert statements.one("task_to_change", uuid="one") is not None
         began = time.monotonic()
         claimed = catalogue.claim_next()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
     assert claimed is not None
     assert claimed[0].uuid == "two"
 
@@ -261,17 +262,19 @@ def test_whatever_puts_a_task_in_line_wakes_a_waiting_worker(catalogue: Catalogu
             put_back,
             lambda: other.request("paused", "resume", TaskStatus.PAUSED),
         ):
+            began = time.monotonic()
             timer = threading.Timer(0.2, act)
             timer.start()
-            assert 0.1 < _waits(catalogue) < 20
+            assert _waits(catalogue) < 40
+            assert time.monotonic() - began > 0.15
             timer.join()
 
 
 def test_news_that_came_while_nobody_waited_is_not_lost_and_then_it_is_quiet(catalogue: Catalogue) -> None:
-    assert _waits(catalogue) < 20  # whatever came before listening is worth a look
+    assert _waits(catalogue) < 40  # whatever came before listening is worth a look
     for number in range(5):
         queued(catalogue, f"task-{number}")
-    assert _waits(catalogue) < 20
+    assert _waits(catalogue) < 40
     late = 0  # a busy server may bring some of it late
     while _waits(catalogue, 0.3) < 0.3:
         late += 1
@@ -285,7 +288,7 @@ def test_a_waiting_worker_sees_that_it_shall_stop(catalogue: Catalogue) -> None:
     timer.start()
     began = time.monotonic()
     catalogue.wait_for_news(60, stop)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 40
     timer.join()
 
 
@@ -300,9 +303,9 @@ def test_a_worker_that_cannot_listen_waits_its_time_and_listens_again(place: Cat
             catalogue.wait_for_news(0.3, threading.Event())
             assert 0.3 <= time.monotonic() - began < 10
             proxy.start()
-            assert _waits(catalogue) < 20  # listens anew, and has a look
+            assert _waits(catalogue) < 40  # listens anew, and has a look
             queued(catalogue, "one")
-            assert _waits(catalogue) < 20
+            assert _waits(catalogue) < 40
 
 
 def test_a_fork_listens_by_itself(catalogue: Catalogue) -> None:
@@ -316,7 +319,7 @@ def test_a_fork_listens_by_itself(catalogue: Catalogue) -> None:
         finally:
             os._exit(0)
     os.waitpid(child, 0)
-    assert _waits(catalogue) < 20
+    assert _waits(catalogue) < 40
     assert catalogue.get("one").status is TaskStatus.QUEUED
 
 

@@ -31,7 +31,7 @@ def kind(request: pytest.FixtureRequest) -> str:
 def settings(request: pytest.FixtureRequest, kind: str) -> Settings:
     if kind == "sqlite":
         return load_settings({}, environ={})
-    database: Database = request.getfixturevalue("postgres")
+    database: Database = request.getfixturevalue("emptied_postgres")
     return load_settings({"database": database.settings}, environ={})
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orihon import jsonio
+from orihon import forking, jsonio
 from orihon.archive import archive_task
 from orihon.catalogue.opening import open_catalogue
 from orihon.context import TaskContextManager
@@ -131,6 +131,25 @@ def test_a_fork_shares_contents_and_outputs_and_copies_neither(base: Path, backe
     shutil.rmtree(task.context_dir)
     with TaskContextManager.resume(base, late, settings) as fork:
         assert "data data" in str(fork.message_store.get_message(13).message.content)
+
+
+@pytest.mark.parametrize("moment", ["_mentioned", "_share"])
+def test_outputs_are_not_lost_when_the_task_ends_while_it_is_forked(
+    base: Path, backend: str, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = TaskContextManager(base, KEY, settings_for(backend))
+    task.task_store.records.keep_file("outputs/shell-0123abcd.txt", b"a long output")
+    at = task.message_store.add_message("user", "see outputs/shell-0123abcd.txt")
+    plain = getattr(forking, moment)
+
+    def after_its_end(*given: object) -> object:
+        if (base / "running" / task.uuid).exists():
+            task.complete()
+        return plain(*given)
+
+    monkeypatch.setattr(forking, moment, after_its_end)
+    new = fork_task(base, task.uuid, settings_for(backend), at)
+    assert (base / "paused" / new / "outputs" / "shell-0123abcd.txt").read_bytes() == b"a long output"
 
 
 def test_contents_on_another_file_system_are_copied(base: Path, backend: str) -> None:

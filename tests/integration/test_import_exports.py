@@ -140,7 +140,7 @@ def _blob(lines: list[Any]) -> None:
 
 
 def _newer(lines: list[Any]) -> None:
-    lines[0]["orihon_export"] = 2
+    lines[0]["orihon_export"] = 3
 
 
 @pytest.mark.parametrize(

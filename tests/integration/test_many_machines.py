@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager, Waiting
-from orihon.approvals import approve, reject
+from orihon.approvals.answering import approve, reject
 from orihon.doctor import examine
 from orihon.errors import StaleWriter, StorageUnavailable
 from orihon.runtime.opening import open_context

@@ -157,13 +157,13 @@ def served(base: Path, **options: Any) -> Iterator[MetricsServer]:
         thread = threading.Thread(target=server.serve)
         thread.start()
         yield server
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 
 def ask(server: MetricsServer, path: str, host: str, method: str = "GET") -> tuple[int, bytes]:
     place = urlsplit(server.address)
-    with closing(http.client.HTTPConnection(place.hostname or "", place.port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)) as connection:
         connection.request(method, path, headers={"Host": host})
         answer = connection.getresponse()
         return answer.status, answer.read()
@@ -172,7 +172,7 @@ def ask(server: MetricsServer, path: str, host: str, method: str = "GET") -> tup
 def test_the_server_answers_for_metrics_and_nothing_else(tmp_path: Path) -> None:
     start_task(tmp_path, "files").stop()
     with served(tmp_path) as server:
-        answer = httpx.get(server.address)
+        answer = httpx.get(server.address, timeout=60)
         assert answer.status_code == 200
         assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert parsed(answer.text)["orihon_tasks"]['orihon_tasks{status="paused"}'] == 1
@@ -191,7 +191,7 @@ def test_a_web_page_that_has_its_name_point_here_is_refused(tmp_path: Path, host
 def test_who_listens_to_others_is_asked_by_any_name(tmp_path: Path) -> None:
     with served(tmp_path, host="0.0.0.0") as server:
         port = urlsplit(server.address).port
-        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
             connection.request("GET", "/metrics", headers={"Host": "metrics.example"})
             assert connection.getresponse().status == 200
 

@@ -27,7 +27,7 @@ from orihon.verify import verify
 from orihon.view import PlannedFold
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
-from tests.helpers import logged, refused
+from tests.helpers import Child, logged, refused
 from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
 
 KEY = TaskKey("github", "owner", "repo", "issue", "27")
@@ -145,7 +145,7 @@ print(task.uuid, flush=True)
 sys.stdin.read()
 """
     command = [sys.executable, "-c", program, str(tmp_path / "one"), json.dumps(config)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as machine:
+    with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as machine:
         assert machine.stdout is not None
         uuid = machine.stdout.readline().strip()
         machine.send_signal(signal.SIGKILL)

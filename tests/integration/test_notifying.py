@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from orihon import Notification, TaskContextManager, TaskKey, Waiting, list_notifications
-from orihon.approvals import approve, reject, sweep
+from orihon.approvals.answering import approve, reject, sweep
 from orihon.catalogue.notices import NewNotice
 from orihon.notifications import sending
 from orihon.notifications.delivery import Delivery
@@ -27,6 +27,7 @@ from orihon.settings import Settings, load_settings
 from orihon.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.child import ROOT
+from tests.helpers import Child
 from tests.integration.killing import count_changes, killed_at_change
 from tests.integration.run_supervisor import LIMITS
 from tests.integration.worker_handlers import HANDLER
@@ -101,9 +102,7 @@ def test_who_is_killed_while_sending_leaves_it_to_the_next_process(place: Catalo
     receiver.gate.clear()
     command = [sys.executable, "-c", _SENDS_AND_WAITS, str(place.base_dir), json.dumps(config_of(place, receiver.url))]
     environment = os.environ | {"no_proxy": "*"}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
+    with Child(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "failed\n"  # the work is over; the receiver has not answered yet
         receiver.wait_for_arrival()

@@ -17,6 +17,7 @@ import pytest
 
 from orihon.errors import NewerSchema, StorageUnavailable
 from orihon.postgres import postgres_of
+from orihon.postgres.pool import Connection
 from orihon.store import MessageStore, PlanningHistoryStore
 from orihon.store.base import STREAMS
 from tests.conformance.backends import PostgresBackend
@@ -25,7 +26,8 @@ from tests.conformance.child import PATIENCE, OtherProcess
 from tests.conformance.invariants import check_task
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
-from tests.private_postgres import PrivatePostgres, free_port, own_folder, private_postgres
+from tests.ports import free_port
+from tests.private_postgres import PrivatePostgres, own_folder, private_postgres
 from tests.services import TASKS_DATABASE, new_schema
 
 BACKEND = PostgresBackend()
@@ -328,23 +330,35 @@ def test_durability_is_what_the_settings_say(
             assert row is not None
             return int(str(row[0]))
 
-        before = position("pg_current_wal_insert_lsn")
-        store.add_message("user", os.urandom(3_000).hex())
-        written = position("pg_current_wal_flush_lsn") - before
-    assert (written > 3_000) == is_on_disk
+        def is_on_disk_after_an_append() -> bool:
+            before = position("pg_current_wal_insert_lsn")
+            store.add_message("user", os.urandom(3_000).hex())
+            return position("pg_current_wal_flush_lsn") - before > 3_000
+
+        # The server may write at any moment for reasons of its own: then what nobody waited for is on disk, too.
+        seen = [is_on_disk_after_an_append() for _ in range(10)]
+    assert all(seen) if is_on_disk else not all(seen), seen
     postgres_of(store.settings).close()
 
 
 def test_connections_that_were_lost_together_cost_one_attempt(
-    proxy: AwayAfterACut, cut_store: MessageStore, server: PrivatePostgres
+    proxy: AwayAfterACut, cut_store: MessageStore, server: PrivatePostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = postgres_of(cut_store.settings)
-    for connection in [pool.take() for _ in range(6)]:
+    lost = [pool.take() for _ in range(6)]
+    for connection in lost:
         pool.give_back(connection)
     proxy.cut()
-    started = time.monotonic()
+    taken: list[Connection] = []
+
+    def noted(give_up: float | None = None) -> Connection:
+        taken.append(take(give_up))
+        return taken[-1]
+
+    take = pool.take
+    monkeypatch.setattr(pool, "take", noted)
     cut_store.add_message("user", "hello")
-    assert time.monotonic() - started < 1  # the naps between six attempts would take longer
+    assert len([connection for connection in taken if connection in lost]) == 1
 
 
 def test_a_server_with_a_stricter_default_isolation(server: PrivatePostgres, folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psycopg
@@ -14,7 +14,9 @@ from orihon.errors import StaleWriter
 from orihon.postgres import postgres_of
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
-from orihon.store import MessageStore
+from orihon.store import MessageStore, postgres_pages
+from orihon.store import postgres as postgres_records
+from orihon.store.base import Run
 from orihon.store.opening import open_task_store
 from orihon.store.postgres import PostgresRecords
 from orihon.store.postgres_moving import remove_task
@@ -84,14 +86,15 @@ def test_what_is_read_at_a_time_has_a_limit_in_bytes(
     for text in said:
         store.add_message("user", text)
     pages: list[int] = []
-    asked = PostgresRecords._page
+    asked = postgres_pages.first_page
 
-    def page(records: PostgresRecords, runs: object) -> object:
-        found = asked(records, runs)  # type: ignore[arg-type]
+    def page(ask: postgres_pages.Ask, task: str, runs: Sequence[Run]) -> tuple[tuple[int, int], postgres_pages.Page]:
+        found = asked(ask, task, runs)
         pages.append(sum(len(record.encode()) for _, _, record in found[1]))
         return found
 
-    monkeypatch.setattr(PostgresRecords, "_page", page)
+    for module in (postgres_records, postgres_pages):
+        monkeypatch.setattr(module, "first_page", page)
     assert texts(store) == said
     assert len(pages) == 3
     assert max(pages) < 4.5 * 1024 * 1024
@@ -109,7 +112,7 @@ def test_a_session_that_looks_elsewhere_changes_tasks_too(postgres: Database, tm
         connection.execute(f"UPDATE {postgres.schema}.tasks SET status = 'running'".encode())
         connection.execute(f"UPDATE {postgres.schema}.tasks SET retry_count = 1".encode())
     assert queue.catalogue.check_rollups() == []
-    assert count(postgres, "counters") == 1
+    assert queue.catalogue.counters()["take_overs"] == 1
     queue.close()
 
 

@@ -117,5 +117,5 @@ def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(place: C
         assert thread.is_alive()
         proxy.start()
         catalogue.change_status("elsewhere", TaskStatus.COMPLETED, epoch=claimed[1].epoch)
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()

@@ -24,7 +24,7 @@ from orihon.errors import (
 from orihon.settings import load_settings
 from orihon.store.opening import open_for_reading, open_task_store
 from orihon.verify import verify_task
-from tests.helpers import refused
+from tests.helpers import Child, refused
 
 Opener = Callable[..., MessageStore]
 
@@ -274,7 +274,7 @@ except Exception as error:
 """
     folder = tmp_path / "task"
     words = [sys.executable, "-c", program, str(folder)]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"

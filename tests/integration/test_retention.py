@@ -49,7 +49,7 @@ def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Each back end; where it is the database, the archive is where all machines see it."""
     config: dict[str, Any] = {"context_storage": {"backend": request.param, "blob_bytes": 1024}}
     if request.param == "postgres":
-        database: Database = request.getfixturevalue("postgres")
+        database: Database = request.getfixturevalue("emptied_postgres")
         config |= {"database": database.settings, "archive": {"url": f"file://{tmp_path}/shelf"}}
     return load_settings(config)
 

@@ -179,7 +179,7 @@ def test_an_idle_worker_leaves_the_index_alone_if_so_wished(base: Path) -> None:
     working = threading.Thread(target=worker.run)
     working.start()
     with open_catalogue(base, load_settings({}, environ={})) as catalogue:
-        give_up = time.monotonic() + 20
+        give_up = time.monotonic() + 60
         while [row.state for row in catalogue.workers(60)] != ["idle"] and time.monotonic() < give_up:
             time.sleep(0.01)
     time.sleep(0.2)  # many times what it waits between two looks at the queue

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
+from orihon import MessageStore, TaskContextManager, TaskKey, import_transcripts, load_settings
 from orihon.catalogue import Catalogue
 from orihon.catalogue.opening import open_catalogue
+from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus
 from orihon.verify import verify
 from tests.helpers import raw_database
 from tests.services import Database, close_connections, new_schema
-from tests.stored.make import PICTURE, UUIDS
+from tests.stored.make import MASTER_KEY, PICTURE, UUIDS
 
 SAMPLES = sorted(
     path for path in (Path(__file__).parent.parent / "stored").glob("*/*") if path.is_dir() and path.name in UUIDS
@@ -38,7 +39,7 @@ def base_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_there_are_samples_of_both_back_ends_and_of_each_version() -> None:
     found = {(path.parent.name, path.name) for path in SAMPLES}
-    assert found >= {(version, backend) for version in ("v1", "v3") for backend in ("files", "sqlite")}
+    assert found >= {(version, backend) for version in ("v1", "v3", "v4") for backend in ("files", "sqlite")}
 
 
 def test_an_old_task_is_read_whole_and_found_clean(base_dir: Path) -> None:
@@ -84,14 +85,15 @@ def _columns_and_names(path: Path) -> tuple[set[tuple[object, ...]], set[tuple[o
         return set(connection.execute(columns)), names | texts
 
 
-def test_old_tables_of_a_server_go_on(postgres: Database, tmp_path: Path) -> None:
-    """Tables of version 1, with a task in them, are those of a new schema after the first opening."""
+@pytest.mark.parametrize(("sample", "version"), [("v1", 1), ("v4", 2)])
+def test_old_tables_of_a_server_go_on(postgres: Database, tmp_path: Path, sample: str, version: int) -> None:
+    """Old tables, with a task in them, are those of a new schema after the first opening."""
     settings = load_settings({"database": postgres.settings})
-    old = Path(__file__).parent.parent / "stored" / "v1" / "postgres"
+    old = Path(__file__).parent.parent / "stored" / sample / "postgres"
     with psycopg.connect(postgres.url, options=f"-c search_path={postgres.schema}") as session:
         session.execute(f"CREATE SCHEMA {postgres.schema}".encode())
         session.execute("CREATE TABLE orihon_version (version integer NOT NULL)")
-        session.execute("INSERT INTO orihon_version VALUES (1)")
+        session.execute("INSERT INTO orihon_version VALUES (%s)", (version,))
         for name in ("records.sql", "catalogue.sql"):
             session.execute((old / name).read_bytes())
         session.execute(
@@ -134,3 +136,27 @@ def _names_in(database: Database) -> set[tuple[object, ...]]:
         found += connection.execute(text, {"schema": database.schema}).fetchall()
         text = "SELECT version FROM orihon_version".replace("orihon_version", f"{database.schema}.orihon_version")
         return {*found, *connection.execute(text.encode()).fetchall()}
+
+
+def test_an_export_that_was_sealed_comes_back_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLE_KEY", MASTER_KEY)
+    settings = load_settings({"encryption": {"key": "env:SAMPLE_KEY"}}, environ={})
+    file = Path(__file__).parent.parent / "stored" / "sealed-v1" / "export.jsonl"
+    report = import_transcripts(tmp_path, settings, [file])
+    assert ([task.uuid for task in report.tasks], report.problems) == (["left-1"], [])
+    with closing(open_for_reading(tmp_path / "completed" / "left-1", settings)) as store:
+        assert [stored.message.content for stored in store.messages()] == ["question: なぜ"]
+
+
+def test_a_task_that_was_sealed_opens_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAMPLE_KEY", MASTER_KEY)
+    shutil.copytree(Path(__file__).parent.parent / "stored" / "sealed-v1", tmp_path / "sample")
+    settings = load_settings({"encryption": {"key": "env:SAMPLE_KEY"}}, environ={})
+    store = MessageStore(tmp_path / "sample" / "task", settings)
+    assert [stored.message.content for stored in store.get_messages(1, 3)] == [
+        *("You are a careful agent.", "question 0: なぜ", "long answer ")
+    ]
+    assert store.get_message(7).message.content == "long answer " * 200
+    assert store.get_messages_for_llm()[1]["content"].endswith("the first question was answered")
+    assert store.add_message("user", "more") == 8
+    store.close()

@@ -9,6 +9,7 @@ from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX
 from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
 from tests.integration.chat_http import HttpChatClient, Scripted, ScriptedServer, problem, says, serving
+from tests.integration.run_supervisor import eventually
 
 COUNT = tokenizer(DEFAULT_TOKENIZER)
 
@@ -85,12 +86,14 @@ def test_what_fails_for_good_is_typed(answer: Scripted, reason: Failure, request
 def test_a_server_that_never_answers_is_left() -> None:
     with serving(Scripted(b"", hangs=True)) as server:
         assert ask(server, timeout=0.1) == (None, Failure.TIMED_OUT)
+        eventually(lambda: server.requests)
     assert len(server.requests) == 1
 
 
 def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
     with serving(Scripted(b"", hangs=True)) as server:
         assert ask(server, client_timeout=0.1) == (None, Failure.TIMED_OUT)
+        eventually(lambda: server.requests)
     assert len(server.requests) == 1
 
 

@@ -13,11 +13,11 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue
 from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput
-from orihon.following import follow_messages
-from orihon.overview import inherited_by, task_overview
+from orihon.reports.following import follow_messages
+from orihon.reports.overview import inherited_by, task_overview
+from orihon.reports.storage import SizeGroup, collect_global_statistics, storage_summary, task_size
 from orihon.retention import delete_old_contexts
 from orihon.settings import Settings, load_settings
-from orihon.storage import SizeGroup, collect_global_statistics, storage_summary, task_size
 from orihon.task import TaskKey, TaskStatus
 from orihon.task_reading import Choice, chosen_messages, chosen_records, reading_task
 from orihon.tools.context_stats import print_statistics_report
@@ -25,7 +25,7 @@ from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
 from tests.helpers import refused
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @pytest.fixture

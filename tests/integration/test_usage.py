@@ -48,7 +48,7 @@ def say(request: Request) -> Step:
 def sections(request: pytest.FixtureRequest) -> dict[str, Any]:
     """Settings for each back end; the third has its catalogue in the database, too."""
     if request.param == "postgres":
-        database: Database = request.getfixturevalue("postgres")
+        database: Database = request.getfixturevalue("emptied_postgres")
         return {"database": database.settings}
     return {"context_storage": {"backend": request.param}}
 

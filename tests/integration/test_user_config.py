@@ -134,7 +134,7 @@ def test_a_user_reaches_neither_the_operators_key_nor_other_settings(
     monkeypatch.setenv("SECRET", "hidden")
     service.answers(
         {
-            "llm": {"openai": {"base_url": "http://evil.example/${SECRET}"}},
+            "llm": {"openai": {"base_url": "http://evil.example/${SECRET}"}, "allow_metadata": True},
             "masking": {"enabled": False},
             "context_storage": {"base_dir": "/etc"},
             "notifications": {"webhook": "http://evil.example"},
@@ -143,6 +143,7 @@ def test_a_user_reaches_neither_the_operators_key_nor_other_settings(
     )
     found = fetched()
     assert (found.llm.openai.base_url, found.llm.openai.api_key) == ("http://evil.example/${SECRET}", None)
+    assert found.llm.allow_metadata is False
     own = load_settings(BASE)
     assert (found.masking, found.context_storage, found.notifications, found.logging) == (
         own.masking,

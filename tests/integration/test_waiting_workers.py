@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orihon import MessageStore, Waiting, load_settings
-from orihon.approvals import approve, pending, reject, sweep
+from orihon.approvals.answering import approve, pending, reject, sweep
 from orihon.llm.scripted import Reply
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue

@@ -1,19 +1,24 @@
 """Makes the samples of stored tasks that every later version must read: ``python -m tests.stored.make VERSION``.
 
+``sealed-v1`` is a version, too: of what encryption at rest writes.
+
 Run once for a new format; the samples of earlier versions are never made again. Databases are kept under another
 name (``context.db.sample``), so that nobody mistakes them for live ones.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
-from orihon import PlannedFold, TaskContextManager, TaskKey
+from orihon import MessageStore, PlannedFold, TaskContextManager, TaskKey, export_task, load_settings
 
 HERE = Path(__file__).parent
 PICTURE = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA" * 40
+MASTER_KEY = "a" * 64
 UUIDS = {"files": "00000000-0000-4000-8000-000000000001", "sqlite": "00000000-0000-4000-8000-000000000002"}
 
 
@@ -46,7 +51,38 @@ def make(folder: Path, backend: str) -> None:
     ctx.catalogue.close()
 
 
+def make_sealed(folder: Path) -> None:
+    """A sealed store of its own, with a blob and a fold; its master key is ``MASTER_KEY``."""
+    os.environ["SAMPLE_KEY"] = MASTER_KEY
+    encryption = {"enabled": True, "key": "env:SAMPLE_KEY"}
+    store = MessageStore(folder, load_settings({"context_storage": {"blob_bytes": 1024}, "encryption": encryption}))
+    store.add_message("system", "You are a careful agent.")
+    for number in range(3):
+        store.add_message("user", f"question {number}: なぜ")
+        store.add_message("assistant", "long answer " * (200 if number == 2 else 1))
+    store.folding.compress([PlannedFold(2, 3, "the first question was answered")])
+    store.close()
+    for name in ("writer.json", "writer.lock", "mask.key"):
+        (folder / name).unlink()
+
+
+def make_sealed_export(file: Path) -> None:
+    """A task as ``orihon export`` writes one that is sealed, under the same master key."""
+    os.environ["SAMPLE_KEY"] = MASTER_KEY
+    settings = load_settings({"encryption": {"enabled": True, "key": "env:SAMPLE_KEY"}})
+    with tempfile.TemporaryDirectory() as base:
+        with TaskContextManager(
+            base, TaskKey("github", "o", "r", "issue", "1", "ana"), settings, uuid="left-1"
+        ) as task:
+            task.message_store.add_message("user", "question: なぜ")
+        export_task(base, "left-1", settings, "jsonl", file, force=True)
+
+
 def main() -> None:
+    if sys.argv[1].startswith("sealed"):
+        make_sealed(HERE / sys.argv[1] / "task")
+        make_sealed_export(HERE / sys.argv[1] / "export.jsonl")
+        return
     for backend in UUIDS:
         folder = HERE / sys.argv[1] / backend
         make(folder, backend)

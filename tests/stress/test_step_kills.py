@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 import pytest
 
 from orihon import Settings, TaskContextManager, fork_task, load_settings
-from orihon.approvals import approve, reject, sweep
+from orihon.approvals.answering import approve, reject, sweep
+from orihon.approvals.phase_restoring import restore_phase
 from orihon.archive import archive_task, restore_task
 from orihon.backup import backup, list_backups, restore_backup
 from orihon.catalogue.metadata import read_object
 from orihon.doctor import examine, repair
 from orihon.errors import IllegalTransition, NotWaiting
-from orihon.phase_restoring import restore_phase
 from orihon.retention import delete_old_contexts
 from orihon.store.copying import Contents, contents_of
 from orihon.store.files import FilesRecords
@@ -93,7 +93,7 @@ class World:
 def world(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> World:
     config: dict[str, Any] = {"context_storage": {"backend": kind, "blob_bytes": 1024}}
     if kind == "postgres":
-        database: Database = request.getfixturevalue("postgres")
+        database: Database = request.getfixturevalue("emptied_postgres")
         config |= {"database": database.settings, "archive": {"url": f"file://{tmp_path}/shelf"}}
     return World(tmp_path / "contexts", config)
 

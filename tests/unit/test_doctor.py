@@ -347,6 +347,17 @@ def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> No
     assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
 
 
+def test_names_of_erased_tasks_stay_buried_when_the_catalogue_is_made_anew(tmp_path: Path) -> None:
+    paused_task(tmp_path, "files")
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        catalogue.bury_name("gone-1", erased_by="law")
+        stones = catalogue.tombstones()
+    _break_page(tmp_path / "tasks.db", "tasks_by_key")
+    assert kinds(repair(tmp_path, settings_for("files"))) == ["catalogue.damaged done"]
+    with Catalogue(tmp_path / "tasks.db") as catalogue:
+        assert catalogue.tombstones() == stones != []
+
+
 def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     uuid, _ = paused_task(tmp_path, "files")
     _execute(tmp_path, "UPDATE tasks SET status = 'asleep'")

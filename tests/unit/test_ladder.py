@@ -50,6 +50,19 @@ def test_the_end_of_the_budget_always_has_a_rung(preset: str) -> None:
     assert made.rung(full(600, budget=600)) != beyond
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("budget", [1000, 800, 450])
+def test_marks_are_where_the_view_climbs(preset: str, budget: int) -> None:
+    """What a meter draws is what the ladder goes by: at each mark something is reached, and nothing between two."""
+    made = ladder(preset)
+    marks = made.marks(1000, budget)
+    heights = [made.height(full(tokens, budget=budget)) for tokens in range(budget + 2)]
+    climbs = [tokens for tokens in range(1, budget + 2) if heights[tokens] > heights[tokens - 1]]
+    assert len(climbs) == len(marks)
+    assert all(abs(tokens - mark * budget) <= 1 for tokens, mark in zip(climbs, marks, strict=True))
+    assert marks[-1] == 1.0
+
+
 # ---- what is set wins --------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from orihon.llm.scripted import Fault, Reply, ScriptedModel, Slow
 def post(url: str, body: dict[str, Any]) -> tuple[int, bytes]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -289,11 +289,12 @@ def test_a_summary_that_speaks_of_windows_is_no_overflow() -> None:
 
 
 def test_a_client_that_hangs_is_left_and_not_called_again_until_it_is_back() -> None:
-    release, calls = threading.Event(), []
+    began, release, calls = threading.Event(), threading.Event(), []
 
     def hang() -> str:
         calls.append(threading.current_thread())
-        release.wait(60)
+        began.set()
+        release.wait(120)
         return GOOD
 
     asking = summarizer(Model(hang), timeout=0.05)
@@ -301,8 +302,9 @@ def test_a_client_that_hangs_is_left_and_not_called_again_until_it_is_back() -> 
     assert asking.last_failure == Failure.TIMED_OUT
     assert asking.summarize(run_of_messages(), 150) is None
     assert asking.last_failure == Failure.BUSY
+    assert began.wait(60)
     release.set()
-    calls[0].join(20)
+    calls[0].join(60)
     assert len(calls) == 1
     assert calls[0].daemon
 

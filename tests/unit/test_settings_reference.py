@@ -7,6 +7,7 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ KIND_NAMES = {
         "pattern_map": "pairs of name and regular expression",
         "ladder": "list of rungs",
         "prices": "prices by model",
+        "quotas": "limits by user",
         "roles": "list, ",
     },
     "ja/settings.md": {
@@ -42,6 +44,7 @@ KIND_NAMES = {
         "pattern_map": "名前と正規表現の組",
         "ladder": "段のリスト",
         "prices": "モデルごとの価格",
+        "quotas": "ユーザーごとの上限",
         "roles": "リスト、",
     },
 }
@@ -130,6 +133,7 @@ def _not_used_yet(page: str) -> set[str]:
     return {key for keys in listed.values() for key in keys}
 
 
+@cache
 def _read_in_the_source() -> set[str]:
     """Every setting that a line outside ``settings/`` reads, as ``section.name`` or through ``Settings``."""
     package = Path(orihon.__file__).parent

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from orihon.archive.shelf import ArchivedTask
 from orihon.archive.work import Work, at_work
+from orihon.audit.trail import audited
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import FOLDER_LOST, here_since
@@ -40,7 +41,7 @@ class ArchiveRun:
 
 def archive_task(base_dir: Path | str, uuid: str, settings: Settings) -> ArchivedTask:
     """Pack a finished task, put it away, compare, and remove its folder."""
-    with at_work(base_dir, uuid, settings, Work) as work:
+    with audited(base_dir, settings, "archive", uuid), at_work(base_dir, uuid, settings, Work) as work:
         return work.archive()
 
 
@@ -49,7 +50,7 @@ def restore_task(base_dir: Path | str, uuid: str, settings: Settings) -> Path:
 
     Of a task in the database that is its scratch folder, which is there only while somebody works on it.
     """
-    with at_work(base_dir, uuid, settings, Work) as work:
+    with audited(base_dir, settings, "unarchive", uuid), at_work(base_dir, uuid, settings, Work) as work:
         return work.restore()
 
 

@@ -7,7 +7,7 @@ A second run goes on where the first one ended. Refuses tasks that are not finis
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,10 +18,11 @@ from orihon.archive.shelf import FOLDER, ArchivedTask, key_of
 from orihon.archive.work import ARCHIVED, CLEANING, FINAL_SUMMARY, Work, shortened_summary
 from orihon.catalogue.rows import CLEANED
 from orihon.clock import process_identity, utc_now
-from orihon.errors import TaskNotFound
+from orihon.errors import KeyUnavailable, TaskNotFound
 from orihon.folders import folder_size, make_private_folder
 from orihon.search.upkeep import drop_words
 from orihon.settings import Settings
+from orihon.store.key_places import erase_key
 from orihon.store.opening import open_for_reading
 from orihon.task import TaskStatus, check_change
 from orihon.task_folders import SCRATCH
@@ -60,6 +61,7 @@ class Cleaning(Work):
         self._remove_packed(packed)
         self._done("removed")
         self._remove_mirror()
+        erase_key(self._base.path, self._settings, self._uuid)  # so copies that others have made say nothing either
         metadata = {**self._other_metadata(), CLEANED: tombstone}
         self._catalogue.set_totals(self._uuid, size_bytes=0, epoch=self.lease.epoch)
         self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
@@ -123,6 +125,9 @@ class Cleaning(Work):
 
 def read_task(place: Path, settings: Settings) -> tuple[int, str]:
     """The bytes of a task that is not packed, and its final summary."""
-    with closing(open_for_reading(place, settings)) as store:
-        size = store.records.size() if place.parent.name == SCRATCH else folder_size(place)
-        return size, shortened_summary(store.records.kept_file(FINAL_SUMMARY))
+    size, summary = 0 if place.parent.name == SCRATCH else folder_size(place), ""
+    # What is sealed with a key that is gone can still be removed.
+    with suppress(KeyUnavailable), closing(open_for_reading(place, settings)) as store:
+        size = size or store.records.size()
+        summary = shortened_summary(store.records.kept_file(FINAL_SUMMARY))
+    return size, summary

@@ -108,7 +108,9 @@ class TaskInDatabase:
         if backend != "postgres":
             wanted["database.url"] = None
         settings = self._settings.replace(**wanted)
-        return open_task_store(folder, settings, key_file=folder / "mask.key", epoch=epoch, name=self._uuid)
+        return open_task_store(
+            folder, settings, key_file=folder / "mask.key", epoch=epoch, name=self._uuid, keys_of=self._settings
+        )
 
 
 def give_epoch(folder: Path, epoch: int, settings: Settings) -> None:

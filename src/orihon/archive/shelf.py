@@ -75,7 +75,7 @@ class Shelf:
 
     def find(self, uuid: str) -> ArchivedTask | None:
         """The packed task, if it is here whole."""
-        key = f"{FOLDER}/{uuid}.json"
+        key = description_of(uuid)
         try:
             described = jsonio.decode(self.storage.read(key).data)
         except StorageUnavailable as error:
@@ -128,7 +128,7 @@ class Shelf:
             created_at=utc_now(),
         )
         try:
-            self.storage.create(f"{FOLDER}/{uuid}.json", jsonio.encode_pretty(task.as_dict()))
+            self.storage.create(description_of(uuid), jsonio.encode_pretty(task.as_dict()))
         except StorageUnavailable as error:
             if error.reason != "object_exists":
                 raise
@@ -149,7 +149,7 @@ class Shelf:
 
     def remove(self, task: ArchivedTask) -> None:
         """Take a packed task off; its description first, so that what is left does not count."""
-        self.storage.delete(f"{FOLDER}/{task.uuid}.json")
+        self.storage.delete(description_of(task.uuid))
         self.storage.delete(task.key)
 
     def _check_contents(self, uuid: str, key: str, contents: Contents, form: str) -> None:
@@ -166,3 +166,8 @@ class Shelf:
 def key_of(uuid: str, form: str) -> str:
     """The object that a task is packed into."""
     return f"{FOLDER}/{uuid}{ENDINGS[form]}"
+
+
+def description_of(uuid: str) -> str:
+    """The object that says what is packed."""
+    return f"{FOLDER}/{uuid}.json"

@@ -22,12 +22,14 @@ from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Lease
 from orihon.catalogue.line import TELL
 from orihon.catalogue.rows import CLEANED
-from orihon.errors import DamagedStore, IllegalTransition, StateError, StorageError, TaskNotFound
+from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, StateError, StorageError, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
+from orihon.guard.sealing import is_sealed_file
 from orihon.heartbeat import Heartbeat
 from orihon.objects import ObjectStorage
 from orihon.search.upkeep import read_before_packing
 from orihon.settings import Settings
+from orihon.store.key_places import needed_keys
 from orihon.store.opening import backend_of
 from orihon.task import FINISHED, TaskStatus, check_change, check_id
 from orihon.task_folders import SCRATCH
@@ -128,7 +130,7 @@ class Work:
         task, is_new = self._put_away(folder)
         self._done("put away")
         try:
-            self._mark(task, _summary_in(folder))
+            self._mark(task, self._summary_in(folder))
         except StateError:
             if is_new:  # somebody has taken the task up again: what is packed is no longer all of it
                 self._shelf.remove(task)
@@ -318,6 +320,18 @@ class Work:
         self.lease = self._catalogue.raise_epoch(self.lease, above=reached)
         return self.lease.epoch
 
+    def _summary_in(self, folder: Path) -> str:
+        path = folder / FINAL_SUMMARY
+        with wrapping(path):
+            written = path.read_bytes() if path.exists() else b""
+        if not is_sealed_file(written):
+            return shortened_summary(written)
+        try:
+            sealer = needed_keys(self._base.path, self._settings).sealer(self._uuid)
+        except KeyUnavailable:
+            return ""  # a task whose key was erased can still be put away
+        return shortened_summary(sealer.open_file(FINAL_SUMMARY, written))
+
     def _new_path(self, kind: str) -> Path:
         """A name for what is being made, or is going; see ``_clear_leftovers``."""
         return self._place / f".{self._uuid}.{secrets.token_hex(4)}.{kind}"
@@ -341,12 +355,6 @@ def refuse_local(uuid: str, place: Path, settings: Settings) -> None:
     """All machines see a task that is in the database; packed onto the disk of one, it would be lost to the others."""
     if place.parent.name == SCRATCH and settings.archive.url is None:
         raise IllegalTransition("archive_local", uuid=uuid)
-
-
-def _summary_in(folder: Path) -> str:
-    path = folder / FINAL_SUMMARY
-    with wrapping(path):
-        return shortened_summary(path.read_bytes() if path.exists() else None)
 
 
 def shortened_summary(written: bytes | None) -> str:

@@ -16,18 +16,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.archive.shelf import FOLDER as ARCHIVE
+from orihon.audit.trail import audited
 from orihon.backup.catalogue_copy import CatalogueCopy
 from orihon.backup.manifest import BASE, Earlier, FileEntry, ManifestWriter, Piece
 from orihon.backup.snapshot import ChangedMeanwhile, SourceFile, read_exactly, seen, task_snapshot
 from orihon.backup.vault import BackupInfo, Vault, storage_at
 from orihon.base_folder import BaseFolder, is_id
+from orihon.catalogue import TaskRow
 from orihon.clock import utc_now
 from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUnavailable
 from orihon.folders import storage_error, wrapping
+from orihon.guard.keys import FOLDER as KEYS
 from orihon.objects import ObjectStorage
 from orihon.settings import Settings
 from orihon.store.base import is_unfinished
 from orihon.task import TaskStatus, folder
+from orihon.task_folders import FEWEST_TRIES, OF_A_MOVE, tries_while_moved
 
 logger = logging.getLogger("orihon.backup")
 
@@ -39,11 +43,8 @@ PIECE = 4 << 20
 DATABASE_PIECE = 256 << 10
 #: Files of the base folder itself; it may be anybody's, so nothing else in it is looked at.
 _FILES = ("mask.key", "mcp_tools.json")
-_FOLDERS = (ARCHIVE, "aside")
-#: What an owner that moves the folder away, and perhaps back again, makes a reader stumble over.
-_OF_A_MOVE = ("gone", "io", "denied")
+_FOLDERS = (ARCHIVE, "aside", "audit")
 _ROUNDS = 5
-_TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,10 @@ def backup(
     _refuse_inside(base_path, storage)
     vault = Vault(storage)
     with BaseFolder(base_path, settings) as base, vault.locked(), tempfile.TemporaryDirectory(prefix="orihon-") as work:
-        return _Run(base, vault, Path(work), progress).made(keep)
+        with audited(base_path, settings, "backup", begun=True) as act:
+            report = _Run(base, vault, Path(work), progress).made(keep)
+            act.details |= {"run": report.run, "tasks": report.tasks, "removed": report.removed_backups}
+        return report
 
 
 def refuse_database(settings: Settings) -> None:
@@ -168,34 +172,40 @@ class _Run:
         self, uuid: str, status: TaskStatus | None, catalogue: CatalogueCopy, known: dict[str, FileEntry]
     ) -> list[FileEntry]:
         problem: StorageError = StorageUnavailable("backup_restless", uuid=uuid)
-        for _ in range(_TRIES):
+        row: TaskRow | None = None
+        for number in tries_while_moved():
             places = self._base.folders.places(uuid)
             if not places:
                 if status is None or folder(status) is None:
                     return []
-                self._refuse_left(uuid, status)
-                continue  # it may be on its way from one place to another
+                before, row = row, self._row_as_copied(uuid, status)
+                if number < FEWEST_TRIES and (row.lease_owner is not None or row != before):
+                    continue  # it may be on its way from one place to another
+                break  # nobody has had it between two looks, and many a task never had a folder
             if status is None and self._is_younger(uuid, catalogue):
                 return []
             try:
-                return list(self._folders(uuid, places, status, catalogue, known))
+                entries = list(self._folders(uuid, places, status, catalogue, known))
+                if self._base.folders.places(uuid):
+                    return entries  # else it was taken away, to be removed, and files may have been missed
             except (ChangedMeanwhile, FileNotFoundError):
                 continue
             except OSError as error:
                 raise storage_error(error, places[0]) from error
             except StorageError as error:
-                if error.reason not in _OF_A_MOVE:
+                if error.reason not in OF_A_MOVE:
                     raise
                 problem = error
         if not self._base.folders.places(uuid):
             return []  # the catalogue says the same: its folder is lost, or was never made
         raise problem
 
-    def _refuse_left(self, uuid: str, status: TaskStatus) -> None:
+    def _row_as_copied(self, uuid: str, status: TaskStatus) -> TaskRow:
         """A folder that is missing was there when the catalogue was copied, if the row has changed since."""
         row = self._base.row(uuid)
         if row is None or row.status is not status:
             raise _TaskLeft(uuid)
+        return row
 
     def _is_younger(self, uuid: str, catalogue: CatalogueCopy) -> bool:
         """Has the task come into the catalogue after that was copied?"""
@@ -235,7 +245,9 @@ class _Run:
     def _of_base(
         self, packed: list[Path], catalogue: CatalogueCopy, known: dict[str, FileEntry]
     ) -> Iterator[FileEntry]:
-        for path in (*(self._base.path / name for name in _FILES), *packed):
+        # The keys after the tasks: none of those is here without the key that it was begun with.
+        keys = sorted((self._base.path / KEYS).glob("[!.]*.json"))
+        for path in (*(self._base.path / name for name in _FILES), *packed, *keys):
             try:
                 file = path.open("rb")
             except FileNotFoundError:

@@ -22,6 +22,8 @@ from orihon.task_folders import PLACES
 
 #: Stands for the base folder itself where a task's name is expected; sorts after every one of them.
 BASE = "~"
+#: Bytes of one entry; a file of a terabyte has some twenty million.
+LONGEST_ENTRY = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,11 @@ def read_manifest(path: Path) -> Iterator[FileEntry]:
 
 def _lines(stream: Any) -> Iterator[bytes]:
     readable: IO[bytes] = stream
-    yield from io.BufferedReader(readable)  # type: ignore[type-var]  # it reads, and no more is asked of it
+    reader = io.BufferedReader(readable)  # type: ignore[type-var]  # it reads, and no more is asked of it
+    while line := reader.readline(LONGEST_ENTRY + 1):
+        if len(line) > LONGEST_ENTRY:  # a few packed bytes can be any number of bytes
+            raise ValueError("too long")
+        yield line
 
 
 class Earlier:

@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.archive.databases import DATABASE
+from orihon.audit.trail import audit_of
 from orihon.backup.making import Progress, refuse_database
 from orihon.backup.manifest import FileEntry
 from orihon.backup.vault import BackupInfo, Vault, storage_at
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable
 from orihon.folders import make_private_folder, open_private, storage_error, sync_folder, wrapping
 from orihon.settings import Settings
+from orihon.store.base import SEALED
 from orihon.store.opening import open_for_reading
 from orihon.task_folders import PLACES
 
@@ -114,6 +116,7 @@ def restore_backup(
         _give_name(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
+    audit_of(folder, settings).record("restore", details={"run": info.run, "tasks": info.tasks})
     return RestoreReport(info.run, folder, info.tasks, info.files, info.size)
 
 
@@ -159,7 +162,7 @@ def _make_views(base: Path, settings: Settings) -> None:
     """``current.jsonl`` of the tasks that keep one."""
     for place in PLACES:
         for folder in sorted((base / place).iterdir()) if (base / place).is_dir() else ():
-            if not (folder / "messages.jsonl").exists() or (folder / DATABASE).exists():
+            if not (folder / "messages.jsonl").exists() or (folder / DATABASE).exists() or (folder / SEALED).exists():
                 continue
             with closing(open_for_reading(folder, settings)) as store:
                 try:

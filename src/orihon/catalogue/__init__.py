@@ -14,10 +14,13 @@ that uses it: closing that file would drop SQLite's locks on it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from orihon.catalogue.changes import Changed, ChangedTask
 from orihon.catalogue.counters import Counters
+from orihon.catalogue.finding import Finding
+from orihon.catalogue.grants import Grant, Grants
 from orihon.catalogue.leases import Lease, Leases
 from orihon.catalogue.line import ClaimLimits, Line
 from orihon.catalogue.notices import Notices
@@ -35,6 +38,7 @@ __all__ = [
     "Catalogue",
     "ChangedTask",
     "ClaimLimits",
+    "Grant",
     "HeldLease",
     "Lease",
     "QueueDepth",
@@ -49,7 +53,9 @@ __all__ = [
 ]
 
 
-class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics, Usage, Counters, Notices, Picture, Changed):
+class Catalogue(
+    Tasks, Finding, Leases, Line, Workers, Permissions, Statistics, Usage, Counters, Notices, Picture, Changed, Grants
+):
     """``tasks.db`` of one base folder, or tables that many machines share (``opening``); made when missing."""
 
     path: Path  # of a catalogue that is a file; ``where`` is for any
@@ -73,6 +79,11 @@ class Catalogue(Tasks, Leases, Line, Workers, Permissions, Statistics, Usage, Co
         catalogue._db = database
         catalogue._db.open()
         return catalogue
+
+    def through(self, wrap: Callable[[TasksDatabase], TasksDatabase]) -> Catalogue:
+        """This catalogue, with something between it and its database."""
+        self._db = wrap(self._db)
+        return self
 
     @property
     def where(self) -> str:

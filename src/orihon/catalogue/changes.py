@@ -43,6 +43,10 @@ class Changed:
             for uuid, status, updated, backend, held, maybe, _ in sorted(rows.values(), key=_age)
         ]
 
+    def version(self) -> object:
+        """Is another one when somebody else may have changed anything; a look at nothing but that."""
+        return self._db.values("version")
+
     def changed_task(self, uuid: str) -> ChangedTask | None:
         """One task, as it is now."""
         record = self._db.one("task", uuid=uuid)

@@ -21,7 +21,9 @@ BY_TIME = {
 }
 _TIMED = "@"  # before the name of a counter by time; no other begins so
 _AFTER_TIMES = "A"
+_CHAIN = "audit_chain "
 _WIDTH = len("2026-11-15T13:4")
+_DAY = len("2026-11-15")
 
 
 class Counters:
@@ -42,6 +44,14 @@ class Counters:
         """All of them."""
         return dict(self._db.values("counters"))
 
+    def note_chain(self, chain: str) -> None:
+        """A chain of the audit was begun: it is missed from now on when it is gone."""
+        self._db.change(lambda statements: statements.run("note_chain", name=f"{_CHAIN}{chain}"))
+
+    def noted_chains(self) -> set[str]:
+        """Every chain of the audit that was ever begun."""
+        return {name.removeprefix(_CHAIN) for name in self.counters() if name.startswith(_CHAIN)}
+
     def counted(self, since: str, until: str | None = None) -> dict[str, int]:
         """What was counted by time between two times as ``utc_now`` writes them, to ten minutes."""
         beyond = _AFTER_TIMES if until is None else f"{_TIMED}{until[:_WIDTH]}"
@@ -50,6 +60,16 @@ class Counters:
             what = name.partition(" ")[2]
             sums[what] = sums.get(what, 0) + value
         return sums
+
+    def counted_by_day(self, since: str, until: str | None = None) -> dict[str, dict[str, int]]:
+        """The same, for each day on which anything was counted."""
+        beyond = _AFTER_TIMES if until is None else f"{_TIMED}{until[:_WIDTH]}"
+        days: dict[str, dict[str, int]] = {}
+        for name, value in self._db.values("timed_counters", first=f"{_TIMED}{since[:_WIDTH]}", beyond=beyond):
+            moment, _, what = name.removeprefix(_TIMED).partition(" ")
+            day = days.setdefault(moment[:_DAY], {})
+            day[what] = day.get(what, 0) + value
+        return days
 
     def forget_counted(self, before: str) -> int:
         """Take out what was counted by time before that."""

@@ -8,7 +8,7 @@ or when its process is known to be dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -17,6 +17,7 @@ from orihon.catalogue.tasks import require
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
 from orihon.clock import ProcessIdentity, is_alive, process_identity, utc_now
 from orihon.errors import StaleWriter, TaskBusy
+from orihon.task import TaskStatus
 
 LEASE_SECONDS = 90.0
 
@@ -112,6 +113,14 @@ class Leases:
         if row is None or row.lease_owner is None:
             return False
         return is_held(row, self._db.moment(), process_identity())
+
+    def orphaned(self, rows: Iterable[TaskRow]) -> set[str]:
+        """Those of these tasks that are running although no live process owns them."""
+        running = [row for row in rows if row.status is TaskStatus.RUNNING]
+        if not running:
+            return set()
+        me, moment, alive = process_identity(), self._db.moment(), cache(is_alive)
+        return {row.uuid for row in running if not is_held(row, moment, me, alive)}
 
     def seconds_left(self, row: TaskRow) -> float:
         """How long the lease in a row still holds, if nobody renews it."""

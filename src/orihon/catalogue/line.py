@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from orihon.catalogue.leases import LEASE_SECONDS, Lease, Taken, is_held, take, whereabouts
-from orihon.catalogue.rows import TaskRow, row_from
+from orihon.catalogue.rows import TaskRow, known_status, row_from
 from orihon.catalogue.tasks import refuse_stale, require, set_status
 from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
 from orihon.catalogue.workers import WorkerFigures, note
@@ -243,7 +243,8 @@ class Line:
         record = self._db.one("request", uuid=uuid)
         if record is None:
             return None
-        return Request(TaskStatus(record["status"]), record["requested"], record["epoch"], record["lease_owner"])
+        status = known_status(record["status"], self._db.where)
+        return Request(status, record["requested"], record["epoch"], record["lease_owner"])
 
 
 def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:

@@ -68,11 +68,16 @@ class Notices:
 
         return self._db.change(action)
 
-    def notifications(self, *, since: int | None = None, limit: int = 100, task: str | None = None) -> list[NoticeRow]:
-        """The rows after number ``since``, or the last ones; the oldest first."""
-        names = ("notifications", "last_notifications")[since is None], "" if task is None else "_of_task"
-        bindings = ({} if since is None else {"since": since}) | ({} if task is None else {"task": task})
-        found = [_row(record) for record in self._db.all("".join(names), limit=limit, **bindings)]
+    def notifications(
+        self, *, since: int | None = None, before: int | None = None, limit: int = 100, task: str | None = None
+    ) -> list[NoticeRow]:
+        """The rows after number ``since``, or the last ones, or the last ones ``before`` a number; the oldest first."""
+        name = "notifications" if since is not None else "last_notifications"
+        name += "" if task is None else "_of_task"
+        name += "_before" if before is not None and since is None else ""
+        given = {"since": since, "below": None if since is not None else before, "task": task}
+        bindings = {key: value for key, value in given.items() if value is not None}
+        found = [_row(record) for record in self._db.all(name, limit=limit, **bindings)]
         return found[::-1] if since is None else found
 
     def count_pending_notifications(self) -> int:
@@ -205,6 +210,10 @@ class Notices:
     def alerts(self) -> dict[str, Mapping[str, Any]]:
         """What is wrong, as far as the last look knew: by name, with the figures of the first look."""
         return {record["name"]: jsonio.decode(record["body"]) for record in self._db.all("alerts")}
+
+    def alert_times(self) -> dict[str, str]:
+        """Since when each alert stands."""
+        return {record["name"]: record["since"] for record in self._db.all("alerts")}
 
     def change_alert(self, name: str, body: Mapping[str, Any], notice: NewNotice, *, is_raised: bool) -> bool:
         """An alert stands from now on, or no longer, and is told with that; False where it was so already."""

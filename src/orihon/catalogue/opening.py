@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from orihon.catalogue import Catalogue
@@ -13,6 +14,10 @@ _FILE = "tasks.db"
 
 def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
     """The catalogue of a base folder."""
+    return _guarded(_open(base_dir, settings), base_dir, settings)
+
+
+def _open(base_dir: Path, settings: Settings) -> Catalogue:
     if settings.database.url is not None:
         postgres = postgres_of(settings)
         from orihon.catalogue.postgres_db import PostgresTasks
@@ -31,7 +36,21 @@ def catalogue_beside(base_dir: Path, settings: Settings) -> Catalogue | None:
     """The ``tasks.db`` of a base folder whose settings name a database: tasks that were not moved there."""
     if settings.database.url is None or not (base_dir / _FILE).exists():
         return None
-    return Catalogue(base_dir / _FILE, timeout=settings.context_storage.db_timeout)
+    beside = Catalogue(base_dir / _FILE, timeout=settings.context_storage.db_timeout)
+    local = settings.replace(**{"database.url": None, "context_storage.backend": "files"})
+    return _guarded(beside, base_dir, local)
+
+
+def _guarded(catalogue: Catalogue, base_dir: Path, settings: Settings) -> Catalogue:
+    """Its texts are sealed, or can at least be opened, where the settings name a master key."""
+    encryption = settings.encryption
+    if not encryption.enabled and encryption.key is None:
+        return catalogue
+    from orihon.catalogue.sealed_db import SealedTasks, Texts
+    from orihon.store.key_places import needed_keys
+
+    texts = Texts(partial(needed_keys, base_dir, settings), seals=encryption.enabled)
+    return catalogue.through(lambda database: SealedTasks(database, texts))
 
 
 def is_known_beside(base_dir: Path, settings: Settings, uuid: str) -> bool:

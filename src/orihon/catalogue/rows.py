@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from orihon import jsonio
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, KeyUnavailable
+from orihon.guard.sealing import TEXT_MARK, is_sealed_text
 from orihon.task import TaskKey, TaskStatus
 
 
@@ -95,6 +96,13 @@ class TaskRow:
         """The task's key, with its UUID."""
         return TaskKey(self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid)
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON, as the documentation promises it: without the inner life of its lease."""
+        columns = asdict(self)
+        return {
+            name: value for name, value in columns.items() if not name.startswith("lease_") or name == "lease_owner"
+        }
+
 
 IN_MOVE = "migrate:"  # before what is requested of a task, while it is moved to another back end or catalogue
 SUBTASK = "subtask"  # the type of a task that another one has started as a part of its work
@@ -124,19 +132,30 @@ def here_since(row: TaskRow) -> str | None:
     return max(row.completed_at, came)
 
 
+_SEALED = f'"sealed":"{TEXT_MARK}'
 _COLUMNS = tuple(column.name for column in fields(TaskRow))
 
 
 def row_from(record: Mapping[str, Any]) -> TaskRow:
     """A row of the table ``tasks``, checked."""
-    values = {name: record[name] for name in _COLUMNS}
     try:
+        values = {name: record[name] for name in _COLUMNS}
+        if is_sealed_text(record["prompt"]) or is_sealed_text(record["error_message"]) or _SEALED in record["metadata"]:
+            raise KeyUnavailable("sealed", task=record["uuid"])
         values["status"] = TaskStatus(record["status"])
-        values["metadata"] = jsonio.decode(record["metadata"])
-    except ValueError as error:
-        raise DamagedStore("row", uuid=record["uuid"], detail=str(error)) from error
+        values["metadata"] = dict(jsonio.decode(record["metadata"]))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedStore("row", uuid=record.get("uuid"), detail=str(error)) from error
     values["keep"], values["claimed"] = bool(record["keep"]), bool(record["claimed"])
     return TaskRow(**values)
+
+
+def known_status(written: object, where: str) -> TaskStatus:
+    """A status as ``where`` has it written."""
+    try:
+        return TaskStatus(str(written))
+    except ValueError as error:
+        raise DamagedStore("database", path=where, detail=str(error)) from error
 
 
 def record_from(row: TaskRow) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Any
 
-from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, row_from
+from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, row_from
 from orihon.catalogue.sizes import Sizes
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.task import TaskStatus
@@ -34,15 +34,17 @@ class Statistics(Sizes):
         """The sums of every user, repository and status."""
         return [Rollup(*figures) for figures in self._db.values("rollups")]
 
-    def count_by_status(self) -> dict[TaskStatus, int]:
-        """How many tasks stand where."""
-        return {TaskStatus(record["status"]): record["tasks"] for record in self._db.all("count_by_status")}
+    def count_by_status(self, user: str | None = None) -> dict[TaskStatus, int]:
+        """How many tasks stand where; ``user``: of that user's."""
+        conditions, whose = ((), {}) if user is None else (("having_user",), {"user": user})
+        found = self._db.all("count_by_status", *conditions, **whose)
+        return {known_status(record["status"], self._db.where): record["tasks"] for record in found}
 
     def count_by_user_and_status(self) -> dict[str, dict[TaskStatus, int]]:
         """How many tasks of each user stand where."""
         counts: dict[str, dict[TaskStatus, int]] = {}
         for user, status, tasks in self._db.values("count_by_user_and_status"):
-            counts.setdefault(user, {})[TaskStatus(status)] = tasks
+            counts.setdefault(user, {})[known_status(status, self._db.where)] = tasks
         return counts
 
     def average_minutes(self) -> float | None:
@@ -78,6 +80,14 @@ class Statistics(Sizes):
             biggest=tuple(row_from(record) for record in self._db.all("largest_between", limit=biggest, **span)),
         )
 
+    def ended_by_day(self, first: str, beyond: str, user: str | None = None) -> dict[str, dict[str, int]]:
+        """How many tasks (``user``: of that user) ended on each day, by the status that they have now."""
+        days: dict[str, dict[str, int]] = {}
+        statement, whose = ("ended_by_day", {}) if user is None else ("ended_by_day_of_user", {"user": user})
+        for day, status, tasks in self._db.values(statement, first=first, beyond=beyond, **whose):
+            days.setdefault(day, {})[status] = tasks
+        return days
+
     def check_rollups(self) -> list[RollupDifference]:
         """Where the rollups are not what the tasks add up to; for the doctor."""
         found: dict[tuple[str, str, str], dict[bool, Rollup]] = {}
@@ -91,6 +101,10 @@ class Statistics(Sizes):
         """Count everything again."""
         with self._db.write() as statements:
             statements.run("rebuild_rollups")
+
+    def merge_rollups(self) -> None:
+        """Leave no part of the sums that names somebody who is gone."""
+        self._db.merge_rollups()
 
 
 def _rollup(record: Mapping[str, Any]) -> Rollup:

@@ -1,12 +1,12 @@
-"""The rows of the catalogue: registered, found, changed."""
+"""The rows of the catalogue: registered, taken out, changed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orihon import jsonio
+from orihon.catalogue.grants import DAY, Taken, taken_by
 from orihon.catalogue.rows import TaskRow, encoded, record_from, row_from
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 from orihon.clock import process_identity, utc_now
@@ -21,6 +21,7 @@ CHANGEABLE = (
     "correction",
     "view_tokens",
     "error_message",
+    "prompt",
     "metadata",
     "max_retries",
     "priority",
@@ -41,7 +42,9 @@ TOTALS = (
 )
 #: More tokens than this in one call are a mistake of the provider's, and would spoil every sum.
 MOST_TOKENS_PER_CALL = 10**9
-_BEYOND_IDS = "\x7f"  # sorts after every character of an id
+
+#: Raises where a user who has this much may not have one more task.
+Admit = Callable[[Taken], None]
 
 
 class Tasks:
@@ -67,8 +70,9 @@ class Tasks:
         max_retries: int | None = None,
         source: str = "",
         prompt: str = "",
+        admit: Admit | None = None,
     ) -> TaskRow:
-        """A new task, queued or running at once."""
+        """A new task, queued or running at once, unless ``admit`` refuses its user one more."""
         if status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
             raise IllegalTransition("change", old="-", new=status.value, legal="queued, running")
         row = replace(
@@ -86,15 +90,19 @@ class Tasks:
             source=source,
             prompt=prompt,
         )
-        return self.adopt(row)
+        return self.adopt(row, admit=admit)
 
-    def adopt(self, row: TaskRow) -> TaskRow:
+    def adopt(self, row: TaskRow, *, admit: Admit | None = None) -> TaskRow:
         """Take in a row as it is, without its lease: what the doctor does with a folder that has none."""
         check_id(row.uuid)
         was_ours = False
 
         def action(statements: Statements) -> TaskRow:
             nonlocal was_ours
+            if admit is not None:
+                _admit(statements, row, admit)
+            if statements.one("erased", uuid=row.uuid) is not None:
+                raise IllegalTransition("erased", uuid=row.uuid)
             is_new = statements.run("insert_task", **record_from(row)) > 0
             stored = require(statements, row.uuid)
             # Where the answer to our insert was lost, the row that is there is ours.
@@ -120,106 +128,6 @@ class Tasks:
             return True if was_there and statements.one("task_to_change", uuid=uuid) is None else None
 
         return self._db.change(action, done=done)
-
-    # ---- finding ------------------------------------------------------------------------------------------
-
-    def find(self, uuid: str) -> TaskRow | None:
-        """The task, if there is one."""
-        record = self._db.one("task", uuid=uuid)
-        return None if record is None else row_from(record)
-
-    def get(self, uuid: str) -> TaskRow:
-        """The task; ``TaskNotFound`` when there is none."""
-        row = self.find(uuid)
-        if row is None:
-            raise TaskNotFound("uuid", uuid=uuid)
-        return row
-
-    def find_by_prefix(self, prefix: str, limit: int = 10) -> list[TaskRow]:
-        """The tasks whose UUID begins so, as people type it."""
-        first = check_id(prefix, "prefix")
-        found = self._db.all("tasks_by_prefix", first=first, beyond=first + _BEYOND_IDS, limit=limit)
-        return [row_from(record) for record in found]
-
-    def list_tasks(
-        self,
-        *,
-        status: TaskStatus | None = None,
-        user: str | None = None,
-        repository: str | None = None,
-        source: str | None = None,
-        since: str | None = None,
-        words: Sequence[str] = (),
-        limit: int = 100,
-        before: str | None = None,
-    ) -> list[TaskRow]:
-        """One page, newest first; the next one begins ``before`` the last UUID of this one.
-
-        ``since`` is a time as the catalogue writes it. Each of the ``words`` stands in the task's key, user, prompt
-        or title, in capitals or not.
-        """
-        wanted = {
-            "having_status": ("status", None if status is None else status.value),
-            "having_user": ("user", user),
-            "having_repository": ("repository", repository),
-            "having_source": ("source", source),
-            "having_since": ("since", since),
-            "having_words": ("words", jsonio.encode([word.lower() for word in words]).decode() if words else None),
-            "older_than": ("before", before),
-        }
-        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
-        bindings = {name: value for name, value in wanted.values() if value is not None}
-        return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
-
-    def tasks_about(
-        self,
-        task_id: str,
-        *,
-        source: str | None = None,
-        place: str | None = None,
-        is_merge_request: bool = False,
-        limit: int = 100,
-    ) -> list[TaskRow]:
-        """The tasks on the issue, merge request … of this number, newest first.
-
-        ``place`` is the repository, or the type of a task that has none.
-        """
-        wanted = {"having_source": ("source", source), "having_place": ("place", place)}
-        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
-        bindings = {name: value for name, value in wanted.values() if value is not None}
-        kind = "having_merge_request" if is_merge_request else "having_no_merge_request"
-        found = self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings)
-        return [row_from(record) for record in found]
-
-    def in_move(self) -> list[str]:
-        """The tasks whose move to another back end is under way or was interrupted."""
-        return [record["uuid"] for record in self._db.all("tasks_in_move")]
-
-    def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
-        """The completed and failed tasks on the same key, the last one first."""
-        found = self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit)
-        return [row_from(record) for record in found]
-
-    def open_tasks(self, key: TaskKey) -> list[TaskRow]:
-        """The tasks on the same key that are not over, the youngest first."""
-        return [row_from(record) for record in self._db.all("open_tasks", **key.as_dict(), user=key.user)]
-
-    def tasks_of_key(self, key: TaskKey, limit: int = 50) -> list[TaskRow]:
-        """The tasks on the same key, its user included, the youngest first."""
-        found = self._db.all("tasks_of_key", **key.as_dict(), user=key.user, limit=limit)
-        return [row_from(record) for record in found]
-
-    def children(self, uuid: str) -> list[TaskRow]:
-        """The tasks that a task has started as parts of its work."""
-        return [row_from(record) for record in self._db.all("children", uuid=uuid)]
-
-    def running_tasks(self) -> list[TaskRow]:
-        """What is being worked on, the youngest first."""
-        return [row_from(record) for record in self._db.all("running_tasks")]
-
-    def failed_tasks(self, limit: int = 10) -> list[TaskRow]:
-        """The last tasks that failed."""
-        return [row_from(record) for record in self._db.all("failed_tasks", limit=limit)]
 
     # ---- changing -----------------------------------------------------------------------------------------
     # An ``epoch`` below the stored one is a stale owner's, and refused.
@@ -318,6 +226,14 @@ class Tasks:
             return require(statements, uuid)
 
         return self._db.change(action)
+
+
+def _admit(statements: Statements, row: TaskRow, admit: Admit) -> None:
+    """Let ``admit`` see what the user has, while nobody else takes in a task of that user."""
+    statements.run("hold_user", user=row.user)
+    # Where the answer to our insert was lost, the row is among those that would be counted.
+    if statements.one("task", uuid=row.uuid) is None:
+        admit(taken_by(statements, row.user, row.created_at[:DAY]))
 
 
 def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:

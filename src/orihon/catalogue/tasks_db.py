@@ -87,5 +87,8 @@ class TasksDatabase(Reading, Protocol):
         gives the result if it did; without ``done`` the action is one that may be done twice.
         """
 
+    def merge_rollups(self) -> None:
+        """Put the sums together, where they grow by parts."""
+
     def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
         """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""

@@ -6,15 +6,18 @@ priced; prices are nobody's business here. The log of a task is the truth: its r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from orihon import jsonio
 from orihon.catalogue.tasks import refuse_stale, require
 from orihon.catalogue.tasks_db import Reading, Statements, TasksDatabase
 
 Purpose = Literal["answer", "summary"]
 UsageGroup = Literal["task", "user", "repository", "model", "day"]
+#: What the rows of one user can be grouped by, in the order of that statement's columns.
+_NAMED: tuple[UsageGroup, ...] = ("task", "user", "repository", "model", "day")
 
 #: Before and after every day.
 FIRST_DAY, LAST_DAY = "0000-00-00", "9999-99-99"
@@ -101,8 +104,19 @@ class Usage:
         """What a task has used, by day and model, the oldest day first."""
         return [UsageRow(**record) for record in self._db.all("usage_of_task", uuid=uuid)]
 
-    def usage_sums(self, by: UsageGroup, first_day: str = FIRST_DAY, last_day: str = LAST_DAY) -> list[UsageSum]:
-        """What all tasks have used on these days, in one look."""
+    def usage_of(self, uuids: Sequence[str]) -> list[UsageSum]:
+        """What these tasks have used, in one look."""
+        wanted = jsonio.encode(list(uuids)).decode()
+        return [UsageSum._make(row) for row in self._db.values("usage_of_tasks", uuids=wanted)]
+
+    def usage_sums(
+        self, by: UsageGroup, first_day: str = FIRST_DAY, last_day: str = LAST_DAY, *, user: str | None = None
+    ) -> list[UsageSum]:
+        """What all tasks (``user``: those of that user) have used on these days, in one look."""
+        if user is not None:
+            named, days = _NAMED.index(by), {"first_day": first_day, "last_day": last_day}
+            rows = self._db.values("usage_of_user", user=user, **days)
+            return [UsageSum._make((row[named], *row[len(_NAMED) :])) for row in rows]
         statement = "usage_by_day" if by == "model" else f"usage_by_{by}"
         found = map(UsageSum._make, self._db.values(statement, first_day=first_day, last_day=last_day))
         return [one._replace(name=one.model) for one in found] if by == "model" else list(found)

@@ -14,8 +14,8 @@ from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
+    from orihon.changes_by_hand import ChangedView
     from orihon.records import Compression
-    from orihon.store import MessageStore
     from orihon.store.folding import Folding
 
 __all__ = [
@@ -114,17 +114,15 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Give a fold another text: from the command line, a file, or a person with an editor."""
+    from orihon.changes_by_hand import fold_text
     from orihon.cli.editing import text_from
-    from orihon.view_changes import check_changeable
-    from orihon.view_reading import reading_view
 
     task = named_task(context, uuid)
     options = context.ensure_object(Options)
-    check_changeable(options.base, task, options.settings)
-    with reading_view(options.base, task, options.settings) as view:
-        old = view.fold(fold, visible=True).text
+    old = fold_text(options.base, task, options.settings, fold)
     # No lease is held while a person writes: if the fold is gone afterwards, the text is kept.
-    with text_from(new_text, file, old) as new:
+    off_disk = options.settings.encryption.key is not None
+    with text_from(new_text, file, old, off_disk=off_disk) as new:
         if new != old:
             _change(context, task, "edit", lambda folding: folding.edit(fold, new, made_by=MADE_BY), as_json=as_json)
             return
@@ -143,35 +141,35 @@ def _change(
     as_json: bool,
     seq: int | None = None,
 ) -> None:
-    from orihon.view_changes import changing_task
+    from orihon.changes_by_hand import change_view
 
     options = context.ensure_object(Options)
-    with changing_task(options.base, task, options.settings) as changing:
-        record = act(changing.messages.folding)
-        what = text(
-            f"cli.{name}.done",
-            compression=record.parent,
-            opened=", ".join(map(str, record.removed)),
-            made=", ".join(map(str, record.folds)),
-            seq=seq,
-        )
-        line = outcome(what, record, changing.messages)
+    changed = change_view(options.base, task, options.settings, act)
+    record = changed.record
     if as_json:
         print_json(record.as_record())
-    else:
-        typer.echo(line)
+        return
+    what = text(
+        f"cli.{name}.done",
+        compression=record.parent,
+        opened=", ".join(map(str, record.removed)),
+        made=", ".join(map(str, record.folds)),
+        seq=seq,
+    )
+    typer.echo(outcome(what, changed))
 
 
-def outcome(what: str, record: Compression, messages: MessageStore) -> str:
+def outcome(what: str, changed: ChangedView) -> str:
     """One line about a change that was just made."""
+    record = changed.record
     return shown(
         text(
             "cli.change.line",
             what=what,
-            percent=round(100 * messages.gauge.usage(record.after_tokens)),
+            percent=round(100 * changed.usage),
             before=record.before_tokens,
             after=record.after_tokens,
-            entries=messages.task_store.tail.view_entries,
+            entries=changed.entries,
             number=record.id,
         )
     )

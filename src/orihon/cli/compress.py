@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orihon.cli.changes import AsJson, Uuid, named_task, outcome
+from orihon.cli.changes import MADE_BY, AsJson, Uuid, named_task, outcome
 from orihon.cli.options import Options, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.compression.compressor import ContextCompressor
-    from orihon.compression.documents.sections import CompressionLevel
-    from orihon.compression.pages import NothingToFold
-    from orihon.compression.planning import Draft
+    from orihon.changes_by_hand import Preview
 
 _EXCERPT_LINES = 12
 
@@ -34,76 +31,57 @@ def compress(
     as_json: AsJson = False,
 ) -> None:
     """Plan, and unless only a preview is wanted, fold."""
-    from orihon.compression.compressor import ContextCompressor
-    from orihon.compression.pages import NothingToFold
-    from orihon.view_changes import changing_task, check_changeable
-    from orihon.view_reading import reading_view
+    from orihon.changes_by_hand import apply_preview, preview_compression
+    from orihon.view_changes import check_changeable
 
     task = named_task(context, uuid)
     options = context.ensure_object(Options)
     if not preview:
         check_changeable(options.base, task, options.settings)
-    with reading_view(options.base, task, options.settings) as reading:
-        compressor = ContextCompressor(message_store=reading.message_store())
-        planned = compressor.preview(strategy=strategy, level=_level(level), target=target)
-    if isinstance(planned, NothingToFold):
+    planned = preview_compression(options.base, task, options.settings, strategy=strategy, level=level, target=target)
+    if planned.nothing is not None:
         _print_nothing(planned, as_json=as_json)
         return
     if edit:
-        planned = _edited(planned)
+        planned = planned.with_texts(_edited(planned))
     if preview:
         _print_preview(planned, as_json=as_json)
         return
-    with changing_task(options.base, task, options.settings) as changing:
-        compressor = ContextCompressor(message_store=changing.messages, outbox=changing.outbox, counts=changing.counts)
-        line, record = _folded(compressor, planned, level or "" if "sections" in planned.plan.strategy else "")
+    changed = apply_preview(options.base, options.settings, planned, made_by=MADE_BY)
+    record = changed.record
     if as_json:
-        print_json(record)
+        print_json(record.as_record())
     else:
-        typer.echo(line)
+        what = text("cli.compress.done", folds=len(record.folds), strategy=record.strategy)
+        typer.echo(outcome(what, changed))
 
 
-def _level(name: str | None) -> CompressionLevel | None:
-    from orihon.compression.documents.sections import CompressionLevel
-    from orihon.errors import InvalidInput
-
-    levels = {level.name.lower(): level for level in CompressionLevel}
-    if name is not None and name not in levels:
-        raise InvalidInput("level", name=name, known=", ".join(levels))
-    return None if name is None else levels[name]
-
-
-def _edited(planned: Draft) -> Draft:
-    """The plan with the texts that a person makes of it."""
+def _edited(planned: Preview) -> dict[int, str]:
+    """The texts that a person makes of the planned ones, where they are other ones."""
     from orihon.cli.editing import text_from
 
-    for fold in planned.plan.folds:
+    edited: dict[int, str] = {}
+    for fold in planned.draft.plan.folds if planned.draft is not None else ():
         with text_from(None, None, fold.text) as new:
             if new != fold.text:
-                planned = planned.with_text(fold.start_seq, new)
-    return planned
+                edited[fold.start_seq] = new
+    return edited
 
 
-def _folded(compressor: ContextCompressor, planned: Draft, level: str) -> tuple[str, dict[str, Any]]:
-    result = compressor.apply(planned, level=level, made_by="cli")
-    compressor.close()
-    record = next(one for one in compressor.message_store.compressions() if one.id == result.compression)
-    what = text("cli.compress.done", folds=len(result.folds), strategy=result.strategy)
-    return outcome(what, record, compressor.message_store), record.as_record()
-
-
-def _print_nothing(nothing: NothingToFold, *, as_json: bool) -> None:
-    why = text(f"nothing.{nothing.reason.value}")
+def _print_nothing(planned: Preview, *, as_json: bool) -> None:
+    assert planned.nothing is not None
     if as_json:
-        print_json({"folds": [], "nothing": nothing.reason.value, "strategy": nothing.strategy})
+        print_json(planned.as_dict())
     else:
-        typer.echo(text("cli.compress.nothing", why=why))
+        typer.echo(text("cli.compress.nothing", why=text(f"nothing.{planned.nothing.reason.value}")))
 
 
-def _print_preview(planned: Draft, *, as_json: bool) -> None:
+def _print_preview(preview: Preview, *, as_json: bool) -> None:
     if as_json:
-        print_json(_as_dict(planned))
+        print_json(preview.as_dict())
         return
+    planned = preview.draft
+    assert planned is not None
     for fold in planned.plan.folds:
         report = fold.report
         typer.echo(
@@ -125,23 +103,3 @@ def _print_preview(planned: Draft, *, as_json: bool) -> None:
             typer.echo("  " + text("cli.compress.lost", facts=shown(", ".join(report.lost[:10]))))
     before, after, folds = planned.before_tokens, planned.after_tokens, len(planned.plan.folds)
     typer.echo(text("cli.compress.preview_line", folds=folds, before=before, after=after, goal=planned.goal))
-
-
-def _as_dict(planned: Draft) -> dict[str, Any]:
-    return {
-        "strategy": planned.plan.strategy,
-        "before_tokens": planned.before_tokens,
-        "after_tokens": planned.after_tokens,
-        "goal": planned.goal,
-        "folds": [
-            {
-                "start_seq": fold.start_seq,
-                "end_seq": fold.end_seq,
-                "form": fold.form,
-                "reason": fold.reason,
-                "text": fold.text,
-                "report": None if fold.report is None else fold.report.as_record(),
-            }
-            for fold in planned.plan.folds
-        ],
-    }

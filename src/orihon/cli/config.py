@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,15 +26,13 @@ def show(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Secrets are masked."""
-    from orihon.settings.in_force import settings_in_force
+    from orihon.settings.in_force import settings_as_dict, settings_in_force
 
     options = context.ensure_object(Options)
-    found = [one for one in settings_in_force(options.settings) if not changed or one.origin != "default"]
     if as_json:
-        file = options.config_in_use
-        settings = [dataclasses.asdict(one) for one in found]
-        print_json({"file": None if file is None else str(file), "settings": settings})
+        print_json(settings_as_dict(options.settings, options.config_in_use, changed=changed))
         return
+    found = [one for one in settings_in_force(options.settings) if not changed or one.origin != "default"]
     columns = _COLUMNS if origin else _COLUMNS[:2]
     with paged(off=no_pager):
         names = [text(f"cli.config.{name}") for name in columns]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -36,7 +35,7 @@ def costs(
     options = context.ensure_object(Options)
     report = cost_report(options.base, options.settings, by, since, until, limit=limit)
     if as_json:
-        print_json(report_as_dict(report))
+        print_json(report.as_dict())
     elif report.lines:
         names = [text(f"cli.costs.groups.{report.by}"), *(text(f"cli.costs.columns.{name}") for name in _COLUMNS)]
         print_table(names, [*(_cells(line, by) for line in report.lines), _sum(report)], flexible=0)
@@ -45,16 +44,6 @@ def costs(
     if not as_json:
         _say_more(report)
     hint_at_tasks_beside(options)
-
-
-def report_as_dict(report: CostReport) -> dict[str, Any]:
-    """A report as the documentation promises it."""
-    lines, total = [_line_as_dict(line) for line in report.lines], _line_as_dict(report.total)
-    return {**dataclasses.asdict(report), "lines": lines, "total": total}
-
-
-def _line_as_dict(line: CostLine) -> dict[str, Any]:
-    return {**dataclasses.asdict(line), "net_saved_cost": line.net_saved_cost}
 
 
 def _cells(line: CostLine, by: str) -> tuple[object, ...]:

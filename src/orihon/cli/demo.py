@@ -6,6 +6,8 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -19,42 +21,65 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from orihon.cli.output import shown
+from orihon.cli.serve import open_server, shown_in_browser
 from orihon.demo.models import DemoModel, Kind, open_model
 from orihon.demo.phases import SECTION, PhasesReport, PhasesStory
 from orihon.demo.scenario import DemoReport, Scenario, Screen
 from orihon.demo.watching import Progress
 from orihon.folders import make_private_folder
+from orihon.settings import load_settings
 from orihon.texts import text
 
 _QUERY = "SELECT id, role, content FROM messages LIMIT 5"
 _EXIT_INCOMPLETE = 1
 
 
-def demo(folder: Path | None = None, model: Kind = "scripted", *, as_json: bool = False) -> None:
-    """Play the scenario and show its figures."""
+def demo(
+    folder: Path | None = None, model: Kind = "scripted", *, as_json: bool = False, open_page: bool = False
+) -> None:
+    """Play the scenario and show its figures; its page beside it if wanted."""
     console = Console(stderr=as_json)
-    with open_model(model) as opened:
-        report = _play(console, _place(folder), opened)
-    if as_json:
-        Console().print_json(json.dumps(asdict(report), default=str))
-    else:
-        _show(console, report)
+    # Without a model there is nothing to play, and no place is made for it.
+    with open_model(model) as opened, _page(console, place := _place(folder), wanted=open_page):
+        report = _play(console, place, opened)
+        if as_json:
+            Console().print_json(json.dumps(asdict(report), default=str))
+        else:
+            _show(console, report)
     # What comes of a real model's work is its own affair, as long as it was there.
     if not (report.model_calls if opened.is_real else report.is_complete):
         raise typer.Exit(_EXIT_INCOMPLETE)
 
 
-def demo_of_phases(folder: Path | None = None, *, as_json: bool = False) -> None:
+def demo_of_phases(folder: Path | None = None, *, as_json: bool = False, open_page: bool = False) -> None:
     """Play the story of a person's answers and show its figures."""
-    console = Console(stderr=as_json)
-    story = PhasesStory(_place(folder), partial(_say_stage, console), partial(_say, console))
-    report = story.run()
-    if as_json:
-        Console().print_json(json.dumps(asdict(report), default=str))
-    else:
-        _show_phases(console, report)
+    console, place = Console(stderr=as_json), _place(folder)
+    with _page(console, place, wanted=open_page):
+        report = PhasesStory(place, partial(_say_stage, console), partial(_say, console)).run()
+        if as_json:
+            Console().print_json(json.dumps(asdict(report), default=str))
+        else:
+            _show_phases(console, report)
     if not report.is_complete:
         raise typer.Exit(_EXIT_INCOMPLETE)
+
+
+@contextmanager
+def _page(console: Console, place: Path, *, wanted: bool) -> Iterator[None]:
+    """The web page of what is played, from the beginning until somebody has seen enough of it."""
+    if not wanted:
+        yield
+        return
+    base = place / "contexts"
+    make_private_folder(base)
+    with open_server(base, load_settings(), port=0) as server:
+        server.start()
+        _say(console, text("demo.page", address=server.login_address))
+        with shown_in_browser(server, base):
+            yield
+            with suppress(KeyboardInterrupt):  # from before anybody is told of it
+                _say(console, text("demo.page_stays", address=server.address))
+                server.wait()
 
 
 def _place(folder: Path | None) -> Path:
@@ -122,6 +147,7 @@ def _show(console: Console, report: DemoReport) -> None:
         f"--base-dir {report.base_dir} list",
         f"--base-dir {report.base_dir} view {report.uuid}",
         f"--base-dir {report.base_dir} verify {report.uuid}",
+        f"--base-dir {report.base_dir} serve --open",
     )
     for command in (*hints(report.base_dir / "completed" / report.uuid), f"cat {report.workspace}/README.md"):
         _show_command(console, command)
@@ -151,6 +177,7 @@ def _show_phases(console: Console, report: PhasesReport) -> None:
         f"{base} restore {report.uuid} --phase 1 --section {SECTION} --temporary",
         f"{base} verify {report.uuid}",
         f"{base} archive {report.uuid}",
+        f"{base} serve --open",
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +15,7 @@ from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.diffing import ViewDiff
+    from orihon.reports.diffing import ViewDiff
     from orihon.view_reading import ShownEntry
 
 _STYLES = {"-": "red", "+": "green", "@": "cyan"}
@@ -37,12 +36,12 @@ def diff(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """What went out of the view, what came into it, and the tokens."""
-    from orihon.diffing import view_diff
+    from orihon.reports.diffing import view_diff
 
     options = context.ensure_object(Options)
     found = view_diff(options.base, named_task(context, task), options.settings, compression)
     if as_json:
-        print_json(_as_dict(found))
+        print_json(found.as_dict())
         return
     with paged(off=no_pager):
         _print(_lines(found, full=full))
@@ -94,27 +93,3 @@ def _print(lines: Iterator[str]) -> None:
     for line in lines:
         style = "bold" if line.startswith(("---", "+++")) else _STYLES.get(line[:1], "")
         console.print(Text(shown(line), style=style), soft_wrap=True)
-
-
-def _as_dict(found: ViewDiff) -> dict[str, Any]:
-    from orihon.cli.view_output import entry_as_dict
-
-    hunks = [
-        {
-            "start_seq": hunk.start_seq,
-            "end_seq": hunk.end_seq,
-            "gone": [entry_as_dict(one) for one in hunk.gone],
-            "come": [entry_as_dict(one) for one in hunk.come],
-        }
-        for hunk in found.hunks
-    ]
-    return {
-        "task": found.uuid,
-        "compression": found.compression.as_record(),
-        "last_seq": found.last_seq,
-        "before": dataclasses.asdict(found.before),
-        "after": dataclasses.asdict(found.after),
-        "hunks": hunks,
-        "pinned": [pin.as_record() for pin in found.pinned],
-        "unpinned": [pin.as_record() for pin in found.unpinned],
-    }

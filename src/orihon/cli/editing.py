@@ -23,12 +23,15 @@ from orihon.texts import text
 
 MOST_BYTES = 16 << 20
 
+_MEMORY = "/dev/shm"  # noqa: S108 - the folder in it is private
+
 
 @contextmanager
-def text_from(given: str | None, file: Path | None, old: str) -> Iterator[str]:
+def text_from(given: str | None, file: Path | None, old: str, *, off_disk: bool = False) -> Iterator[str]:
     """The text that was ``given``, that ``file`` holds (``-``: standard input), or that ``old`` becomes in an editor.
 
-    One newline at the end of a file is not part of the text: editors put it there.
+    One newline at the end of a file is not part of the text: editors put it there. With ``off_disk`` the editor gets
+    its file in memory where the system has such a folder, whatever ``TMPDIR`` says: for what is sealed.
     """
     if given is not None and file is not None:
         raise InvalidInput("two_texts")
@@ -37,16 +40,18 @@ def text_from(given: str | None, file: Path | None, old: str) -> Iterator[str]:
     elif file is not None:
         yield _without_last_newline(_read(file))
     else:
-        with _edited(old) as new:
+        with _edited(old, off_disk=off_disk) as new:
             yield new
 
 
 @contextmanager
-def _edited(old: str) -> Iterator[str]:
+def _edited(old: str, *, off_disk: bool) -> Iterator[str]:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise InvalidInput("no_editor")
-    folder = Path(tempfile.mkdtemp(prefix="orihon-"))  # private, and so is what the editor puts beside the file
+    # Private, and so is what the editor puts beside the file.
+    in_memory = (off_disk or not os.environ.get("TMPDIR")) and os.access(_MEMORY, os.W_OK)
+    folder = Path(tempfile.mkdtemp(prefix="orihon-", dir=_MEMORY if in_memory else None))
     path = folder / "fold.md"
     before = (old + "\n").encode("utf-8", "surrogatepass")
     path.write_bytes(before)

@@ -38,6 +38,7 @@ def export(
     out: Annotated[str | None, option("-o", "--out", help=text("cli.export.out"))] = None,
     all_tasks: Annotated[bool, flag("--all", help=text("cli.export.all"))] = False,
     force: Annotated[bool, flag("--force", help=text("cli.export.force"))] = False,
+    clear: Annotated[bool, flag("--clear", help=text("cli.export.clear"))] = False,
     as_json: AsJson = False,
 ) -> None:
     """Write and, where standard output is free for it, say what was written."""
@@ -53,7 +54,9 @@ def export(
     options = context.ensure_object(Options)
     target = sys.stdout.buffer if out is None or to_stdout else out
     with progress_bar("cli.export.working", hidden=as_json or (to_stdout and sys.stdout.isatty())) as progress:
-        run = export_tasks(options.base, named, options.settings, form.value, target, force=force, progress=progress)
+        run = export_tasks(
+            options.base, named, options.settings, form.value, target, force=force, clear=clear, progress=progress
+        )
     _report(run, as_json=as_json, quiet=to_stdout)
     if run.failed:
         raise typer.Exit(EXIT_FOUND)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,20 +34,16 @@ def list_tasks(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """One page of the catalogue."""
-    from orihon.base_folder import BaseFolder
     from orihon.cli.times import moment
-    from orihon.task import parse_status
+    from orihon.reports.task_list import WantedTasks, rows_of_tasks
 
     options = context.ensure_object(Options)
-    wanted: dict[str, Any] = {"user": user, "repository": repository, "source": source, "limit": limit}
-    wanted["status"] = None if status is None else parse_status(status)
+    wanted: dict[str, Any] = {"user": user, "repository": repository, "source": source, "status": status}
+    wanted["search"] = search
     wanted["since"] = None if since is None else moment(since)
-    wanted["words"] = () if search is None else search.split()
-    with BaseFolder(options.base, options.settings) as base:
-        catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.list_tasks(**wanted)
+    rows = rows_of_tasks(options.base, options.settings, WantedTasks(**wanted), limit=limit)
     if as_json:
-        print_json({"tasks": [row_as_dict(row) for row in rows]})
+        print_json({"tasks": [row.as_dict() for row in rows]})
     elif rows:
         names = [text(f"cli.list.{column}") for column in _COLUMNS]
         with paged(off=no_pager):
@@ -67,9 +62,3 @@ def _cells(row: TaskRow) -> tuple[object, ...]:
     tokens = row.view_tokens if row.final_token_count is None else row.final_token_count
     status = text("cli.list.cleaned") if CLEANED in row.metadata else row.status.value
     return uuid, status, row.key.label, row.total_messages, "-" if tokens is None else tokens, updated
-
-
-def row_as_dict(row: TaskRow) -> dict[str, Any]:
-    """A row as the documentation promises it: without the inner life of its lease."""
-    row_fields = dataclasses.asdict(row)
-    return {name: value for name, value in row_fields.items() if not name.startswith("lease_") or name == "lease_owner"}

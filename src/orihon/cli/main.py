@@ -166,6 +166,7 @@ def play_demo(
     folder: Annotated[Path | None, option("--folder", help=text("cli.demo.folder"))] = None,
     model: Annotated[DemoModelKind, option("--model", help=text("cli.demo.model"))] = DemoModelKind.SCRIPTED,
     phases: Annotated[bool, flag("--phases", help=text("cli.demo.phases"))] = False,
+    open_page: Annotated[bool, flag("--open", help=text("cli.demo.open"))] = False,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Play the demo; its module is heavy and is imported only here."""
@@ -173,10 +174,12 @@ def play_demo(
 
     if phases and model is not DemoModelKind.SCRIPTED:
         raise InvalidInput("options_together", first="--phases", second="--model")
+    if open_page and as_json:
+        raise InvalidInput("options_together", first="--open", second="--json")
     if phases:
-        demo_of_phases(folder, as_json=as_json)
+        demo_of_phases(folder, as_json=as_json, open_page=open_page)
     else:
-        demo(folder, model.value, as_json=as_json)
+        demo(folder, model.value, as_json=as_json, open_page=open_page)
 
 
 def _language_in(arguments: Sequence[str]) -> str | None:
@@ -186,11 +189,16 @@ def _language_in(arguments: Sequence[str]) -> str | None:
 
 
 def _say(line: str, error: BaseException | None, options: Options) -> int:
-    """One line for a person; what a programmer wants to see only when it was asked for."""
+    """One line for a person; what a programmer wants to see only when it was asked for.
+
+    Masked, for both may quote what they were given, and the screen of a worker is a journal.
+    """
+    from orihon.logs import masked
+
     if error is not None and options.verbosity >= _TRACEBACK_FROM:
         import traceback
 
-        typer.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        typer.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
     with suppress(OSError):  # the exit code is said all the same
-        typer.echo(f"orihon: {shown(line)}", err=True)
+        typer.echo(f"orihon: {shown(masked(line))}", err=True)
     return EXIT_ERROR

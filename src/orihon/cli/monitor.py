@@ -14,8 +14,8 @@ from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.monitor import Check, Look
-    from orihon.monthly import MonthlyReport
+    from orihon.reports.monitor import Check, Look
+    from orihon.reports.monthly import MonthlyReport
 
 _SUMS = (
     *("created", "calls", "input_tokens", "output_tokens", "saved_tokens", "cost"),
@@ -37,8 +37,8 @@ def monitor(
 ) -> None:
     """One look, a loop of them, or a report."""
     from orihon.errors import InvalidInput
-    from orihon.monitor import ContextMonitor
-    from orihon.monthly import monthly_report
+    from orihon.reports.monitor import ContextMonitor
+    from orihon.reports.monthly import monthly_report
 
     options = context.ensure_object(Options)
     given = [name for name, value in (("--once", once), ("--every", every), ("--report", report)) if value]

@@ -54,7 +54,13 @@ class Options:
         if settings.language is not None:
             set_language(settings.language)
         level = shifted(settings.logging.level, self.verbosity)
-        configure(level, settings.logging.file, screen=shifted("WARNING", self.verbosity))
+        screen = shifted("WARNING", self.verbosity)
+        configure(level, settings.logging.file, screen=screen, before_masking=self._make_keys_known)
+
+    def _make_keys_known(self) -> None:
+        from orihon.store.opening import register_live
+
+        register_live(self.settings)
 
 
 def option(*names: str, help: str) -> Any:  # noqa: A002 - the word that Typer uses

@@ -29,7 +29,7 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Open what was folded."""
-    from orihon.phase_restoring import read_phase, restore_phase
+    from orihon.approvals.phase_restoring import read_phase, restore_phase
 
     if temporary and to is not None:
         raise InvalidInput("options_together", first="--temporary", second="--to")

@@ -33,6 +33,8 @@ def search(
     roles: Annotated[list[str] | None, option("--role", help=text("cli.search.role"))] = None,
     tools: Annotated[list[str] | None, option("--tool", help=text("cli.search.tool"))] = None,
     kinds: Annotated[list[str] | None, option("--kind", help=text("cli.search.kind"))] = None,
+    users: Annotated[list[str] | None, option("--user", help=text("cli.search.user"))] = None,
+    repositories: Annotated[list[str] | None, option("--repository", help=text("cli.search.repository"))] = None,
     since: Annotated[str | None, option("--since", help=text("cli.search.since"))] = None,
     until: Annotated[str | None, option("--until", help=text("cli.search.until"))] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.search.limit"))] = 20,
@@ -47,6 +49,7 @@ def search(
     options = context.ensure_object(Options)
     base, settings = options.base, options.settings
     filtered = partial(search_history, tasks=tasks or (), roles=roles or (), tools=tools or (), kinds=kinds or ())
+    filtered = partial(filtered, users=users or (), repositories=repositories or ())
     asked, results = " ".join(query or ()), SearchResults()
     with progress_bar("cli.search.reading", hidden=as_json) as progress:
         documents = rebuild_index(base, settings, progress=progress) if rebuild else None

@@ -16,11 +16,7 @@ from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.inheritance import InheritanceContext
-    from orihon.store.task_store import TaskStore
     from orihon.task_reading import Choice
-
-#: What is asked for, and the stream that it is read from.
-_STREAMS = {"summaries": "summaries", "tools": "tools", "plans": "planning"}
 
 
 def show(
@@ -77,33 +73,34 @@ def _refuse_others(wanted: list[str], run: str | None) -> None:
 
 
 def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
-    from orihon.cli.show_output import card_as_dict, print_card
-    from orihon.overview import task_overview
+    from orihon.cli.show_output import print_card
+    from orihon.reports.overview import task_overview
 
     options = context.ensure_object(Options)
     overview = task_overview(options.base, uuid, options.settings)
     if as_json:
-        print_json(card_as_dict(overview))
+        print_json(overview.as_dict())
     else:
         print_card(overview)
 
 
 def show_records(options: Options, uuid: str, wanted: list[str], choice: Choice, *, full: bool, as_json: bool) -> None:
     """What a task has recorded, one list after the other."""
-    from orihon.cli.show_output import RecordPrinter, inherited_as_dict
+    from orihon.cli.show_output import RecordPrinter
     from orihon.cli.view_output import print_json_streams
-    from orihon.task_reading import reading_task
-    from orihon.view_reading import ViewReading
+    from orihon.reports.recorded import recorded
+    from orihon.task_reading import chosen_messages, reading_task
 
     given = _given(options, uuid) if "inherited" in wanted else None
     names = [name for name in wanted if name != "inherited"]
     with reading_task(options.base, uuid, options.settings) as (store, row):
-        folds = ViewReading(store, row, options.settings).folds if "folds" in names else ()
-        lists = {name: _items(name, store, choice, folds, as_json=as_json) for name in names}
+        lists: dict[str, Iterator[Any]] = {name: recorded(store, row, options.settings, name, choice) for name in names}
         if as_json:
             head: dict[str, Any] = {"task": uuid}
-            print_json_streams(head | ({"inherited": inherited_as_dict(given)} if "inherited" in wanted else {}), lists)
+            head |= {"inherited": None if given is None else given.as_dict()} if "inherited" in wanted else {}
+            print_json_streams(head, lists)
             return
+        lists |= {"messages": chosen_messages(store, choice)} if "messages" in names else {}
         printer = RecordPrinter(store.count("messages"), full=full)
         for name, items in lists.items():
             printer.print_all(name, items, titled=len(wanted) > 1)
@@ -112,21 +109,9 @@ def show_records(options: Options, uuid: str, wanted: list[str], choice: Choice,
 
 
 def _given(options: Options, uuid: str) -> InheritanceContext | None:
-    from orihon.overview import inherited_by
+    from orihon.reports.overview import inherited_by
 
     return inherited_by(options.base, uuid, options.settings)
-
-
-def _items(name: str, store: TaskStore, choice: Choice, folds: tuple[Any, ...], *, as_json: bool) -> Iterator[Any]:
-    from orihon.cli.view_output import message_as_dict
-    from orihon.task_reading import chosen_messages, chosen_records
-
-    if name == "messages":
-        found = chosen_messages(store, choice)
-        return map(message_as_dict, found) if as_json else found
-    if name == "folds":
-        return (fold.as_record() for fold in folds)
-    return chosen_records(store, _STREAMS[name], choice)  # type: ignore[arg-type]  # the names of streams
 
 
 def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as_json: bool) -> None:
@@ -134,9 +119,9 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
     import sys
 
     from orihon import jsonio
-    from orihon.cli.view_output import EntryPrinter, message_as_dict
+    from orihon.cli.view_output import EntryPrinter
     from orihon.errors import TaskNotFound
-    from orihon.following import follow_messages
+    from orihon.reports.following import follow_messages
     from orihon.task_reading import Choice, chosen_messages, reading_task
 
     options = context.ensure_object(Options)
@@ -154,7 +139,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
 
     def show_one(stored: Any) -> None:
         if as_json:
-            typer.echo(jsonio.encode(message_as_dict(stored)).decode())
+            typer.echo(jsonio.encode(stored.as_dict()).decode())
         else:
             printer.original(stored, timed=True)
         sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +9,13 @@ import typer
 
 from orihon import jsonio
 from orihon.cli.output import human_bytes, short_time
-from orihon.cli.view_output import EntryPrinter, message_as_dict
+from orihon.cli.view_output import EntryPrinter
 from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.catalogue import TaskRow
     from orihon.inheritance import InheritanceContext
-    from orihon.overview import RecordFigures, TaskOverview
+    from orihon.reports.overview import RecordFigures, TaskOverview
 
 _LABEL_WIDTH = 14
 _MOST_LINES = 12
@@ -116,40 +115,6 @@ def _inherited_line(overview: TaskOverview, giver: str) -> str:
         plans=found.plans,
         problems=found.open_problems,
     )
-
-
-def card_as_dict(overview: TaskOverview) -> dict[str, Any]:
-    """The card for programs."""
-    from orihon.cli.list import row_as_dict
-
-    inherited = None if overview.inherited is None else dataclasses.asdict(overview.inherited)
-    return {
-        "task": overview.uuid,
-        "row": None if overview.row is None else row_as_dict(overview.row),
-        "label": None if overview.row is None else overview.row.key.label,
-        "records": overview.records,
-        "figures": None if overview.figures is None else dataclasses.asdict(overview.figures),
-        "inherited": inherited,
-        "children": [
-            {"uuid": child.uuid, "status": child.status.value, "label": child.key.label} for child in overview.children
-        ],
-        "final_summary": overview.final_summary,
-        "last_messages": [message_as_dict(stored) for stored in overview.last_messages],
-    }
-
-
-def inherited_as_dict(given: InheritanceContext | None) -> dict[str, Any] | None:
-    """What was inherited, for programs."""
-    if given is None:
-        return None
-    return {
-        "uuid": given.uuid,
-        "status": given.status.value,
-        "final_summary": given.final_summary,
-        "plans": [dict(plan) for plan in given.planning_history],
-        "open_problems": list(given.open_problems),
-        "earlier": [{"uuid": one.uuid, "final_summary": one.final_summary or ""} for one in given.earlier],
-    }
 
 
 class RecordPrinter:

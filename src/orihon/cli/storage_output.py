@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -14,16 +13,14 @@ from orihon.cli.output import human_bytes, print_json, print_table, progress_bar
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.overview import TaskOverview
-    from orihon.storage import SizeGroup, StorageSummary
+    from orihon.reports.storage import SizeGroup, StorageSummary
 
 _MOST_GROUPS = 10
-_ROW_FIGURES = ("llm_call_count", "tool_call_count", "total_tokens", "compression_count", "total_messages")
 
 
 def print_storage(options: Options, *, as_json: bool) -> None:
     """The picture of the storage."""
-    from orihon.storage import storage_summary
+    from orihon.reports.storage import storage_summary
 
     with progress_bar("cli.stats.measuring", hidden=as_json) as progress:
         found = storage_summary(options.base, options.settings, progress=progress)
@@ -73,39 +70,16 @@ def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
 
 def print_task_figures(options: Options, uuid: str, *, as_json: bool) -> None:
     """The figures of one task."""
-    from orihon.overview import task_overview
+    from orihon.reports.overview import task_overview
 
     overview = task_overview(options.base, uuid, options.settings, last=0)
-    figures = _task_figures(overview)
+    figures = overview.figures_as_dict()
     if as_json:
         print_json(figures)
         return
     rows = [(name, "-" if value is None else value) for name, value in _flat(figures)]
     titles = [text("cli.stats.what"), text("cli.stats.figure")]
     print_table(titles, rows, flexible=0)
-
-
-def _task_figures(overview: TaskOverview) -> dict[str, Any]:
-    row = overview.row
-    return {
-        "task": overview.uuid,
-        "label": None if row is None else row.key.label,
-        "status": None if row is None else row.status.value,
-        "minutes": _minutes(overview),
-        **{name: None if row is None else getattr(row, name) for name in _ROW_FIGURES},
-        "records": overview.records,
-        "figures": None if overview.figures is None else dataclasses.asdict(overview.figures),
-    }
-
-
-def _minutes(overview: TaskOverview) -> float | None:
-    from datetime import datetime
-
-    row = overview.row
-    if row is None or row.started_at is None or row.completed_at is None:
-        return None
-    took = datetime.fromisoformat(row.completed_at) - datetime.fromisoformat(row.started_at)
-    return round(max(0.0, took.total_seconds()) / 60, 2)
 
 
 def _flat(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

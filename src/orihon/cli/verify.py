@@ -13,6 +13,7 @@ from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.base_folder import BaseFolder
+    from orihon.verify import Redacted
 
 _SAID = {
     "read": "cli.verify.clean",
@@ -29,6 +30,7 @@ def verify(
 ) -> None:
     """Look, print, and exit with 1 when something is wrong."""
     from orihon.base_folder import BaseFolder
+    from orihon.verify import Redacted, redacted_records
     from orihon.verify import verify as look
 
     options = context.ensure_object(Options)
@@ -38,15 +40,28 @@ def verify(
         with progress_bar("cli.doctor.looking", hidden=as_json):
             findings = look(options.base, task, options.settings)
         records, noted = _records(base, task) if not findings else (None, {})
+        redacted = redacted_records(base, task) if records == "read" else Redacted()
     if as_json:
         listed = [finding.as_dict() for finding in findings]
         archive = noted if records == "archived" else None
-        print_json({"task": task, "clean": not findings, "findings": listed, "records": records, "archive": archive})
+        told = {"records": records, "archive": archive, "redacted": redacted.records}
+        told |= {"redacted_secrets": redacted.secrets, "redacted_people": redacted.people}
+        print_json({"task": task, "clean": not findings, "findings": listed, **told})
     elif records is None:
         print_findings(findings)
     else:
         typer.echo(shown(text(_SAID[records], task=task, **noted)))
+        _say_redacted(redacted)
     raise typer.Exit(1 if findings else 0)
+
+
+def _say_redacted(redacted: Redacted) -> None:
+    if redacted.secrets:
+        typer.echo(text("cli.verify.redacted_secrets", count=redacted.secrets))
+    if redacted.people:
+        typer.echo(text("cli.verify.redacted_people", count=redacted.people))
+    if redacted.records and not (redacted.secrets or redacted.people):
+        typer.echo(text("cli.verify.redacted", count=redacted.records))
 
 
 def _records(base: BaseFolder, task: str) -> tuple[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.records import Compression, Fold
+    from orihon.records import Compression
     from orihon.view_reading import ViewReading
 
 _COLUMNS = ("number", "kind", "how", "folds", "tokens", "by", "created", "state")
@@ -59,16 +59,13 @@ def view(
 
 
 def _print_view(task: str, reading: ViewReading, *, at: int | None, full: bool, as_json: bool) -> None:
-    from orihon.cli.view_output import EntryPrinter, entry_as_dict, print_json_stream
+    from orihon.cli.view_output import EntryPrinter, print_json_stream
 
+    if as_json:
+        print_json_stream(reading.head_as_dict(), "view", (entry.as_dict() for entry in reading.entries()))
+        return
     figures, row = reading.figures(), reading.row
     status, label = ("-", "-") if row is None else (row.status.value, row.key.label)
-    if as_json:
-        head = {"task": task, "status": status, "entries": figures.entries, "tokens": figures.tokens}
-        head |= {"budget": figures.budget, "usage": round(figures.usage, 4)}
-        head |= {} if at is None else _step_as_dict(at, reading)
-        print_json_stream(head, "view", map(entry_as_dict, reading.entries()))
-        return
     printer = EntryPrinter(reading.last_seq, full=full)
     printer.title(
         text(
@@ -88,11 +85,6 @@ def _print_view(task: str, reading: ViewReading, *, at: int | None, full: bool, 
         printer.entry(shown_entry)
 
 
-def _step_as_dict(at: int, reading: ViewReading) -> dict[str, Any]:
-    answer = reading.answer()
-    return {"at": at, "compression": reading.compression, "answered_by": None if answer is None else answer.seq}
-
-
 def _step_line(at: int, reading: ViewReading) -> str:
     answer = reading.answer()
     key = "cli.view.step" if answer is None else "cli.view.step_answered"
@@ -100,41 +92,32 @@ def _step_line(at: int, reading: ViewReading) -> str:
 
 
 def _print_fold(reading: ViewReading, number: int, *, original: bool, as_json: bool) -> None:
-    from orihon.cli.view_output import EntryPrinter, fold_title, message_as_dict, print_json_stream
+    from orihon.cli.view_output import EntryPrinter, fold_title, print_json_stream
 
     fold = reading.fold(number)
-    made_in = reading.made_in(number)
-    is_visible = fold in reading.folds
+    if as_json and original:
+        originals = (stored.as_dict() for stored in reading.originals(fold))
+        print_json_stream(reading.fold_as_dict(number), "originals", originals)
+        return
     if as_json:
-        head = _fold_as_dict(fold, made_in, is_visible=is_visible)
-        if original:
-            print_json_stream(head, "originals", map(message_as_dict, reading.originals(fold)))
-        else:
-            print_json(head)
+        print_json(reading.fold_as_dict(number))
         return
     printer = EntryPrinter(reading.last_seq, full=True)
     place = text("cli.view.place", start=fold.start_seq, end=fold.end_seq)
-    gone = "" if is_visible else text("cli.view.gone")
-    printer.title(f"{fold_title(fold, made_in)} {place}{gone}")
+    gone = "" if fold in reading.folds else text("cli.view.gone")
+    printer.title(f"{fold_title(fold, reading.made_in(number))} {place}{gone}")
     printer.body(fold.text)
     if original:
         for stored in reading.originals(fold):
             printer.original(stored)
 
 
-def _fold_as_dict(fold: Fold, made_in: Compression | None, *, is_visible: bool) -> dict[str, Any]:
-    made: dict[str, Any] = {"compression": None, "strategy": "", "level": ""}
-    if made_in is not None:
-        made = {"compression": made_in.id, "strategy": made_in.strategy, "level": made_in.level}
-    return {**fold.as_record(), **made, "visible": is_visible}
-
-
 def _print_compressions(task: str, reading: ViewReading, *, as_json: bool) -> None:
-    records = reading.compressions()
     if as_json:
-        listed = [{**record.as_record(), "undone": undone} for record, undone in records]
-        print_json({"task": task, "compressions": listed})
-    elif records:
+        print_json({"task": task, "compressions": reading.compressions_as_dicts()})
+        return
+    records = reading.compressions()
+    if records:
         names = [text(f"cli.view.columns.{column}") for column in _COLUMNS]
         cells = (_cells(record, undone=undone) for record, undone in records)
         print_table(names, cells, flexible=_COLUMNS.index("how"))

@@ -168,44 +168,6 @@ def _pin_mark(pins: tuple[Pin, ...]) -> str:
     return text("cli.view.pinned" if any(not pin.line for pin in pins) else "cli.view.pinned_line")
 
 
-def entry_as_dict(shown_entry: ShownEntry) -> dict[str, Any]:
-    """An entry for programs."""
-    entry, made_in = shown_entry.entry, shown_entry.made_in
-    fold = None
-    if entry.fold is not None:
-        fold = {
-            "id": entry.fold.id,
-            "form": entry.fold.form,
-            "messages": entry.fold.message_count,
-            "original_tokens": entry.fold.original_tokens,
-            "reason": entry.fold.reason,
-            "made_by": entry.fold.made_by,
-            "compression": None if made_in is None else made_in.id,
-            "strategy": "" if made_in is None else made_in.strategy,
-            "level": "" if made_in is None else made_in.level,
-        }
-    return {
-        "start_seq": entry.start,
-        "end_seq": entry.end,
-        "role": entry.role,
-        "tokens": entry.tokens,
-        "pins": [pin.as_record() for pin in shown_entry.pins],
-        "fold": fold,
-        "message": shown_entry.message,
-    }
-
-
-def message_as_dict(stored: StoredMessage) -> dict[str, Any]:
-    """A message of the log for programs."""
-    return {
-        "seq": stored.seq,
-        "tokens": stored.tokens,
-        "timestamp": stored.timestamp,
-        "call": None if stored.call is None else stored.call.as_record(),
-        "message": stored.message.to_chat(),
-    }
-
-
 def print_json_stream(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
     """One JSON object whose last field is a list that is never held as a whole; one item on each line."""
     print_json_streams(head, {name: items})

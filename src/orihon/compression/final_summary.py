@@ -8,6 +8,7 @@ from __future__ import annotations
 from orihon.compression.extractive.extractor import summarize
 from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.compression.pages import Pages
+from orihon.compression.trust import Sources, quoted
 from orihon.records import ModelCall
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
@@ -22,7 +23,8 @@ def final_summary(pages: Pages, model: LLMSummarizer | None, window: int) -> str
     most = min(FINAL_SUMMARY_TOKENS, window // 4)
     said, seqs = pages.messages[head:], [entry.start for entry in pages.view.entries[head:]]
     written = model.summarize(said, most, seqs=seqs) if model is not None else None
-    return written or summarize(said, most, count=pages.count, seqs=seqs)
+    drawn = written or summarize(said, most, count=pages.count, seqs=seqs)
+    return quoted(drawn, Sources(said, ()))  # the next task reads it as the word of this one
 
 
 def keep_final_summary(store: TaskStore, summary: str, calls: tuple[ModelCall, ...]) -> None:

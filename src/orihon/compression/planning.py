@@ -15,6 +15,7 @@ from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan,
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.shorten import Shorten
 from orihon.compression.strategies.summarize import Summarize
+from orihon.compression.trust import shielded
 from orihon.compression.writing import ModelSummarizer, written_by
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.prices import Prices
@@ -89,6 +90,7 @@ def draft(pages: Pages, job: Job, toolbox: Toolbox) -> Draft | NothingToFold:
         return NothingToFold(plans[-1].strategy, WhyNot.NOT_WORTH_IT)
     if job.model is not None and job.rung.model:
         folds = written_by(job.model, pages, folds, aim.goal - after)
+    folds = tuple(shielded(pages, fold, job.pin_patterns) for fold in folds)
     strategy = "+".join(dict.fromkeys(plan.strategy for plan in plans))
     reported = tuple(_with_report(pages, fold) for fold in folds)
     after = pages.tokens_after(folds)

@@ -3,7 +3,8 @@
 They hold for the compression at hand and are found again for the next one, also inside the folds that carry them on;
 nothing is recorded. A pattern that begins with ``^#`` is compared with headings as ``## Title``, any other with every
 line; where a heading matches, its whole section is pinned, subsections too. Tool results are left out: what they quote
-is nobody's rule. So is the system prompt, which is never folded, and so are the headings that a fold has of its own.
+is nobody's rule, and does not become one when an agent repeats it or a fold has it from there. So is the system prompt,
+which is never folded, and so are the headings that a fold has of its own. No pattern takes more than its time.
 """
 
 from __future__ import annotations
@@ -11,17 +12,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from orihon.compression.documents.markdown import parse
+from orihon.compression.extractive.notes import is_tools, numbered
 from orihon.compression.pages import Pages
 from orihon.compression.pinned_lines import pinned_headings
+from orihon.compression.trust import QUOTE
+from orihon.guard.timed import TimedPatterns
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Pin
 
 _OF_HEADINGS = re.compile(r"(?:\(\?[a-z]+\))?\^#")
 _MAY_HAVE_HEADINGS = re.compile(r"^ {0,3}(?:#|=+[ \t\r]*$|-+[ \t\r]*$)", re.M)
 
-_LABEL = re.compile(r"^\d+ [^\s:]+: ")
+_SPEAKERS = ("user", "assistant", "system", "developer")
 
 
 def rule_pins(pages: Pages, patterns: Sequence[str], roles: Sequence[str]) -> tuple[Pin, ...]:
@@ -30,15 +35,17 @@ def rule_pins(pages: Pages, patterns: Sequence[str], roles: Sequence[str]) -> tu
     rules = _Rules.of(patterns)
     recorded = frozenset(pages.view.pins)
     head = pages.view.head
+    printed = _Printed(pages.messages)
     for entry, message in zip(pages.view.entries[head:], pages.messages[head:], strict=True):
-        if message.role == "tool":
+        if message.role not in _SPEAKERS:
             continue
         if entry.fold is None and message.role in roles:
             found[Pin(entry.start)] = None
         elif patterns:
             is_fold = entry.fold is not None and entry.fold.form == "summary"
             pinned = rules.in_fold(message.text) if is_fold else rules.in_message(message)
-            found.update((Pin(entry.start, part), None) for part in pinned)
+            is_agent = message.role == "assistant"
+            found.update((Pin(entry.start, part), None) for part in pinned if not (is_agent and part in printed))
     return tuple(pin for pin in found if pin not in recorded)
 
 
@@ -46,14 +53,14 @@ def rule_pins(pages: Pages, patterns: Sequence[str], roles: Sequence[str]) -> tu
 class _Rules:
     """The patterns, by what they are compared with."""
 
-    headings: tuple[re.Pattern[str], ...]
-    lines: tuple[re.Pattern[str], ...]
+    headings: TimedPatterns
+    lines: TimedPatterns
 
     @classmethod
     def of(cls, patterns: Sequence[str]) -> _Rules:
         headings = [pattern for pattern in patterns if _OF_HEADINGS.match(pattern)]
         lines = [pattern for pattern in patterns if not _OF_HEADINGS.match(pattern)]
-        return cls(tuple(map(re.compile, headings)), tuple(map(re.compile, lines)))
+        return cls(TimedPatterns(headings), TimedPatterns(lines))
 
     def in_message(self, message: Message) -> Iterator[str]:
         """What is pinned of a message, in order."""
@@ -63,7 +70,7 @@ class _Rules:
         """What is pinned of a fold; sections only where a fold carries what was pinned, the others are its own."""
         own, marker, carried = _divided(said.removeprefix(SUMMARY_PREFIX))
         if self.lines:
-            yield from self._pinned(_without_labels(own), lambda heading: False)
+            yield from self._pinned(_said_by_people(own), lambda heading: False)
         if marker:
             yield from self._pinned(carried, self._matches_heading)
 
@@ -80,18 +87,41 @@ class _Rules:
         yield from self._matching_lines(rest)
 
     def _matches_heading(self, heading: str) -> bool:
-        return any(pattern.search(heading) for pattern in (*self.headings, *self.lines))
+        return self.headings.search(heading) or self.lines.search(heading)
 
     def _matching_lines(self, said: str) -> Iterator[str]:
         if self.lines:
             for line in said.splitlines():
-                if line.strip() and any(pattern.search(line) for pattern in self.lines):
+                if line.strip() and self.lines.search(line):
                     yield line.strip()
 
 
-def _without_labels(notes: str) -> str:
-    """Notes without message numbers and speakers: a pattern may want the beginning of a line."""
-    return "\n".join(_LABEL.sub("", line) for line in notes.split("\n"))
+class _Printed:
+    """The lines that tools have printed, read when somebody asks."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+
+    def __contains__(self, part: str) -> bool:
+        """Whether all of this, line by line, is what a tool has printed."""
+        return self._lines.issuperset(line.strip() for line in part.splitlines() if line.strip())
+
+    @cached_property
+    def _lines(self) -> frozenset[str]:
+        texts = (message.text for message in self._messages if message.role not in _SPEAKERS)
+        return frozenset(line.strip() for text in texts for line in text.splitlines())
+
+
+def _said_by_people(notes: str) -> str:
+    """Notes without what they have from tools, and without message numbers: a pattern may want a line's beginning."""
+    kept: list[str] = []
+    speaker = ""
+    for line in notes.split("\n"):
+        named, said = numbered(line)
+        speaker = "" if line.startswith("#") else named or speaker
+        if not (speaker and is_tools(speaker)) and not said.lstrip(" -*•").startswith(QUOTE):
+            kept.append(said)
+    return "\n".join(kept)
 
 
 def _divided(fold: str) -> tuple[str, str, str]:

@@ -14,12 +14,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from orihon.approvals import Answered, approve, reject
+from orihon.approvals.answering import Answered, approve, reject
+from orihon.approvals.phase_restoring import read_phase
 from orihon.archive import ArchivedTask, archive_task, restore_task
 from orihon.catalogue.opening import open_catalogue
 from orihon.context import TaskContextManager
 from orihon.errors import Waiting
-from orihon.phase_restoring import read_phase
 from orihon.settings import load_settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore

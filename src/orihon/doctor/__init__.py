@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from orihon.audit.trail import audit_of
 from orihon.base_folder import BaseFolder, is_id
 from orihon.catalogue.opening import catalogue_exists, is_known_beside
 from orihon.checks.database import damage_in
@@ -53,6 +54,8 @@ def repair(base_dir: Path | str, settings: Settings, progress: Progress | None =
         found = [finding for look in _looks(base, progress) for finding in _mended(base, look)]
     if any(finding.repair == "done" for finding in found):
         look_again(base_dir, settings)  # a row that was made anew has the times of its task
+        mended = sum(finding.repair == "done" for finding in found)
+        audit_of(base_dir, settings).record("repair", details={"findings": mended})
     return found
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from orihon.base_folder import BaseFolder, Hold, move_aside
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
+from orihon.catalogue.grants import Tombstone
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import FOLDER_LOST
@@ -96,6 +97,7 @@ def replace_catalogue(operation: Operation) -> None:
     rows = _readable_rows(base)
     _refuse_owned(base.catalogue, rows)
     used = {row.uuid: _readable_usage(base, row) for row in rows}
+    erased = _readable_tombstones(base)
     base.close_catalogue()
     kept = move_aside(base.database, base.path)
     for suffix in ("-wal", "-shm"):
@@ -104,6 +106,8 @@ def replace_catalogue(operation: Operation) -> None:
             if log.exists():
                 log.rename(kept.with_name(kept.name + suffix))
     catalogue = operation.catalogue
+    for stone in erased:
+        catalogue.bury_name(stone.uuid, erased_by=stone.erased_by, at=stone.erased_at)
     for row in rows:
         try:
             catalogue.adopt(row)
@@ -127,6 +131,15 @@ def _readable_rows(base: BaseFolder) -> list[TaskRow]:
     except StorageError:
         return []
     return rescued_rows(base.rows())
+
+
+def _readable_tombstones(base: BaseFolder) -> list[Tombstone]:
+    """What was erased must not come back with a new catalogue."""
+    try:
+        return [] if base.catalogue is None else base.catalogue.tombstones()
+    except StorageError as error:
+        logger.warning("names of erased tasks are lost with the catalogue: %s", error)
+        return []
 
 
 def _readable_usage(base: BaseFolder, row: TaskRow) -> list[UsageRow]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from orihon.audit.trail import audited
 from orihon.base_folder import BaseFolder
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
 from orihon.export.chat_lines import chat_lines
@@ -16,10 +16,13 @@ from orihon.export.html import html_page
 from orihon.export.lines import json_lines
 from orihon.export.markdown import markdown_text
 from orihon.export.opening import OpenTask, opened_task
+from orihon.export.sealed_pieces import seal_lines
 from orihon.export.target import new_file
 from orihon.folders import make_private_folder
 from orihon.settings import Settings
+from orihon.store.key_places import needed_keys
 from orihon.task import TaskStatus
+from orihon.task_folders import tries_while_moved
 
 Form = Literal["jsonl", "markdown", "html", "chat"]
 FORMS: tuple[Form, ...] = get_args(Form)
@@ -30,8 +33,6 @@ _WRITERS: dict[str, Callable[[OpenTask], Iterator[bytes]]] = {
     "html": html_page,
     "chat": chat_lines,
 }
-#: A folder that moves is in its new place at once: a few looks are plenty.
-_TRIES, _PAUSE = 5, 0.05
 _ENDINGS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html", "chat": ".chat.jsonl"}
 
 
@@ -71,37 +72,52 @@ def export_task(
     out: Path | str | BinaryIO = Path(),
     *,
     force: bool = False,
+    clear: bool = False,
 ) -> Exported:
     """Write one task to a file, to a folder (under its UUID), or to an open binary stream.
 
     ``jsonl`` is complete and can be imported again, ``chat`` the log as OpenAI chat messages, ``markdown`` and ``html``
-    are for people. A file that is there is replaced only with ``force``. When the task's folder moves meanwhile, a file
-    is begun anew; a stream, only while nothing has been written to it.
+    are for people. A task that is sealed leaves sealed, as ``jsonl`` for who has the master key; readable, and in the
+    other forms, only with ``clear``. A file that is there is replaced only with ``force``. When the task's folder moves
+    meanwhile, a file is begun anew; a stream, only while nothing has been written to it.
     """
     _writer(form)
     stream = None if isinstance(out, Path | str) else _Counted(out)
-    for _ in range(_TRIES - 1):
+    for _ in tries_while_moved():
         try:
-            return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force)
+            return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force, clear=clear)
         except StorageUnavailable as error:
             if error.reason != "gone" or (stream is not None and stream.size):
                 raise
-            time.sleep(_PAUSE)
-    return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force)
+            problem = error
+    raise problem
 
 
 def _export_once(
-    base_dir: Path | str, task: str, settings: Settings, form: Form, out: Path | _Counted, *, force: bool
+    base_dir: Path | str, task: str, settings: Settings, form: Form, out: Path | _Counted, *, force: bool, clear: bool
 ) -> Exported:
-    with opened_task(base_dir, task, settings) as opened:
+    with (
+        opened_task(base_dir, task, settings) as opened,
+        audited(base_dir, settings, "export", opened.uuid, begun=True, format=form),
+    ):
         if isinstance(out, _Counted):
-            out.write_all(_writer(form)(opened))
+            out.write_all(_lines(base_dir, opened, settings, form, clear=clear))
             return Exported(opened.uuid, form, None, out.size)
         path = out / f"{opened.uuid}{_ENDINGS[form]}" if out.is_dir() else out
         with new_file(path, force=force) as file:
             counted = _Counted(file)
-            counted.write_all(_writer(form)(opened))
+            counted.write_all(_lines(base_dir, opened, settings, form, clear=clear))
     return Exported(opened.uuid, form, path, counted.size)
+
+
+def _lines(base_dir: Path | str, task: OpenTask, settings: Settings, form: Form, *, clear: bool) -> Iterator[bytes]:
+    """What is written: of a sealed task nothing that can be read, unless somebody wants that."""
+    lines = _writer(form)(task)
+    if clear or not task.records.is_sealed:
+        return lines
+    if form != "jsonl":
+        raise InvalidInput("sealed_export", task=task.uuid, format=form)
+    return seal_lines(lines, needed_keys(Path(base_dir), settings), task.uuid)
 
 
 def export_tasks(
@@ -112,6 +128,7 @@ def export_tasks(
     out: Path | str | BinaryIO = Path(),
     *,
     force: bool = False,
+    clear: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportRun:
     """Write many tasks, or (``None``) all that have been begun: into a folder, one file each, or one after the other.
@@ -125,13 +142,13 @@ def export_tasks(
     if not in_folder:
         if form != "jsonl" and len(named) != 1:
             raise InvalidInput("one_file_each", format=form)
-        return _one_after_the_other(base_dir, _told(named, progress), settings, form, out, force=force)
+        return _one_after_the_other(base_dir, _told(named, progress), settings, form, out, force=force, clear=clear)
     assert isinstance(out, Path | str)
     make_private_folder(Path(out))
     run = ExportRun()
     for task in _told(named, progress):
         try:
-            run.exported.append(export_task(base_dir, task, settings, form, out, force=force))
+            run.exported.append(export_task(base_dir, task, settings, form, out, force=force, clear=clear))
         except (StorageError, TaskNotFound, InvalidInput) as error:
             run.failed[task] = str(error)
     return run
@@ -145,13 +162,14 @@ def _one_after_the_other(
     out: Path | str | BinaryIO,
     *,
     force: bool,
+    clear: bool,
 ) -> ExportRun:
     run = ExportRun()
     file = Path(out) if isinstance(out, Path | str) else None
     with _stream(out, force=force) as stream:
         for task in tasks:
             try:
-                exported = export_task(base_dir, task, settings, form, stream)
+                exported = export_task(base_dir, task, settings, form, stream, clear=clear)
             except TaskNotFound as error:  # nothing of it has been written
                 run.failed[task] = str(error)
             else:

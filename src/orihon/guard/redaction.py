@@ -5,11 +5,9 @@ gives the same placeholder, so that the text stays consistent, and without the k
 against it. Placeholders are never masked again, and text without a secret comes back as the very same
 object.
 
-Owns the search for secrets (their forms are in ``rules``), the user's own patterns and exceptions, and the
-key file. Promises linear time for the built-in rules on any text. A user's pattern is refused when its
-repeats nest, and sees the text in pieces of ``WINDOW`` characters, so that a clumsy one cannot stop the
-writer; one that is exponential by other means still can. Its matches are found whole up to
-``WINDOW_OVERLAP`` characters.
+Owns the order of the search: the built-in forms (``rules``), values that are known (``live``), the user's own patterns
+and exceptions (``patterns``), the same again in base64 and between invisible characters; and the key file. Promises
+linear time for all but the user's patterns, and those have a limit.
 """
 
 from __future__ import annotations
@@ -18,34 +16,42 @@ import hmac
 import os
 import re
 import secrets
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from orihon.errors import DamagedStore, InvalidMessage, InvalidSettings
+from orihon.errors import DamagedStore, InvalidMessage
 from orihon.folders import make_private_folder, replace_file, sync_folder, wrapping
-from orihon.guard.rules import SHORTEST_TEXT, Scanner, built_in_scanners
+from orihon.guard.anchors import UNSEEN, UNSEEN_PLACES, Finders, Places
+from orihon.guard.live import LIVE
+from orihon.guard.long_runs import DEEPEST, Encoded, Runs, long_runs
+from orihon.guard.patterns import UserPatterns
+from orihon.guard.plain import PlainTexts
+from orihon.guard.rules import SHORTEST_TEXT, built_in_finders
+from orihon.guard.vault import PLACEHOLDER, VAULT
+from orihon.guard.views import Span, Views
+from orihon.strings import map_named
 
 KEY_BYTES = 32
-WINDOW = 4096
-WINDOW_OVERLAP = 1024
 
 _DIGEST_DIGITS = 12
 # Only a user's pattern that looks at its surroundings could want more, and it shall not keep the writer busy.
 _MOST_PASSES = 4
-_PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_]*\]#[0-9a-f]{8,}")
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+# How far a secret lies at most from the placeholder that makes it one.
+_SEAM = 600
+_UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
 _KEY_FILE = re.compile(rb"[0-9a-f]{64}\n?")
-
-# Start, end and kind of one secret in a text.
-_Span = tuple[int, int, str]
 
 
 class Redactor:
-    """Masks secrets in texts and JSON values. Never changes after construction: threads may share one."""
+    """Masks secrets in texts and JSON values. Threads may share one."""
 
-    __slots__ = ("_allow", "_key", "_patterns", "_scanners", "_shortest", "enabled")
+    #: What a redaction with it is for, as records say it afterwards.
+    purpose: ClassVar[str] = "secrets"
+    __slots__ = ("_encoded", "_finders", "_key", "_live_kinds", "_patterns", "_plain", "_shortest", "enabled", "vault")
 
     def __init__(
         self,
@@ -56,29 +62,37 @@ class Redactor:
         ssn: bool = False,
         patterns: Mapping[str, str] | None = None,
         allow: Sequence[str] = (),
+        vault: bool = False,
     ) -> None:
         """``patterns`` maps names of further kinds to expressions. A secret that an expression of ``allow``
-        matches from its first to its last character stays as it is."""
+        matches from its first to its last character stays as it is. ``vault`` remembers, in this process, what
+        was masked, so that it can be sent."""
         self._key: Final = key
+        self.vault: Final = VAULT if vault else None
         self.enabled: Final = enabled
-        # Compiling them takes longer than most commands that only look.
-        self._scanners: Final = built_in_scanners(email=email, ssn=ssn) if enabled else ()
-        self._patterns: Final = tuple(
-            (_checked_name(name), _compiled(name, pattern)) for name, pattern in (patterns or {}).items()
-        )
+        # Making them takes longer than many a command that only looks.
+        self._finders: Final = built_in_finders(email=email, ssn=ssn) if enabled else Finders(())
+        self._encoded: Final = [Encoded(partial(self._find, depth=depth)) for depth in range(1, DEEPEST + 1)]
+        self._patterns: Final = UserPatterns(patterns or {}, allow)
         self._shortest: Final = 0 if self._patterns else SHORTEST_TEXT
-        self._allow: Final = tuple(_compiled("allow", pattern) for pattern in allow)
+        self._live_kinds: Final[dict[str, str]] = {}
+        self._plain: Final = PlainTexts()
 
     def mask(self, text: str) -> str:
         """``text`` with a placeholder for every secret; the same object when there is none."""
-        if not self.enabled or len(text) < self._shortest:
+        if not self.enabled or len(text) < self._shortest or text in self._plain:
             return text
-        # The second look makes masking idempotent: some things count as secrets only beside a placeholder.
-        for _ in range(_MOST_PASSES):
+        registered = LIVE.count
+        for turn in range(_MOST_PASSES):
             spans = self._find(text)
             if not spans:
+                if turn == 0:
+                    self._plain.add(text, registered)
                 break
-            text = self._replace(text, spans)
+            text, seams = self._replace(text, spans)
+            # Some things count as secrets only beside a placeholder: a second look makes masking idempotent.
+            if not any(self._find(text[start:end]) for start, end in _around(seams)):
+                break
         return text
 
     __call__ = mask
@@ -99,7 +113,9 @@ class Redactor:
         if isinstance(value, dict):
             pairs: dict[Any, Any] = {}
             for key, item in value.items():
-                new_key, new_item = self._clean(key), self._clean(item)
+                new_key = self._clean(key)
+                new_item = map_named(key, item, self.mask) if isinstance(item, str) else self._clean(item)
+                new_item = item if new_item == item else new_item
                 changed = changed or new_key is not key or new_item is not item
                 pairs[new_key] = new_item
             return pairs if changed else value
@@ -113,59 +129,97 @@ class Redactor:
                 return items if isinstance(value, list) else tuple(items)
         return value
 
-    def _find(self, text: str) -> list[_Span]:
+    def _find(self, text: str, depth: int = 0) -> list[Span]:
         """The secrets outside of placeholders."""
-        # Finding one character is many times faster than starting an expression.
-        scanners = [scanner for scanner in self._scanners if scanner.gate in text]
-        spans = self._search(scanners, text, 0, len(text))
-        if spans and _PLACEHOLDER.search(text):
-            spans = [span for start, end in _gaps(text) for span in self._search(scanners, text, start, end)]
+        views = Views(text)
+        places = self._finders.places(views)
+        unseen = places.pop(UNSEEN_PLACES, [])
+        spans = self._found(views, places, depth)
+        for start, end in _around(unseen) if unseen else ():
+            hidden = unseen[bisect_left(unseen, start) : bisect_left(unseen, end)]
+            seen = Views(_UNSEEN.sub("", text[start:end]))
+            found = self._found(seen, self._finders.places(seen), depth)
+            spans += _with_unseen(found, start, hidden)
         return spans
 
-    def _search(self, scanners: list[Scanner], text: str, start: int, end: int) -> list[_Span]:
+    def _found(self, views: Views, places: Places, depth: int) -> list[Span]:
+        """The same for the characters as they stand there."""
+        runs = long_runs(views) if depth < DEEPEST else []
+        if not places and not runs and not LIVE.count and not self._patterns:
+            return []
+        found = partial(self._search, views, places, runs, depth)
+        spans = found(0, len(views.text))
+        if spans and _goes_over_placeholder(views.text, spans):
+            spans = [span for start, end in _gaps(views.text) for span in found(start, end)]
+        return spans
+
+    def _search(self, views: Views, places: Places, runs: Runs, depth: int, start: int, end: int) -> list[Span]:
         """The secrets between ``start`` and ``end``, the more telling kinds first; they may overlap."""
-        spans: list[_Span] = []
-        for scanner in scanners:
-            for match in scanner.expression.finditer(text, start, end):
-                group = match.lastindex or 1
-                # Looking back sees the placeholder before ``start`` and may take its digits for an address.
-                if match.start(group) >= start:
-                    spans.append((match.start(group), match.end(), scanner.names[group - 1]))
-        for name, pattern in self._patterns:
-            for left, right in _windows(start, end):
-                for match in pattern.finditer(text, left, right):
-                    if match.end() > match.start():
-                        spans.append((match.start(), match.end(), name))
-        if self._allow:
-            return [span for span in spans if not self._allowed(text[span[0] : span[1]])]
-        return spans
+        spans = self._finders.find(views, places, start, end)
+        if runs:
+            spans += self._encoded[depth].find(views, runs, start, end)
+        for first, last, value in LIVE.places(views.text, start, end):
+            spans.append((first, last, self._live_kind(value)))
+        if self._patterns:
+            spans += self._patterns.find(views.text, start, end)
+        return self._patterns.without_allowed(views.text, spans) if spans else spans
 
-    def _allowed(self, secret: str) -> bool:
-        return any(pattern.fullmatch(secret) for pattern in self._allow)
+    def _live_kind(self, value: str) -> str:
+        """What a known value is called: as by its form, so that it has one placeholder wherever it stands."""
+        if value not in self._live_kinds:
+            views = Views(value)
+            spans = self._finders.find(views, self._finders.places(views), 0, len(value))
+            whole = [kind for start, end, kind in spans if (start, end) == (0, len(value))]
+            self._live_kinds[value] = whole[0] if whole else "SECRET"
+        return self._live_kinds[value]
 
-    def _replace(self, text: str, spans: list[_Span]) -> str:
+    def _replace(self, text: str, spans: list[Span]) -> tuple[str, list[int]]:
+        """The text with placeholders, and where they are."""
         digests: dict[str, str] = {}
         pieces: list[str] = []
-        done = 0
+        seams: list[int] = []
+        done = length = 0
         for start, end, name in _merged(spans):
             secret = text[start:end]
             digest = digests.get(secret) or digests.setdefault(secret, self._digest(secret))
-            pieces += (text[done:start], f"[{name}]#{digest}")
+            placeholder = f"[{name}]#{digest}"
+            if self.vault is not None:
+                self.vault.keep(placeholder, secret)
+            pieces += (text[done:start], placeholder)
+            seams.append(length + start - done)
+            length += start - done + len(placeholder)
             done = end
         pieces.append(text[done:])
-        return "".join(pieces)
+        return "".join(pieces), seams
 
     def _digest(self, secret: str) -> str:
-        raw = secret.encode("utf-8", "surrogatepass")
+        seen = secret if secret.isascii() else _UNSEEN.sub("", secret)
+        raw = seen.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, raw, "sha256").hex()[:_DIGEST_DIGITS]
+
+
+@cache
+def _passing() -> Redactor:
+    return Redactor(secrets.token_bytes(KEY_BYTES))
+
+
+def hide(text: str) -> str:
+    """For texts that belong to no task, such as errors of a server: placeholders that only this process gives."""
+    return _passing().mask(text)
+
+
+def hide_in(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for JSON values."""
+    hidden: dict[str, Any] = _passing().clean(dict(fields))
+    return hidden
 
 
 def has_placeholder(text: str) -> bool:
     """Does something stand in ``text`` in the place of a secret?"""
-    return _PLACEHOLDER.search(text) is not None
+    return PLACEHOLDER.search(text) is not None
 
 
-def _merged(spans: list[_Span]) -> Iterator[_Span]:
+def _merged(spans: list[Span]) -> Iterator[Span]:
     """The spans in order, overlapping ones as one, so that no rest of a secret stays."""
     # The sort is stable: of two kinds with the same place, the more telling one leads.
     (start, end, name), *others = sorted(spans, key=lambda span: (span[0], -span[1]))
@@ -178,57 +232,41 @@ def _merged(spans: list[_Span]) -> Iterator[_Span]:
     yield start, end, name
 
 
-def _gaps(text: str) -> Iterator[tuple[int, int]]:
-    """What lies between the placeholders of ``text``."""
-    start = 0
-    for match in _PLACEHOLDER.finditer(text):
-        yield start, match.start()
-        start = match.end()
-    yield start, len(text)
-
-
-def _windows(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Overlapping pieces that cover ``start`` to ``end``."""
-    while end - start > WINDOW:
-        yield start, start + WINDOW
-        start += WINDOW - WINDOW_OVERLAP
+def _around(places: list[int]) -> Iterator[tuple[int, int]]:
+    """What lies near places that are in order, each part of the text once."""
+    start, end = max(0, places[0] - _SEAM), places[0] + _SEAM
+    for place in places[1:]:
+        if place - _SEAM <= end:
+            end = place + _SEAM
+        else:
+            yield start, end
+            start, end = place - _SEAM, place + _SEAM
     yield start, end
 
 
-def _checked_name(name: str) -> str:
-    upper = name.upper()
-    if not _NAME.fullmatch(upper):
-        raise InvalidSettings("bad_pattern_name", name=name)
-    return upper
+def _with_unseen(spans: list[Span], start: int, unseen: list[int]) -> Iterator[Span]:
+    """Where spans lie that were found without the characters at the places ``unseen``, in a part from ``start`` on."""
+    # So many characters that are seen stand before each of them.
+    before = [place - start - count for count, place in enumerate(unseen)]
+    for first, last, kind in spans:
+        yield start + first + bisect_right(before, first), start + last + bisect_right(before, last - 1), kind
 
 
-def _compiled(name: str, pattern: str) -> re.Pattern[str]:
-    try:
-        compiled = re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise InvalidSettings("bad_pattern", name=name, detail=str(error)) from error
-    if _repeats_nest(pattern):
-        raise InvalidSettings("slow_pattern", name=name, pattern=pattern)
-    return compiled
+def _goes_over_placeholder(text: str, spans: list[Span]) -> bool:
+    """Has one of the spans a character of a placeholder?"""
+    held = [(match.start(), match.end()) for match in PLACEHOLDER.finditer(text)] if "]#" in text else []
+    ends = [end for _, end in held]
+    following = ((bisect_right(ends, start), end) for start, end, _ in spans)
+    return any(place < len(held) and held[place][0] < end for place, end in following)
 
 
-# A repeat without an upper bound that gives back what it took; a possessive one (``++``) does not.
-_LOOP = r"(?<![*+}?])(?:[*+]|\{[0-9]*,\})(?!\+)"
-_LOOP_IN_LOOP = re.compile(rf"\([^()]*{_LOOP}[^()]*\){_LOOP}")
-_ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_INNERMOST_GROUP = re.compile(r"\(([^()]*)\)")
-
-
-def _repeats_nest(pattern: str) -> bool:
-    """Whether a loop stands inside a loop, as in ``(a+)+``: exponential time on the wrong text."""
-    bare = _ESCAPE_OR_CLASS.sub("x", pattern)
-    while not _LOOP_IN_LOOP.search(bare):
-        # Without its parentheses, a group's loops belong to the group around it.
-        flatter = _INNERMOST_GROUP.sub(r"\1", bare)
-        if flatter == bare:
-            return False
-        bare = flatter
-    return True
+def _gaps(text: str) -> Iterator[tuple[int, int]]:
+    """What lies between the placeholders of ``text``."""
+    start = 0
+    for match in PLACEHOLDER.finditer(text):
+        yield start, match.start()
+        start = match.end()
+    yield start, len(text)
 
 
 def load_key(path: Path) -> bytes:

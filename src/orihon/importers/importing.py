@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from orihon.audit.trail import audit_of
 from orihon.base_folder import BaseFolder
 from orihon.catalogue.opening import catalogue_exists
 from orihon.errors import InvalidInput
@@ -72,6 +73,8 @@ def import_transcripts(
                 progress(done, max(size, done))
     if run.report.imported and not dry_run:
         look_again(base_path, settings)  # rows of an export come with the times that they had
+        told = {"files": run.report.imported, "tasks": run.report.new_tasks, "messages": run.report.messages}
+        audit_of(base_path, settings).record("import", details=told)
     return run.report
 
 

@@ -13,15 +13,16 @@ import hashlib
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orihon import jsonio
 from orihon.catalogue.metadata import write_metadata
-from orihon.errors import OrihonError, StorageUnavailable
+from orihon.errors import IllegalTransition, KeyUnavailable, OrihonError, StorageUnavailable
+from orihon.export.sealed_pieces import VERSION as SEALED_VERSION
+from orihon.export.sealed_pieces import open_lines
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.importers.base import Problem
 from orihon.importers.export_rows import record_usage, row_of
@@ -35,20 +36,18 @@ from orihon.importers.shapes import fields, words
 from orihon.postgres import postgres_of
 from orihon.store.base import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
 from orihon.store.copying import contents_of, copy_records
-from orihon.store.opening import open_for_reading, open_task_store
+from orihon.store.key_places import needed_keys
+from orihon.store.opening import backend_of, open_for_reading, open_task_store
 from orihon.store.packing import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.task import check_id, folder
-from orihon.task_folders import SCRATCH
+from orihon.task_folders import IMPORT, SCRATCH, remove_unfinished
 
 MARK = "orihon_export"
 VERSION = 1
-_ENDING = ".import"
 _BATCH_BYTES = 4 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
-#: A folder that was not finished after so long belongs to an import that has died.
-_SECONDS_TO_FINISH = 3600.0
 
 
 class OrihonExport(Restorer):
@@ -86,6 +85,11 @@ class _Lines:
     def is_head(self) -> bool:
         return self._next is not None and self._next[:40].lstrip(b'{ \xef\xbb\xbf"').startswith(MARK.encode())
 
+    def until_head(self) -> Iterator[bytes]:
+        """The lines up to the next task of the file."""
+        while self.has_more and not self.is_head:
+            yield self.take()
+
     def take(self) -> bytes:
         assert self._next is not None
         line, self._next = self._next, next(self._lines, None)
@@ -100,13 +104,18 @@ class _Damaged(Exception):
 def _restored(lines: _Lines, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
     """The next task of the file."""
     start = lines.number + 1
+    plain = lines
     try:
         head = fields(_decoded(lines.take()))
+        if head.get(MARK) == SEALED_VERSION:
+            keys = needed_keys(place.base.path, place.settings)
+            plain = _Lines(open_lines(lines.until_head(), head.get("sealed"), keys))
+            head = fields(_decoded(plain.take())) if plain.has_more else {}
         if head.get(MARK) != VERSION:
             raise _Damaged("newer" if isinstance(head.get(MARK), int) else "no head")
         with _Staging(place, head) as staging:
-            while lines.has_more and not lines.is_head:
-                staging.take(lines.take())
+            for line in plain.until_head():
+                staging.take(line)
             result = staging.finished(path)
         if result is not None:
             yield result
@@ -117,10 +126,13 @@ def _restored(lines: _Lines, path: Path, place: Place) -> Iterator[Problem | Imp
         yield Problem(cause, lines.number, {"detail": str(error), "version": version})
     except StorageUnavailable:
         raise
+    except KeyUnavailable as error:
+        yield Problem("export_sealed", start, {"detail": str(error)})
     except OrihonError as error:
-        yield Problem("export_incomplete", start, {"detail": error.cause})
-    while lines.has_more and not lines.is_head:  # the next task may be whole
-        lines.take()
+        cause = "export_erased" if error.reason == "erased" else "export_incomplete"
+        yield Problem(cause, start, {"detail": error.cause})
+    for _ in lines.until_head():  # the next task may be whole
+        pass
 
 
 class _Staging:
@@ -131,7 +143,7 @@ class _Staging:
         self._told = fields(head.get("task"))
         self._contents = fields(head.get("contents"))
         self._home = place.base.path / "completed"
-        self._path = self._home / f".{secrets.token_hex(8)}{_ENDING}"
+        self._path = self._home / f".{secrets.token_hex(8)}{IMPORT}"
         self._store: TaskStore | None = None
         self._batch: list[Pieces] = []
         self._size = 0
@@ -143,7 +155,7 @@ class _Staging:
 
     def __enter__(self) -> _Staging:
         make_private_folder(self._home)
-        self._clear_leftovers()
+        remove_unfinished(self._home, IMPORT)
         make_private_folder(self._path)
         wanted = self._place.settings.context_storage.backend
         backend = "files" if wanted == "postgres" else wanted
@@ -154,18 +166,14 @@ class _Staging:
     def __exit__(self, *_: object) -> None:
         if self._store is not None:
             self._store.records.close()
+            if self._store.records.is_sealed:
+                needed_keys(self._place.base.path, self._place.settings).forget(self._path.name)
         shutil.rmtree(self._path, ignore_errors=True)
 
     @property
     def store(self) -> TaskStore:
         assert self._store is not None
         return self._store
-
-    def _clear_leftovers(self) -> None:
-        for path in self._home.glob(f".*{_ENDING}"):
-            with suppress(FileNotFoundError):
-                if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
-                    shutil.rmtree(path, ignore_errors=True)
 
     def _opened(self, path: Path, backend: str, name: str = "", epoch: int | None = None) -> TaskStore:
         settings = self._place.settings.replace(**{"context_storage.backend": backend})
@@ -260,6 +268,8 @@ class _Staging:
             candidate = check_id(own)
         except OrihonError:
             candidate = task_uuid(OrihonExport.name, own, self._place.user)
+        if self._place.catalogue.tombstone(candidate) is not None:  # before anything of it is where tasks are
+            raise IllegalTransition("erased", uuid=candidate)
         number = 0
         mine = contents_of(self.store)
         while (here := self._place.base.folders.find(candidate)) is not None or self._place.base.row(candidate):
@@ -283,14 +293,31 @@ class _Staging:
         elif place.settings.context_storage.backend == "postgres":
             self._into_database(uuid)
         else:
-            self.store.records.close()
-            home = place.base.path / (folder(row.status) or "completed")
-            make_private_folder(home)
-            with wrapping(home):
-                self._path.rename(home / uuid)
-                sync_folder(home)
+            with self._sealed_as(uuid) as staged:
+                self.store.records.close()
+                home = place.base.path / (folder(row.status) or "completed")
+                make_private_folder(home)
+                with wrapping(home):
+                    staged.rename(home / uuid)
+                    sync_folder(home)
         place.catalogue.adopt(row)
         record_usage(place, row)
+
+    @contextmanager
+    def _sealed_as(self, uuid: str) -> Iterator[Path]:
+        """The folder to be moved; of a sealed task one that was sealed for the name that it gets."""
+        if not self.store.records.is_sealed:
+            yield self._path
+            return
+        staged = self._path.with_name(f".{secrets.token_hex(8)}{IMPORT}")
+        try:
+            backend = backend_of(self._path, "files")
+            with closing(self._opened(staged, backend, uuid, self._epoch)) as copy:
+                copy.records.claim(self._epoch)
+                copy_records(self.store.records, copy.records)
+            yield staged
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
 
     def _into_database(self, uuid: str) -> None:
         from orihon.store.postgres_moving import remove_task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from orihon.importers.known import counted
 from orihon.records import ModelCall
 from orihon.settings import Settings
 from orihon.store.task_store import TaskStore
-from orihon.task import TaskStatus
+from orihon.task import MAX_FIELD_CHARS, TaskKey, TaskStatus
 from orihon.task_folders import SCRATCH
 from orihon.task_opening import TaskOpening
 from orihon.usage import record_usage_of_log
@@ -99,7 +99,7 @@ class Place:
         parent = None if thread.parent is None else self.uuid_of(form, thread.parent)
         began, ended = times
         row = TaskRow.of(
-            task_key(form, thread, self.user),
+            self._masked(task_key(form, thread, self.user)),
             uuid,
             TaskStatus.COMPLETED,
             created_at=began,
@@ -113,6 +113,11 @@ class Place:
             ),
         )
         return self.catalogue.adopt(row)
+
+    def _masked(self, key: TaskKey) -> TaskKey:
+        """Threads are named after files and folders, whatever those are called."""
+        named = {name: self.redactor.mask(getattr(key, name)) for name in ("owner", "repo", "task_id")}
+        return replace(key, **{name: value[:MAX_FIELD_CHARS] for name, value in named.items()})
 
     def described(self, thread: Thread, origin: Mapping[str, Any]) -> dict[str, Any]:
         """What a row says about a thread."""

@@ -80,13 +80,34 @@ class SeenFiles:
         with database_errors(self._path, _TIMEOUT):
             self._connection.execute(_statement("keep_file"), {**self._key(path), **values})
 
+    def forget(self) -> None:
+        """Drop what is known of this user's files, from the free pages of the database, too."""
+        if self._connection is not None:
+            with database_errors(self._path, _TIMEOUT):
+                self._connection.execute(_statement("forget_user"), {"user": self._user})
+                self._connection.execute("VACUUM")
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def _key(self, path: Path) -> dict[str, bytes | str]:
-        return {"path": os.fsencode(path.absolute()), "user": self._user}
+        # Names of files may hold what must not be written.
+        place = blake2b(os.fsencode(path.absolute()), digest_size=32).digest()
+        return {"path": place, "user": self._user}
+
+
+def forget_imports(base_dir: Path, user: str) -> None:
+    """Nothing says any more which files were imported for a user."""
+    if not (base_dir / NAME).exists():
+        return
+    seen = SeenFiles(base_dir, user, read_only=False)
+    try:
+        seen.forget()
+    finally:
+        seen.close()
 
 
 def _statement(name: str) -> str:

@@ -99,7 +99,7 @@ class LLMClient(ABC):
         self._url, self._basic = without_user(self._endpoint(self._section.base_url))
         self._api_key = self._checked_key()
         self._own_transport = http is None
-        self._transport = http or Transport(timeouts)
+        self._transport = http or Transport(timeouts, allow_metadata=self.settings.llm.allow_metadata)
         self._retry = retry or RetryPolicy()
         self._cache = cache
         self._rate_limit = rate_limit
@@ -281,7 +281,7 @@ class LLMClient(ABC):
             call.pause(self._rate_limit.take(self.provider))
         headers = {"Authorization": self._basic} if self._basic else {}
         headers |= self._headers(self._api_key)
-        with self._transport.post_file(self._url, headers, body, call) as response:
+        with self._transport.post_file(self._url, headers, self._sent(body), call) as response:
             if not 200 <= response.status < 300:
                 raise refusal(response, self._url, self._api_key)
             self._read(response, builder)
@@ -289,6 +289,14 @@ class LLMClient(ABC):
         if answer.is_empty or (builder.has_calls and not answer.calls):  # a call without a name is none
             raise EmptyAnswer("nothing", model=self.model, finish=answer.finish or "-")
         return answer
+
+    def _sent(self, body: Path | bytes) -> Path | bytes:
+        """The body as it goes out: with a vault, with the values that only placeholders stand for on the disk."""
+        vault = self._redactor().vault if self.settings.masking.vault else None
+        if vault is None:
+            return body
+        raw = body if isinstance(body, bytes) else body.read_bytes()
+        return vault.restored_json(raw.decode()).encode()
 
     @contextmanager
     def _calling(self) -> Iterator[Call]:
@@ -339,8 +347,8 @@ class LLMClient(ABC):
         if self.message_store is not None:
             return self.message_store.task_store.redactor
         wanted = self.settings.masking
-        kinds = {"email": wanted.email, "ssn": wanted.ssn}
-        return Redactor(b"", enabled=wanted.enabled, patterns=wanted.patterns, allow=wanted.allow, **kinds)
+        kinds = {"email": wanted.email, "ssn": wanted.ssn, "vault": wanted.vault, "enabled": wanted.enabled}
+        return Redactor(b"", patterns=wanted.patterns, allow=wanted.allow, **kinds)
 
     def _checked_key(self) -> str | None:
         """The key as it is sent. Files of keys end with a line feed; a key that no header can hold is not quoted."""

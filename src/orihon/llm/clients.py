@@ -12,6 +12,7 @@ from orihon.llm.lmstudio import LMStudioClient
 from orihon.llm.ollama import OllamaClient
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.rate_limit import RateLimit
+from orihon.llm.response_cache import FOLDER as CACHE_FOLDER
 from orihon.llm.response_cache import ResponseCache
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.transport import Timeouts
@@ -19,8 +20,8 @@ from orihon.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from orihon.context import TaskContextManager
+    from orihon.guard.sealing import Sealer
 
-_CACHE = "responses"
 
 CLIENTS: dict[str, type[LLMClient]] = {
     client.provider: client for client in (OpenAIClient, OllamaClient, LMStudioClient, AnthropicClient)
@@ -60,10 +61,19 @@ def _means(settings: Settings, task_ctx: TaskContextManager | None) -> dict[str,
         "stream": wanted.stream,
     }
     if task_ctx is not None and wanted.cache:
-        means["cache"] = ResponseCache(task_ctx.base_dir / _CACHE, ttl=wanted.cache_ttl)
+        sealer = _cache_sealer(task_ctx) if settings.encryption.enabled else None
+        means["cache"] = ResponseCache(task_ctx.base_dir / CACHE_FOLDER, ttl=wanted.cache_ttl, sealer=sealer)
     if task_ctx is not None and wanted.requests_per_minute is not None:
         means["rate_limit"] = RateLimit(task_ctx.catalogue, wanted.requests_per_minute)
     return means
+
+
+def _cache_sealer(task_ctx: TaskContextManager) -> Sealer:
+    """Answers are kept for all tasks of a base folder, so with the key of what is no task's."""
+    from orihon.guard.keys import CATALOGUE
+    from orihon.store.key_places import needed_keys
+
+    return needed_keys(task_ctx.base_dir, task_ctx.settings).new_sealer(CATALOGUE)
 
 
 def _rearranged(config: Mapping[str, Any]) -> tuple[dict[str, Any], Path | str | None]:

@@ -8,7 +8,7 @@ together with their results, and never the system prompt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,7 +17,7 @@ from orihon.compression.lists.plain_history import system_head, tool_units
 from orihon.counting import estimate_message
 from orihon.errors import ToolCallError
 from orihon.llm.answers import Answer
-from orihon.llm.request_file import FileLines, ListLines, ViewLines, request_file
+from orihon.llm.request_file import FileLines, ListLines, StoredLines, ViewLines, request_file
 from orihon.message import Message
 from orihon.records import ModelCall
 from orihon.store import MessageStore
@@ -95,6 +95,8 @@ class StoredHistory:
     def prepare(self) -> ViewLines:
         _refuse_open(self._store.task_store.tail.open_calls)
         self._compressor.compress_if_needed()
+        if self._is_sealed:
+            return StoredLines(self._store.task_store)
         return FileLines(self._store.get_current_context_file())
 
     def relieve(self) -> bool:
@@ -105,7 +107,13 @@ class StoredHistory:
         return self._compressor.compress(target=max(target, 1e-6)).changed
 
     def body(self, pieces: Iterable[bytes]) -> AbstractContextManager[Path | bytes]:
+        if self._is_sealed:  # nothing plain touches the disk: the request is in memory while it is on its way
+            return nullcontext(b"".join(pieces))
         return request_file(self._store.context_dir, pieces)
+
+    @property
+    def _is_sealed(self) -> bool:
+        return self._store.task_store.records.is_sealed
 
     def report(self, usage: Mapping[str, Any], request_tokens: int, call: ModelCall) -> None:
         if self._task_ctx is not None:

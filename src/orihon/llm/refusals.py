@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 from orihon import jsonio
 from orihon.compression.model.call import says_overflow
 from orihon.errors import LLMError, Overflow, Refused
+from orihon.guard.redaction import hide
 from orihon.llm.answers import excerpt
 from orihon.llm.retry import retry_after
 from orihon.llm.transport import Response, shown_url
@@ -45,6 +46,7 @@ def refusal_in_stream(error: Any, url: str, secret: str | None) -> LLMError:
 def _error(status: int, said: str, url: str, secret: str | None, wait: float | None) -> LLMError:
     for hidden in (*([secret] if secret else []), *_query_secrets(url)):
         said = said.replace(hidden, "***")
+    said = hide(said)  # some servers quote what they were sent
     where = {"url": shown_url(url), "status": status, "said": excerpt(said) or "-"}
     # Some say "too many tokens" of those per minute: what is refused for another reason is no overflow.
     if status == _TOO_LONG or (says_overflow(said) and status not in _OTHER_REASONS):

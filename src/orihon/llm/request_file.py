@@ -19,6 +19,7 @@ from orihon import jsonio
 from orihon.errors import DamagedStore
 from orihon.folders import open_private, wrapping
 from orihon.llm.shapes import is_prompt
+from orihon.store.task_reading import TaskReader
 
 NAME = "request.json"
 _BLOCK = 1 << 16
@@ -55,6 +56,19 @@ class FileLines:
                 yield held
                 held = b"," if block.endswith(b"\n") else b""
                 yield block[: len(block) - len(held)].replace(b"\n", b",")
+
+
+class StoredLines:
+    """A view that is read from its records: of a sealed task there is no file."""
+
+    def __init__(self, store: TaskReader) -> None:
+        self._store = store
+
+    def lines(self) -> Iterator[bytes]:
+        return self._store.view_lines()
+
+    def joined(self) -> Iterator[bytes]:
+        return separated(self.lines())
 
 
 class ListLines:

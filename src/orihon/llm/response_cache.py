@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from orihon import jsonio
-from orihon.errors import StorageError
+from orihon.errors import DamagedStore, StorageError
 from orihon.folders import make_private_folder, replace_file, wrapping
 from orihon.guard.redaction import Redactor
+from orihon.guard.sealing import Sealer
 from orihon.llm.answers import Answer
 
 logger = logging.getLogger("orihon.llm")
@@ -26,11 +28,24 @@ _BLOCK = 1 << 16
 _HOUR = 3600.0
 
 
+#: Where the answers are kept, in the base folder.
+FOLDER = "responses"
+
+
+def clear_cache(base_dir: Path) -> None:
+    """Forget every answer that is kept for a base folder."""
+    shutil.rmtree(base_dir / FOLDER, ignore_errors=True)
+
+
 class ResponseCache:
     """Answers by request."""
 
-    def __init__(self, folder: Path | str, *, ttl: float = _HOUR, max_entries: int = 1000) -> None:
+    def __init__(
+        self, folder: Path | str, *, ttl: float = _HOUR, max_entries: int = 1000, sealer: Sealer | None = None
+    ) -> None:
+        """With a ``sealer`` the answers are sealed, and named so that nobody can tell what was asked."""
         self._folder = Path(folder)
+        self._sealer = sealer
         self._ttl = ttl
         self._max_entries = max_entries
         make_private_folder(self._folder)
@@ -40,23 +55,26 @@ class ResponseCache:
         digest = hashlib.sha256(url.encode() + b"\0")
         if isinstance(body, bytes):
             digest.update(body)
-            return digest.hexdigest()
+            return self._named(digest.hexdigest())
         with wrapping(body), body.open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
-        return digest.hexdigest()
+        return self._named(digest.hexdigest())
+
+    def _named(self, digest: str) -> str:
+        return digest if self._sealer is None else self._sealer.blob_name(digest)
 
     def get(self, key: str) -> Answer | None:
         """The answer, if there is one that is not too old."""
         try:
-            kept = jsonio.decode(self._path(key).read_bytes())
+            kept = jsonio.decode(self._opened(key, self._path(key).read_bytes()))
             if 0 <= time.time() - kept["made_at"] <= self._ttl:
                 calls = tuple({name: str(call[name]) for name in ("id", "name", "arguments")} for call in kept["calls"])
                 finish, said = str(kept["finish"]), dict(kept["fields"])
                 return Answer(str(kept["text"]), calls, finish=finish, fields=said, is_kept=True)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, DamagedStore) as error:
             logger.warning("a kept answer could not be read: %s", error)
         with suppress(OSError):
             self._path(key).unlink()
@@ -69,10 +87,15 @@ class ResponseCache:
         if redactor.clean(kept) is not kept:
             return
         try:
-            replace_file(self._path(key), [jsonio.encode(kept)], durable=False)
+            content = jsonio.encode(kept)
+            sealed = content if self._sealer is None else self._sealer.seal_file(f"answer {key}", content)
+            replace_file(self._path(key), [sealed], durable=False)
             self._sweep()
         except StorageError as error:
             logger.warning("an answer could not be kept: %s", error)
+
+    def _opened(self, key: str, content: bytes) -> bytes:
+        return content if self._sealer is None else self._sealer.open_file(f"answer {key}", content)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.json"

@@ -33,10 +33,11 @@ def read(answer: Answer, tools: Collection[str]) -> Answer:
     calls: list[dict[str, str]] = []
     done = False
     for value in objects(answer.text):
-        if value.get("tool") in tools:
+        tool = value.get("tool")
+        if isinstance(tool, str) and tool in tools:
             arguments = value.get("arguments", {})
             written = arguments if isinstance(arguments, str) else written_arguments(arguments)
-            calls.append({"id": "", "name": value["tool"], "arguments": written})
+            calls.append({"id": "", "name": tool, "arguments": written})
         elif value.get("done") is True:
             done = True
     return replace(answer, calls=tuple(calls), done=done and not calls)

@@ -4,7 +4,7 @@ Promises: the body is never in memory as a whole (64 KiB at a time); a call ends
 somebody cancels it, at once (only the making of a connection has to run into its own limit); the errors of the HTTP
 library are wrapped here, once, with their cause. Errors name the address without user names, passwords or queries, and
 never a header. An answer larger than ``LARGEST_ANSWER`` is refused. A model on this machine is asked directly, whatever
-proxy the environment names.
+proxy the environment names. Nothing is sent to an address at which a cloud hands out credentials, unless it is allowed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from urllib.parse import urlsplit
 
 from orihon.errors import Cancelled, CutOff, LLMError, NotJSON, TimedOut, Unreachable
 from orihon.folders import wrapping
+from orihon.llm.endpoints import parsed
+from orihon.notifications.targets import is_metadata
 
 if TYPE_CHECKING:
     import ssl
@@ -136,8 +138,9 @@ class Response:
 class Transport:
     """Connections to one provider, kept open between calls; for all threads of a process."""
 
-    def __init__(self, timeouts: Timeouts | None = None) -> None:
+    def __init__(self, timeouts: Timeouts | None = None, *, allow_metadata: bool = False) -> None:
         self.timeouts = timeouts or Timeouts()
+        self._allow_metadata = allow_metadata
         self._lock = threading.Lock()
         self._idle: list[_Line] = []
         self._pid = os.getpid()
@@ -178,7 +181,7 @@ class Transport:
             self._idle.append(line)
 
     def _take(self, url: str) -> _Line:
-        parts = urlsplit(url)
+        parts = parsed(url)
         try:
             _ = parts.port
         except ValueError as error:
@@ -191,13 +194,13 @@ class Transport:
                 if line.kind == kind:
                     self._idle.remove(line)
                     return line
-        return _Line(kind)
+        return _Line(kind, allow_metadata=self._allow_metadata)
 
 
 class _Line:
     """One connection at most, and its socket, so that another thread can cut it."""
 
-    def __init__(self, kind: tuple[bool, bool]) -> None:
+    def __init__(self, kind: tuple[bool, bool], *, allow_metadata: bool) -> None:
         import httpx
 
         _hide_queries()
@@ -209,6 +212,7 @@ class _Line:
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
         )
         self._stream: Any = None
+        self._allow_metadata = allow_metadata
 
     @contextmanager
     def post(
@@ -225,7 +229,8 @@ class _Line:
                 self._stream = info["return_value"]
                 try:
                     call.check()  # it may have been cancelled while there was nothing to cut
-                except Cancelled:
+                    self._check_address(url)
+                except (Cancelled, Unreachable):
                     self._stream.close()  # nobody else knows of it yet
                     raise
 
@@ -234,6 +239,12 @@ class _Line:
             "POST", url, headers=sent, content=content, timeout=seconds, extensions=extensions
         ) as response:
             yield response
+
+    def _check_address(self, url: str) -> None:
+        """Before anything is sent: a user may choose the address, and a name can mean any."""
+        address = self._stream.get_extra_info("server_addr")
+        if not self._allow_metadata and address and is_metadata(str(address[0])):
+            raise Unreachable("metadata", url=shown_url(url))
 
     def cut(self) -> None:
         """Wake whoever waits on this line: closing alone would not."""
@@ -334,7 +345,10 @@ def _error(error: httpx.HTTPError, url: str, watch: _Watch) -> LLMError:
 
 def shown_url(url: str) -> str:
     """An address for error texts: without what may be secret in it."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no address at all
+        return "?"
     try:
         port = f":{parts.port}" if parts.port else ""
     except ValueError:  # no port there can be

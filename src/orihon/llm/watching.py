@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from orihon import jsonio
 from orihon.counts import MODEL_ERRORS, MODEL_SECONDS, Counts
+from orihon.guard.redaction import hide
 from orihon.llm.answers import Answer
 from orihon.records import ModelCall, Usage
 from orihon.tracing import Attributes, Tracing
@@ -50,7 +51,7 @@ def watching_call(
         if answer is not None:
             span.set(_attributes(answer))
             if tracing.content:
-                mask = (lambda text: text) if task_ctx is None else task_ctx.task_store.redactor.mask
+                mask = hide if task_ctx is None else task_ctx.task_store.redactor.mask
                 span.set({"gen_ai.output.messages": mask(_said(answer))})
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from orihon.audit.trail import audited
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.opening import catalogue_exists, open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StorageUnavailable, TaskBusy, TaskNotFound
@@ -105,7 +106,10 @@ def migrate_tasks(
         make_private_folder(base)
     elif not base.is_dir():
         raise StorageUnavailable("no_base_dir", path=base)
-    with _sides(base, loaded, source, target) as sides:
+    with (
+        _sides(base, loaded, source, target) as sides,
+        audited(base, loaded, "migrate", source=source, target=target, dry_run=dry_run) as act,
+    ):
         names = sides.candidates() if tasks is None else [sides.resolve(name) for name in dict.fromkeys(tasks)]
         outcomes: list[TaskOutcome] = []
         for number, uuid in enumerate(names, start=1):
@@ -115,6 +119,7 @@ def migrate_tasks(
                 progress(number, len(names))
         if sides.other is not None and not dry_run:
             carry_the_rest(sides.other, sides.home)
+        act.details["moved"] = sum(one.outcome not in ("skipped", "failed") for one in outcomes)
     return MigrationReport(source, target, dry_run, tuple(outcomes))
 
 

@@ -61,10 +61,14 @@ class Transfer(ABC):
             return None
         return "postgres" if place.parent.name == SCRATCH else backend_of(place, "files")
 
-    def store(self, place: Path, uuid: str, backend: str, epoch: int | None = None) -> TaskStore:
+    def store(
+        self, place: Path, uuid: str, backend: str, epoch: int | None = None, *, seals_new: bool = True
+    ) -> TaskStore:
         """A store as its owner opens it, but without the guard: nothing new comes in that it could mask."""
         settings = self.settings if backend == "postgres" else self._local
-        wanted = {"context_storage.backend": backend, "masking.enabled": False}
+        wanted: dict[str, object] = {"context_storage.backend": backend, "masking.enabled": False}
+        if not seals_new:
+            wanted["encryption.enabled"] = False
         return open_task_store(place, settings.replace(**wanted), key_file=place / "mask.key", epoch=epoch, name=uuid)
 
     @abstractmethod
@@ -148,7 +152,8 @@ class FolderTransfer(Transfer):
 
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         self._drop_staged(uuid)
-        return self.store(self._staged(uuid), uuid, self.target, epoch)
+        # Contents and files stay in the folder, so the copy is sealed if they are, whatever is wanted for new tasks.
+        return self.store(self._staged(uuid), uuid, self.target, epoch, seals_new=False)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         staged = self._staged(uuid)
@@ -186,7 +191,7 @@ class FolderTransfer(Transfer):
         from orihon.store.files import FilesRecords
 
         with closing(FilesRecords(place, create=False)) as lines, closing(self.store(place, uuid, "sqlite")) as whole:
-            if not is_beginning(lines, whole.records):
+            if not is_beginning(lines, whole.records.bare):
                 raise DamagedStore("two_places", uuid=uuid, source=self.source, target=self.target)
 
 

@@ -45,8 +45,18 @@ class _UntilThen(io.RawIOBase):
         super().close()
 
 
-def in_time_handlers(seconds: Callable[[], float]) -> tuple[BaseHandler, BaseHandler]:
-    """The handlers of http and https whose answers are complete within ``seconds``, or fail."""
+def in_time_handlers(
+    seconds: Callable[[], float], check: Callable[[socket.socket], None]
+) -> tuple[BaseHandler, BaseHandler]:
+    """The handlers of http and https whose answers are complete within ``seconds``, or fail.
+
+    ``check`` sees a connection before anything is sent, and raises where it must not be used.
+    """
+
+    def connected(*args: Any, **kwargs: Any) -> socket.socket:
+        made = socket.create_connection(*args, **kwargs)
+        check(made)
+        return made
 
     class Answer(HTTPResponse):
         def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
@@ -57,8 +67,16 @@ def in_time_handlers(seconds: Callable[[], float]) -> tuple[BaseHandler, BaseHan
     class Plain(HTTPConnection):
         response_class = Answer
 
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._create_connection = connected
+
     class Secure(HTTPSConnection):
         response_class = Answer
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._create_connection = connected
 
     class PlainHandler(HTTPHandler):
         def http_open(self, req: Request) -> HTTPResponse:

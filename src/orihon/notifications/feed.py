@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
 from orihon.base_folder import BaseFolder
-from orihon.catalogue import Catalogue
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.notices import NoticeRow
 from orihon.errors import InvalidSettings, OrihonError
 from orihon.notifications.delivery import Delivery, deliver
 from orihon.notifications.notice import Notification
@@ -22,9 +25,26 @@ from orihon.settings import Settings
 logger = logging.getLogger("orihon.notifications")
 
 SECONDS_BETWEEN_LOOKS = 0.5
+_PAGE = 200
 _COUNTED_DAYS = 62
 _DELIVERY_SECONDS = 60.0  # of a cron job that has more to do
 _UNSENT_DAYS = 2  # that a webhook has for what nobody wants to keep any longer; a day is needed to give it up
+
+
+@dataclass(frozen=True, slots=True)
+class NotedNotification:
+    """A notification, and how the task that it is about stands now."""
+
+    notice: Notification
+    row: TaskRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPage:
+    """A piece of the feed; ``older`` is the number to go on before, where there is more."""
+
+    notes: list[NotedNotification]
+    older: int | None
 
 
 def list_notifications(
@@ -46,6 +66,45 @@ def list_notifications(
             return []
         uuid = None if task is None else base.resolve(task)
         return [Notification.of(row) for row in catalogue.notifications(since=since, limit=limit, task=uuid)]
+
+
+def notification_page(
+    base_dir: Path | str,
+    settings: Settings,
+    *,
+    since: int = 0,
+    before: int | None = None,
+    limit: int = 50,
+    task: str | None = None,
+    kinds: Collection[str] | None = None,
+    users: Collection[str] | None = None,
+) -> NotificationPage:
+    """The newest ``limit`` notifications of these kinds, after one number and before another; the newest first.
+
+    ``users``: only what is about their tasks. Of a task that is gone nobody knows whose it was.
+    """
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return NotificationPage([], None)
+        uuid = None if task is None else base.resolve(task)
+        newest = takewhile(lambda row: row.id > since, _newest_first(catalogue, before, uuid))
+        rows = (row for row in newest if kinds is None or row.kind in kinds)
+        known = cache(catalogue.find)
+        noted = ((row, None if row.task is None else known(row.task)) for row in rows)
+        wanted = (one for one in noted if users is None or (one[1] is not None and one[1].user in users))
+        found = [NotedNotification(Notification.of(row), about) for row, about in islice(wanted, limit)]
+        is_last = next(wanted, None) is None
+        return NotificationPage(found, None if is_last else found[-1].notice.number)
+
+
+def _newest_first(catalogue: Catalogue, before: int | None, task: str | None) -> Iterator[NoticeRow]:
+    while True:
+        page = catalogue.notifications(before=before, limit=_PAGE, task=task)
+        yield from reversed(page)
+        if len(page) < _PAGE:
+            return
+        before = page[0].id
 
 
 def follow_notifications(
@@ -84,7 +143,7 @@ def deliver_notifications(
     wanted = settings.notifications
     if wanted.webhook is None:
         raise InvalidSettings("no_webhook")
-    webhook = Webhook(wanted.webhook, wanted.webhook_secret)
+    webhook = Webhook(wanted.webhook, wanted.webhook_secret, allow_metadata=wanted.allow_metadata)
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         catalogue = base.open_catalogue()
         return Delivery() if catalogue is None else deliver(catalogue, webhook, early=early, seconds=seconds)

@@ -6,6 +6,7 @@ when somebody reads it, in that reader's language.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -69,6 +70,7 @@ class CompressionNotification:
         return {name: value for name, value in self.as_dict().items() if name not in _OF_EVERY_NOTICE}
 
 
+_UNDONE = re.compile(r"--compression ([0-9]{1,15})$")
 _OF_EVERY_NOTICE = ("type", "kind", "message", "task", "created_at")
 
 
@@ -104,6 +106,14 @@ class Notification:
             attempts=row.attempts,
             last_error=row.last_error,
         )
+
+    @property
+    def compression(self) -> int | None:
+        """The number of the compression that it is about, which can be undone by it."""
+        actions = self.body.get("actions")
+        undo = actions.get("undo") if isinstance(actions, Mapping) else None
+        found = _UNDONE.search(undo) if isinstance(undo, str) else None
+        return None if found is None else int(found[1])
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""

@@ -19,6 +19,7 @@ from orihon.errors import OrihonError
 from orihon.notifications.notice import NotificationType
 from orihon.notifications.sending import send_soon, wait_until_sent
 from orihon.settings import Settings
+from orihon.store.opening import make_redactor
 
 logger = logging.getLogger("orihon.notifications")
 
@@ -42,7 +43,9 @@ class Outbox:
     ) -> None:
         """Write it down and have it sent; returns before it is."""
         try:
-            self._catalogue.add_notification(NewNotice(event or secrets.token_hex(16), kind, type, task, body))
+            redactor = make_redactor(self._settings, self._base_dir / "mask.key")
+            told = redactor.clean(dict(body))
+            self._catalogue.add_notification(NewNotice(event or secrets.token_hex(16), kind, type, task, told))
         except OrihonError as error:
             logger.warning("%s: a notification (%s) could not be written: %s", task or "-", kind, error)
             return

@@ -43,9 +43,10 @@ def wait_until_sent(base_dir: Path, settings: Settings, timeout: float) -> bool:
 
 class _Sender:
     def __init__(self, base_dir: Path, settings: Settings) -> None:
-        assert settings.notifications.webhook is not None
         self._base_dir, self._settings = base_dir, settings
-        self._webhook = Webhook(settings.notifications.webhook, settings.notifications.webhook_secret)
+        wanted = settings.notifications
+        assert wanted.webhook is not None
+        self._webhook = Webhook(wanted.webhook, wanted.webhook_secret, allow_metadata=wanted.allow_metadata)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._asked = self._served = 0
@@ -119,7 +120,7 @@ _LOCK = ForkSafeLock()
 
 def _sender(base_dir: Path, settings: Settings) -> _Sender:
     wanted, database = settings.notifications, settings.database
-    key = (str(base_dir), database.url, database.schema, wanted.webhook, wanted.webhook_secret)
+    key = (str(base_dir), database.url, database.schema, wanted.webhook, wanted.webhook_secret, wanted.allow_metadata)
     _prepare_process()
     with _LOCK:
         if key not in _SENDERS:

@@ -2,8 +2,8 @@
 
 Owns the address, the headers and what an answer means; when and how often is the business of who calls it. Of the
 address only scheme and host are ever shown: any other part of it may be a secret, and the signing secret is one.
-Refuses addresses that are not http or https, and does not follow redirects, which could carry notice and password
-elsewhere.
+Refuses addresses that are not http or https and those at which clouds hand out credentials, and does not follow
+redirects, which could carry notice and password elsewhere.
 
 With a secret each request carries ``X-Orihon-Signature: sha256=…``, the HMAC of the timestamp, a dot and the body.
 ``X-Orihon-Id`` stays the same however often a notice is sent: it comes at least once, and may come twice.
@@ -42,10 +42,10 @@ class Failure:
 class Webhook:
     """An address that takes notices as JSON."""
 
-    def __init__(self, url: str, secret: str | None = None) -> None:
+    def __init__(self, url: str, secret: str | None = None, *, allow_metadata: bool = False) -> None:
         self._url, self._headers, self.shown = _parsed(url)
         self._secret = secret
-        self._opener = _opener()
+        self._opener = _opener(allow_metadata)
 
     def post(self, event: str, body: bytes) -> Failure | None:
         """Send one notice; ``None`` when it was taken."""
@@ -107,7 +107,7 @@ def _host_and_port(parts: SplitResult) -> str:
 
 
 @cache
-def _opener() -> OpenerDirector:
+def _opener(allow_metadata: bool) -> OpenerDirector:
     """Made with the first webhook: urllib.request takes a while to import, and most tasks have none.
 
     Not in the background thread: a fork in the middle of an import would leave its lock held in the child.
@@ -115,9 +115,11 @@ def _opener() -> OpenerDirector:
     from urllib.request import HTTPRedirectHandler, build_opener
 
     from orihon.notifications.answering import in_time_handlers
+    from orihon.notifications.targets import refuse_metadata
 
     class NoRedirects(HTTPRedirectHandler):
         def redirect_request(self, *_: object, **__: object) -> None:
             return None
 
-    return build_opener(NoRedirects, *in_time_handlers(lambda: TIMEOUT))
+    check = (lambda _: None) if allow_metadata else refuse_metadata
+    return build_opener(NoRedirects, *in_time_handlers(lambda: TIMEOUT, check))

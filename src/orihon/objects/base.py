@@ -61,7 +61,10 @@ class ObjectStorage(ABC):
     @staticmethod
     def at(url: str, endpoint: str | None = None) -> ObjectStorage:
         """The storage at an address; ``endpoint`` for one that is not the provider's own."""
-        place = urlsplit(url)
+        try:
+            place = urlsplit(url)
+        except ValueError as error:  # its text would quote the address
+            raise InvalidSettings("object_address", url="?") from error
         if place.scheme == "file":
             if place.netloc not in ("", "localhost") or not place.path.startswith("/"):
                 raise InvalidSettings("file_address", url=url)

@@ -6,6 +6,8 @@ only by who comes further in.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from orihon.errors import InvalidSettings
@@ -22,6 +24,22 @@ def postgres_of(settings: Settings) -> Postgres:
     except ImportError as error:
         raise InvalidSettings("database_extra", extra="postgres") from error
     return shared_postgres(settings)
+
+
+@contextmanager
+def connections_kept(settings: Settings) -> Iterator[None]:
+    """Connections that are made in this block stay for the next one who asks, until it ends. Makes none itself."""
+    if settings.database.url is None:
+        yield
+        return
+    from orihon.postgres.pool import pool_of
+
+    pool = pool_of(settings)
+    pool.join()
+    try:
+        yield
+    finally:
+        pool.leave()
 
 
 def has_tables(settings: Settings) -> bool:

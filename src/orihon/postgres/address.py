@@ -61,6 +61,8 @@ def addressed(url: str, schema: str, timeout: float) -> Address:
         "search_path": schema,
         "lock_timeout": f"{round(timeout * 1000)}",
         "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION}s",
+        # Whoever has waited for a lock must see what the one before has written, whatever the server's default is.
+        "default_transaction_isolation": r"read\ committed",
     }
     options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
     given = parts.pop("options", "")
@@ -77,7 +79,7 @@ def _parts(url: str) -> dict[str, Any]:
         raise InvalidSettings("database_url_characters")
     try:
         parts: dict[str, Any] = dict(conninfo_to_dict(url))
-    except psycopg.ProgrammingError as error:
+    except (psycopg.ProgrammingError, UnicodeEncodeError) as error:
         # Neither as cause nor as context: who prints the whole story must not find the password in it.
         detail = next((mistake for mistake in _MISTAKES if mistake in str(error)), 'missing "="')
         problem = InvalidSettings("database_url", detail=detail)

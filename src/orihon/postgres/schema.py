@@ -13,7 +13,7 @@ from orihon.errors import NewerSchema, StorageUnavailable
 #: A new schema gets these; an old one the steps that it lacks.
 _TABLES = ("records.sql", "catalogue.sql")
 #: Texts that bring a version to the next one: the first makes version 2 out of 1.
-_STEPS: tuple[str, ...] = ("to_version_2.sql",)
+_STEPS: tuple[str, ...] = ("to_version_2.sql", "to_version_3.sql")
 
 VERSION = 1 + len(_STEPS)
 

@@ -15,15 +15,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from orihon.approvals.phase_archives import delete_old_phase_archives
 from orihon.archive.archive import archive_task, ended_before, is_elsewhere, rows_having
 from orihon.archive.cleaning import Cleaning, read_task
 from orihon.archive.work import ARCHIVED, at_work, refuse_local
+from orihon.audit.reading import remove_old_records
+from orihon.audit.trail import audited
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
 from orihon.notifications.feed import NotificationRun, look_after_notifications
-from orihon.phase_archives import delete_old_phase_archives
 from orihon.retention.locking import only_one
 from orihon.retention.vacuuming import Progress, VacuumRun, vacuum_databases
 from orihon.search.upkeep import remove_traces
@@ -153,8 +155,12 @@ def delete_old_contexts(
     moment = _days_ago(settings.retention.days if days is None else days)
 
     def delete(row: TaskRow, before: int) -> TaskOutcome | None:
-        with at_work(base_dir, row.uuid, settings, Cleaning) as work:
+        with (
+            audited(base_dir, settings, "delete", row.uuid, begun=True, bytes=before) as act,
+            at_work(base_dir, row.uuid, settings, Cleaning) as work,
+        ):
             cleaned = work.clean(moment)
+            act.result = "nothing" if cleaned is None else act.result
         return None if cleaned is None else TaskOutcome(row.uuid, cleaned.bytes, 0)
 
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
@@ -188,6 +194,8 @@ def maintain(
         )
         phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
         notifications = NotificationRun() if dry_run else look_after_notifications(base, settings)
+        if not dry_run:
+            remove_old_records(base, settings)
         vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)
         return Maintenance(deleted, archived, vacuumed, phases, notifications)
 
@@ -198,7 +206,8 @@ def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool
         catalogue = base.open_catalogue()
         if catalogue is None:
             raise TaskNotFound("uuid", uuid=uuid)
-        catalogue.update(uuid, keep=keep)
+        with audited(base_dir, settings, "keep", uuid, keep=keep):
+            catalogue.update(uuid, keep=keep)
 
 
 # ---- one after the other -------------------------------------------------------------------------------------------

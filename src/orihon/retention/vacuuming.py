@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.base_folder import BaseFolder, is_id
-from orihon.errors import StateError, StorageError
+from orihon.errors import StateError, StorageError, StorageUnavailable
 from orihon.settings import Settings
 from orihon.task import FINISHED
 from orihon.task_folders import TaskFolders
@@ -75,6 +75,16 @@ def vacuum_databases(
     return run
 
 
+def overwrite_deleted(base_dir: Path | str, settings: Settings) -> None:
+    """Write the catalogue anew, so that nothing of removed rows is left in its pages or its log."""
+    run = VacuumRun(dry_run=False)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        if settings.database.url is not None:
+            _vacuum_server(settings, run)
+        elif base.database.exists():
+            _vacuum_file(base.database, settings, run, always=True)
+
+
 def _vacuum_task(base: BaseFolder, uuid: str, path: Path, run: VacuumRun) -> None:
     row = base.row(uuid)
     if row is None or row.status not in FINISHED:
@@ -90,15 +100,25 @@ def _vacuum_task(base: BaseFolder, uuid: str, path: Path, run: VacuumRun) -> Non
         run.left[f"{path.parent.name}/{path.name}"] = str(error)
 
 
-def _vacuum_file(path: Path, settings: Settings, run: VacuumRun) -> None:
+def _vacuum_file(path: Path, settings: Settings, run: VacuumRun, *, always: bool = False) -> None:
     with closing(_connection(path, settings)) as connection, _errors(path, settings):
         before, free = _size_and_room(connection)
         run.bytes_before += before
         run.databases += 1 if free else 0
-        if free and not run.dry_run:
+        if (free or always) and not run.dry_run:
             connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            _empty_log(connection, path, is_needed=always)
         run.bytes_after += before - free if run.dry_run else _size_and_room(connection)[0]
+
+
+def _empty_log(connection: apsw.Connection, path: Path, *, is_needed: bool) -> None:
+    from orihon.database import empty_log
+
+    try:
+        empty_log(connection, path)
+    except StorageUnavailable:  # somebody reads: the next one empties it
+        if is_needed:
+            raise
 
 
 def _has_room(path: Path, settings: Settings) -> bool:

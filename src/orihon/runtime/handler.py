@@ -20,6 +20,7 @@ from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter, Waiting
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import get_llm_client
+from orihon.quotas import tokens_spent
 from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
 from orihon.runtime.checkpoint_tool import CheckpointServer
 from orihon.runtime.children import DEEPEST, ChildServer, plan_server
@@ -100,12 +101,13 @@ class TaskHandler:
         source = self._source_named(task.source)
         context = open_context(task, self._base_dir, self._settings)
         teller = Teller(source, context.catalogue.get(context.uuid))
+        spent = tokens_spent(context.catalogue, self._settings, context.catalogue.get(context.uuid).user or "")
         try:
-            ending = self._work(context, lambda: _prompt(task, source), teller, should_stop)
+            ending = self._work(context, lambda: _prompt(task, source), teller, lambda: should_stop() or spent())
             if ending.outcome == "completed":
                 self._complete(context, ending, teller, insist=not self._is_last(task))
             else:
-                self._pause(context, teller)
+                self._pause(context, teller, is_spent=spent())
         except StaleWriter:
             raise  # it is another worker's task now
         except Waiting as waiting:
@@ -187,8 +189,11 @@ class TaskHandler:
     def _is_last(self, task: QueuedTask) -> bool:
         return task.attempt >= self._settings.multiprocess.max_attempts
 
-    def _pause(self, context: TaskContextManager, teller: Teller) -> None:
+    def _pause(self, context: TaskContextManager, teller: Teller, *, is_spent: bool) -> None:
         """A worker that is drained says nothing: the task is in line and soon goes on."""
+        if is_spent:  # otherwise the next worker would take it at once
+            logger.warning("%s: %s", context.uuid, text("agent.quota_spent"))
+            context.catalogue.request(context.uuid, "pause", TaskStatus.RUNNING, over=False)
         wish = context.catalogue.requested(context.uuid)
         if wish is not None and wish.requested == "pause":
             teller.finish("paused", text("agent.comment.paused"))

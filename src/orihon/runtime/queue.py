@@ -18,12 +18,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from orihon.audit import audited
 from orihon.catalogue import Lease, TaskRow, WorkerFigures
 from orihon.catalogue.opening import open_catalogue
 from orihon.clock import process_identity
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
+from orihon.guard.key_fields import refuse_secret_in
 from orihon.inheritance import inheritance_wish
+from orihon.quotas import admission
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.wishes import Wishes
 from orihon.settings import Settings, load_settings
@@ -103,18 +106,21 @@ class TaskQueue(Wishes):
         size = len(prompt.encode("utf-8", "surrogatepass"))
         if size > MAX_PROMPT_BYTES:
             raise InvalidInput("prompt_long", size=size, limit=MAX_PROMPT_BYTES)
+        refuse_secret_in(key, self._redactor)
         uuid = new_uuid()
         wish = inheritance_wish(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
-        self.catalogue.register(
-            key,
-            uuid,
-            status=TaskStatus.QUEUED,
-            prompt=self._redactor.mask(prompt),
-            source=source,
-            priority=priority,
-            parent_uuid=parent_uuid,
-            **wish,
-        )
+        with audited(self.base_dir, self.settings, "enqueue", uuid):
+            self.catalogue.register(
+                key,
+                uuid,
+                status=TaskStatus.QUEUED,
+                prompt=self._redactor.mask(prompt),
+                source=source,
+                priority=priority,
+                parent_uuid=parent_uuid,
+                admit=admission(self.settings, key.user),
+                **wish,
+            )
         logger.info("%s: queued (%s)", uuid, key.label)
         self._announce(uuid)
         return uuid

@@ -140,7 +140,9 @@ class ToolSteps:
         self._refuse_lost()
 
         def made() -> ToolResult:
-            return self._tools.call(call.name, call.arguments, call_id=self.key(call))
+            vault = self._context.task_store.redactor.vault
+            arguments = call.arguments if vault is None else vault.restored_json(call.arguments)
+            return self._tools.call(call.name, arguments, call_id=self.key(call))
 
         return watched(self._context, call.name, call.id, call.arguments, made)
 

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from orihon.errors import ToolFailed
 
 _DEEPEST = 100
-_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL | re.IGNORECASE)
+_FENCE = "```"
 _WIDEST = 1024  # bits of a whole number; texts of thousands of digits cannot be read back
 _SHOWN = 40  # characters of a wrong text that an error quotes
 
@@ -38,8 +38,7 @@ def sanitize_arguments(arguments: Mapping[str, Any] | str | None) -> dict[str, A
 def _decoded(text: str) -> Any:
     if not text.strip():
         return None
-    fenced = _FENCE.fullmatch(text)
-    plain = fenced[1] if fenced else text
+    plain = _unfenced(text)
     try:
         return json.loads(plain, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -50,6 +49,14 @@ def _decoded(text: str) -> Any:
         raise ToolFailed("arguments_number") from error
     except RecursionError as error:
         raise ToolFailed("arguments_too_deep", most=_DEEPEST) from error
+
+
+def _unfenced(text: str) -> str:
+    """What is inside a code fence; the text as it is when it is not in one."""
+    bare = text.strip()
+    first, is_more, rest = bare.removeprefix(_FENCE).removesuffix(_FENCE).partition("\n")
+    is_fenced = bare.startswith(_FENCE) and bare.endswith(_FENCE) and is_more
+    return rest.strip() if is_fenced and first.strip().lower() in ("", "json") else text
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -31,7 +31,8 @@ logger = logging.getLogger("orihon.user_config")
 
 _DEFAULT_URL = "http://user-config-api:8080"
 _ALLOWED = ("llm.", "compression.", "inheritance.", "memory.", "language")
-_SHARED = ("llm.requests_per_minute", "llm.cache", "llm.cache_ttl")  # with all other users
+# Not a user's: what is shared with all other users, and where connections may go.
+_SHARED = ("llm.requests_per_minute", "llm.cache", "llm.cache_ttl", "llm.allow_metadata")
 _KEPT_SECONDS = 300.0
 _FAILURE_KEPT_SECONDS = 30.0
 _TIMEOUT = 10.0
@@ -66,6 +67,11 @@ class _Kept:
 
 _kept: dict[tuple[UserConfigAPI, str, str], _Kept] = {}
 _lock = Lock()
+
+
+def may_set(key: str) -> bool:
+    """Is this setting one that a user may have different?"""
+    return key.startswith(_ALLOWED) and key not in _SHARED
 
 
 def fetch_user_config(task: Task, config: Mapping[str, Any] | Settings | None) -> Settings:
@@ -154,7 +160,7 @@ def _settings_in(answer: object) -> dict[str, object]:
         raise TypeError("the answer is not a JSON object")
     found = {}
     for key, value in _leaves(answer, ""):
-        if key.startswith(_ALLOWED) and key not in _SHARED:
+        if may_set(key):
             found[key] = value
         else:
             logger.warning("a user may not set %s", key)

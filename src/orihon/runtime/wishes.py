@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
+from orihon.audit import audited
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.line import TELL
 from orihon.catalogue.rows import FRESH_START, SPENT, fresh_start
@@ -26,25 +28,36 @@ _TRIES = 10
 class Wishes:
     """The part of the queue that people talk to."""
 
+    base_dir: Path
     catalogue: Catalogue
     folders: TaskFolders
     settings: Settings
 
     def cancel(self, uuid: str) -> TaskRow:
         """Give a task up; while a worker holds it, ``requested`` says so until the worker sees it."""
-        return self._settled(uuid, self._cancel)
+        return self._wished("cancel", uuid, self._cancel)
 
     def pause(self, uuid: str) -> TaskRow:
         """Let a task rest. A queued one is held back, a running one is paused by its worker."""
-        return self._settled(uuid, self._pause)
+        return self._wished("pause", uuid, self._pause)
 
     def resume(self, uuid: str) -> TaskRow:
         """Let the next worker go on with a task that was paused or held back."""
-        return self._settled(uuid, self._resume)
+        return self._wished("resume", uuid, self._resume)
 
     def retry(self, uuid: str) -> TaskRow:
         """Put a failed, cancelled or dead task in line again, with all its attempts and limits before it."""
-        row = self.catalogue.get(uuid)
+        with audited(self.base_dir, self.settings, "retry", uuid):
+            return self._retried(self.catalogue.get(uuid))
+
+    # ---- how -------------------------------------------------------------------------------------------------------
+
+    def _wished(self, action: str, uuid: str, act: Callable[[TaskRow], bool]) -> TaskRow:
+        with audited(self.base_dir, self.settings, action, uuid):
+            return self._settled(uuid, act)
+
+    def _retried(self, row: TaskRow) -> TaskRow:
+        uuid = row.uuid
         check_change(row.status, TaskStatus.QUEUED)
         calls, tokens = self.catalogue.family_figures(uuid)
         fresh = {"llm_calls": calls, "tokens": tokens, "tool_calls": row.tool_call_count}
@@ -53,8 +66,6 @@ class Wishes:
         self.catalogue.update(uuid, metadata={**metadata, FRESH_START: fresh})
         self.catalogue.forgive_attempt(uuid, all_of_them=True)
         return self.catalogue.change_status(uuid, TaskStatus.QUEUED)
-
-    # ---- how -------------------------------------------------------------------------------------------------------
 
     def _settled(self, uuid: str, act: Callable[[TaskRow], bool]) -> TaskRow:
         """Act on the task as it is, again when it was changed meanwhile."""

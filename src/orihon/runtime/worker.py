@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.approvals import sweep
+from orihon.approvals.answering import sweep
 from orihon.catalogue import WorkerFigures
 from orihon.catalogue.line import TELL
 from orihon.clock import process_identity

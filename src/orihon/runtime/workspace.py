@@ -39,6 +39,8 @@ class Workspace:
             resolved = (self.root / path).resolve()
         except (OSError, RuntimeError) as error:  # too long, or links in a circle
             raise ToolFailed("io", path=path, detail=str(error)) from error
+        except UnicodeEncodeError as error:  # half a character, which no file system has
+            raise ToolFailed("no_file", path=path.encode("utf-8", "replace").decode()) from error
         if not resolved.is_relative_to(self.root):
             raise ToolFailed("outside", path=path)
         if self._reserved is not None and resolved.is_relative_to(self._reserved):

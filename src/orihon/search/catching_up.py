@@ -19,12 +19,13 @@ from pathlib import Path
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import ChangedTask
 from orihon.clock import process_identity, utc_now
-from orihon.errors import DamagedStore, OrihonError, StateError, StorageUnavailable
+from orihon.errors import DamagedStore, OrihonError, StateError, StorageError, StorageUnavailable
 from orihon.search.documents import KINDS, STREAM_OF, Document, Kind, documents
 from orihon.search.index import Changes, IndexedDocument, Progress, SearchIndex, TaskMark
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import TaskStatus
+from orihon.task_folders import tries_while_moved
 
 logger = logging.getLogger("orihon.search")
 
@@ -36,8 +37,8 @@ _OVERLAP, _SHARED_OVERLAP = timedelta(minutes=1), timedelta(minutes=10)
 #: How often all rows are compared, for what no time tells: rows that are gone, clocks that were set back.
 _COMPARE_AGAIN = timedelta(hours=1)
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 2000, 4_000_000
-#: How often a task that moves from folder to folder is looked for.
-_LOOKS = 10
+#: How often a folder that must be somewhere is looked for.
+_LOOKS = 3
 
 
 class _OutOfTime(Exception):
@@ -139,9 +140,11 @@ class CatchingUp:
         """Read on from what is ``reached``; ``False`` when the task has no records here."""
         if task.status == TaskStatus.ARCHIVED:
             return False  # there may be very many, and to look for a folder that is not there takes long
-        for _ in range(_LOOKS):
+        for number in tries_while_moved():
             folder = self._base.folders.find(task.uuid)
             if folder is None:
+                if self._may_be_moving(task) and number < _LOOKS:
+                    continue
                 return False
             try:
                 with closing(open_for_reading(folder, self._base.settings, name=task.uuid)) as store:
@@ -149,14 +152,20 @@ class CatchingUp:
                 return True
             except _Moved:
                 continue
-            except (StorageUnavailable, StateError) as error:
+            except (StorageError, StateError) as error:
                 # A folder that was gone when it was opened may be back by now.
                 if error.reason != "gone" and self._base.folders.find(task.uuid) == folder:
                     raise
         raise StorageUnavailable("gone", path=task.uuid)
 
+    def _may_be_moving(self, task: ChangedTask) -> bool:
+        """Must it have a folder here? In line it has none yet, and a shared catalogue has tasks that are elsewhere."""
+        return not self._is_shared and task.status != TaskStatus.QUEUED
+
     def _read_on(self, uuid: str, store: TaskStore, folder: Path, reached: dict[Kind, int]) -> None:
         ends = dict(zip(KINDS, store.records.lasts(*(STREAM_OF[kind] for kind in KINDS)), strict=True))
+        if store.records.is_sealed:
+            ends = dict.fromkeys(KINDS, 0)  # its words must not be in an index: whoever searches reads it
         if any(ends[kind] < reached[kind] for kind in KINDS):
             if self._base.folders.find(uuid) != folder:
                 raise _Moved

@@ -13,9 +13,11 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+from orihon.audit.trail import audit_of
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
@@ -27,16 +29,20 @@ from orihon.search.documents import KINDS, Kind, find_document
 from orihon.search.index import MOST_CANDIDATES, Candidate, Changes, Filters, SearchIndex, text_tokens
 from orihon.search.opening import with_index
 from orihon.search.query import Query, parse_query
+from orihon.search.sealed import find_in_sealed
 from orihon.search.snippets import Snippet, make_snippet
 from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import shortened
 
+#: So many tasks of a user or a repository are looked at, the newest.
+MOST_TASKS = 1000
 #: So long another process that is catching up is waited for; then what is there has to do.
 _WAIT = 2.0
 #: How much more a document of this moment counts than one of long ago, and in how many days half of that is gone.
 _RECENCY, _HALF_LIFE = 0.5, 30.0
+_MOST_TOLD = 50  # tasks that the audit names
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +118,8 @@ def search_history(
     roles: Iterable[str] = (),
     tools: Iterable[str] = (),
     kinds: Iterable[str] = (),
+    users: Sequence[str] = (),
+    repositories: Sequence[str] = (),
     since: str | None = None,
     until: str | None = None,
     limit: int = 20,
@@ -121,8 +129,9 @@ def search_history(
     """The messages, summaries, tool calls and plans that have all words of the query, the best ``limit`` of them.
 
     ``query``: words, ``"phrases"``, ``-without``, ``beginning*``. ``tasks`` are named as on the command line (UUID, its
-    beginning, ``owner/repo#27``, ``@last``). ``since`` and ``until`` are times in ISO 8601 or how long ago (``7d``,
-    ``12h``). ``seconds`` limits how long the index is caught up before; what is missing then is said by ``is_current``.
+    beginning, ``owner/repo#27``, ``@last``). Of ``users`` and ``repositories`` the newest ``MOST_TASKS`` tasks are
+    looked at. ``since`` and ``until`` are times in ISO 8601 or how long ago (``7d``, ``12h``). ``seconds`` limits how
+    long the index is caught up before; what is missing then is said by ``is_current``.
     ``progress`` hears how many tasks have been read, and of how many.
     """
     asked = parse_query(query)
@@ -130,7 +139,15 @@ def search_history(
         filters = _filters(base, tasks, roles, tools, kinds, since, until)
         if base.open_catalogue() is None:
             return SearchResults()
-        return with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
+        if users or repositories:
+            theirs = _tasks_of(base, users, repositories)
+            filters = replace(filters, tasks=tuple(uuid for uuid in theirs if uuid in (filters.tasks or theirs)))
+            if not filters.tasks:
+                return SearchResults()
+        found = with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
+        told = {"hits": len(found.hits), "tasks": sorted({hit.uuid for hit in found.hits})[:_MOST_TOLD]}
+        audit_of(base.path, settings).record("search", details=told)
+        return found
 
 
 def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: Told | None = None) -> int:
@@ -157,12 +174,12 @@ def catch_up(base_dir: Path | str, settings: Settings, *, seconds: float) -> boo
         return with_index(base, action)
 
 
-def forget(base_dir: Path | str, settings: Settings, uuid: str) -> None:
-    """Take everything of a task out of the index, also from the disk; whatever is still stored of it is read anew."""
+def forget(base_dir: Path | str, settings: Settings, *uuids: str) -> None:
+    """Take everything of tasks out of the index, also from the disk; whatever is still stored of them is read anew."""
 
     def action(index: SearchIndex) -> None:
         with index.turn(math.inf):
-            index.write(Changes(dropped=[uuid]))
+            index.write(Changes(dropped=list(uuids)))
             index.compare_again()
             index.purge()
 
@@ -185,7 +202,8 @@ def _search(
     with index.turn(_WAIT if seconds is None else min(_WAIT, seconds)) as is_ours:
         given = math.inf if seconds is None else seconds
         is_current = is_ours and CatchingUp(base, index, seconds=given, told=told).run()
-    found = index.find(query, filters, MOST_CANDIDATES + 1)
+    sealed = find_in_sealed(base, query, filters, given)
+    found = [*index.find(query, filters, MOST_CANDIDATES + 1), *sealed.candidates]
     ranked = rank(found[:MOST_CANDIDATES])
     hits: list[SearchHit] = []
     reading = _Reading(base, query)
@@ -195,8 +213,9 @@ def _search(
         read += len(some)
         hits = reading.once([*hits, *reading.hits(some)])
     problems = {uuid: why for uuid, why in index.problems().items() if not filters.tasks or uuid in filters.tasks}
+    problems |= sealed.problems
     matches = min(len(found), MOST_CANDIDATES) - (read - len(hits))
-    return SearchResults(tuple(hits), matches, len(found) > MOST_CANDIDATES, is_current, problems)
+    return SearchResults(tuple(hits), matches, len(found) > MOST_CANDIDATES, is_current and sealed.is_whole, problems)
 
 
 def rank(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -326,6 +345,16 @@ def _filters(
         since=_time(since, "since"),
         until=_time(until, "until"),
     )
+
+
+def _tasks_of(base: BaseFolder, users: Sequence[str], repositories: Sequence[str]) -> dict[str, None]:
+    """The newest tasks of these users in these repositories."""
+    assert base.catalogue is not None
+    found: dict[str, None] = {}
+    for user, repository in product(users or (None,), repositories or (None,)):
+        rows = base.catalogue.list_tasks(user=user, repository=repository, limit=MOST_TASKS)
+        found |= dict.fromkeys(row.uuid for row in rows)
+    return found
 
 
 def _time(given: str | None, name: str) -> str:

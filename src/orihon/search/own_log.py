@@ -32,7 +32,7 @@ def ranked_messages(
     store: TaskStore, settings: Settings, query: Query, *, check: Callable[[], None] = lambda: None
 ) -> list[int]:
     """The numbers of the messages with at least one of the words, the best first; ``check`` is asked now and then."""
-    counts = _by_index(store.records.folder, settings, query)
+    counts = None if store.records.is_sealed else _by_index(store.records.folder, settings, query)
     if counts is None:
         counts = Counter(dict(_by_reading(store, query, check)))
     return [seq for seq, _ in sorted(counts.items(), key=lambda each: (each[1], each[0]), reverse=True)]

@@ -20,7 +20,7 @@ from typing import Any
 import apsw
 
 from orihon import jsonio
-from orihon.database import connect, database_errors, transaction, version
+from orihon.database import connect, database_errors, empty_log, transaction, version
 from orihon.errors import DamagedStore, NewerSchema
 from orihon.folders import open_private, refuse_network_file_system, wrapping
 from orihon.postgres.statements import statements
@@ -140,7 +140,7 @@ class SqliteIndex(SearchIndex):
         with database_errors(self.path, self._timeout):
             self._connection.execute("INSERT INTO texts (texts) VALUES ('optimize')")
             self._connection.execute("VACUUM")
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            empty_log(self._connection, self.path)
 
     def note_progress(self, place: str, progress: Progress) -> None:
         with database_errors(self.path, self._timeout):

@@ -7,7 +7,7 @@ made from the reference (``make docs``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,12 @@ def settings_in_force(settings: Settings) -> list[SettingInForce]:
         SettingInForce(key, _leaf(values, key), settings.origin(key), _leaf(defaults, key), meaning_of(key))
         for key in schema()
     ]
+
+
+def settings_as_dict(settings: Settings, file: Path | None, *, changed: bool = False) -> dict[str, Any]:
+    """Every setting with the configuration file that was read, for JSON; or those alone that are not the default."""
+    found = [asdict(one) for one in settings_in_force(settings) if not changed or one.origin != "default"]
+    return {"file": None if file is None else str(file), "settings": found}
 
 
 def meaning_of(key: str) -> str:

@@ -8,6 +8,7 @@ It remembers where each value came from, which does not count in a comparison.
 from __future__ import annotations
 
 import dataclasses
+import re
 import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
+from orihon.settings.audit_section import AuditSettings
+from orihon.settings.encryption_sections import EncryptionSettings
 from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.quota_section import QuotaSettings
 from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings, TracingSettings
 from orihon.settings.rungs import PRICES, Rung
 from orihon.settings.runtime_sections import MultiprocessSettings, RuntimeSettings, SourceSettings, ToolSettings
@@ -39,6 +43,8 @@ from orihon.texts import LANGUAGES
 _DEFAULT = "default"
 _FLAG = "flag"
 _MASK = "***"
+#: What stands before the password of an address, and the password.
+_IN_ADDRESS = re.compile(r"(://[^/@\s:]*:)([^/@\s]+)@")
 
 
 class Given(NamedTuple):
@@ -71,6 +77,9 @@ class Settings:
     )
     sources: SourceSettings = field(default=SourceSettings(), metadata=section())
     notifications: NotificationSettings = field(default=NotificationSettings(), metadata=section())
+    audit: AuditSettings = field(default=AuditSettings(), metadata=section())
+    encryption: EncryptionSettings = field(default=EncryptionSettings(), metadata=section())
+    quotas: QuotaSettings = field(default=QuotaSettings(), metadata=section())
     monitor: MonitorSettings = field(default=MonitorSettings(), metadata=section())
     search: SearchSettings = field(default=SearchSettings(), metadata=section())
     prices: Mapping[str, Mapping[str, float]] = field(
@@ -134,8 +143,20 @@ class Settings:
             for part in path:
                 node = node.setdefault(part, {})
             value = self.get(row.key)
-            node[name] = _MASK if mask_secrets and row.secret and value is not None else _plain(value)
+            if mask_secrets and row.secret and value is not None:
+                node[name] = _MASK
+            else:
+                node[name] = _without_passwords(_plain(value)) if mask_secrets else _plain(value)
         return result
+
+    def secret_values(self) -> list[str]:
+        """The values that are never shown: keys, passwords, those in addresses too."""
+        from urllib.parse import unquote
+
+        rows = [(row, self.get(row.key)) for row in schema().values()]
+        texts = [(row, value) for row, value in rows if isinstance(value, str)]
+        found = [value for row, value in texts if row.secret]
+        return [*found, *(unquote(match[2]) for _, value in texts for match in _IN_ADDRESS.finditer(value))]
 
     def replace(self, **dotted: object) -> Settings:
         """A copy with other values: ``settings.replace(**{"context_storage.backend": "sqlite"})``."""
@@ -306,6 +327,11 @@ def _check_order(settings: Settings) -> None:
 def _wrong_order(settings: Settings, low: str, relation: str, high: str) -> InvalidSettings:
     values = {"low_value": settings.get(low), "high_value": settings.get(high)}
     return InvalidSettings("wrong_order", low=low, relation=relation, high=high, **values)
+
+
+def _without_passwords(value: Any) -> Any:
+    """An address is shown, and not the password in it."""
+    return _IN_ADDRESS.sub(rf"\1{_MASK}@", value) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> Any:

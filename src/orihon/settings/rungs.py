@@ -79,6 +79,7 @@ _FIELDS: Mapping[str, Kind] = {
     "economical": FLAG,
     "including": FLAG,
 }
+_QUOTAS: Mapping[str, Kind] = dict.fromkeys(("tasks", "tokens_per_day", "bytes"), whole(1))
 _PRICES: Mapping[str, Kind] = dict.fromkeys(PRICE_NAMES, number(high=MOST_PRICE))
 
 
@@ -130,6 +131,14 @@ def _price_row(raw: object, where: str) -> FrozenMap:
     return FrozenMap(row)
 
 
+def _quotas(raw: object) -> FrozenMap:
+    table = parsed(raw)
+    if not isinstance(table, Mapping) or not all(isinstance(name, str) and name for name in table):
+        raise ValueError(raw)
+    return FrozenMap({name: FrozenMap(_read_fields(row, f"[{_short(name)}]", _QUOTAS)) for name, row in table.items()})
+
+
 LADDER = Kind("ladder", _ladder)
 PRICES = Kind("prices", _prices)
+QUOTAS = Kind("quotas", _quotas)
 ROLES = Kind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))

@@ -174,6 +174,7 @@ class LLMSettings:
     requests_per_minute: float | None = field(
         default=None, metadata=spec(_SECONDS, "Requests to one provider by all workers together; unset: any number.")
     )
+    allow_metadata: bool = field(default=False, metadata=spec(FLAG, "Models may be where clouds give out credentials."))
     openai: ProviderSettings = field(
         default=ProviderSettings("gpt-4o", "https://api.openai.com/v1", 128_000), metadata=section()
     )
@@ -323,6 +324,9 @@ class NotificationSettings:
         repr=False,
         metadata=spec(SECRET, "Secret that notifications to the webhook are signed with; unset: they are not."),
     )
+    allow_metadata: bool = field(
+        default=False, metadata=spec(FLAG, "Let the webhook be where clouds hand out credentials (169.254.0.0/16 …).")
+    )
     keep_days: int = field(default=30, metadata=spec(_DAYS, "Days after which `maintain` takes a notification out."))
     warn_at: float = field(default=0.8, metadata=spec(_SHARE, "Share of the budget at which a notice is sent."))
     full_at: float = field(
@@ -374,6 +378,13 @@ class MaskingSettings:
     allow: tuple[str, ...] = field(
         default=(),
         metadata=spec(PATTERN_LIST, "Regular expressions; what matches one of them is never masked."),
+    )
+    vault: bool = field(
+        default=False,
+        metadata=spec(
+            FLAG,
+            "Give masked values back to the model and to tools, when they are sent; they are kept in memory only.",
+        ),
     )
 
 

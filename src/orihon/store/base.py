@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
-from orihon.errors import StorageError, StorageUnavailable
+from orihon.errors import InvalidId, StorageError, StorageUnavailable
 from orihon.folders import make_private_folder, replace_file, wrapping
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
@@ -49,6 +49,8 @@ NUMBER_FIELD: dict[Stream, str] = {
     "checkpoints": "id",
 }
 
+#: The file beside the records of a sealed task that says so.
+SEALED = "sealed.json"
 #: The documents that stores derive for themselves; see ``RecordStore.save``.
 DERIVED = frozenset({"index", "counts"})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
@@ -56,7 +58,7 @@ OWN_NAMES = frozenset(
     {
         *(f"{stream}.jsonl" for stream in STREAMS),
         *(f"{name}.json" for name in DERIVED),
-        *("current.jsonl", "writer.json", "writer.lock", "request.json", "mask.key"),
+        *("current.jsonl", "writer.json", "writer.lock", "request.json", "mask.key", SEALED, "keys"),
         *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
     }
 )
@@ -92,12 +94,28 @@ class LostRace(Exception):
 class RecordStore(ABC):
     """Where the records of one task are kept."""
 
-    #: May several processes append at the same time?
-    many_writers: ClassVar[bool]
-    #: Does ``append`` of messages also keep the rendered lines of the view (``current.jsonl``)?
-    keeps_view_lines: ClassVar[bool]
     #: The task's folder.
     folder: Path
+
+    @property
+    @abstractmethod
+    def many_writers(self) -> bool:
+        """May several processes append at the same time?"""
+
+    @property
+    @abstractmethod
+    def keeps_view_lines(self) -> bool:
+        """Does ``append`` of messages also keep the rendered lines of the view (``current.jsonl``)?"""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Is what lies on the disk encrypted? Then no part of it may be shared, indexed or written out plainly."""
+        return False
+
+    @property
+    def bare(self) -> RecordStore:
+        """The back end itself, without what wraps it."""
+        return self
 
     @abstractmethod
     def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
@@ -121,6 +139,18 @@ class RecordStore(ABC):
 
         Where ``keeps_view_lines``, messages come with their lines of the view.
         """
+
+    @abstractmethod
+    def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
+        """Put other records in the place of those with these numbers, durably: all of them or none.
+
+        The one way to take something out of a history (a redaction); for a writer, outside of ``writing``. Whatever the
+        back end has derived from the records, and can, goes with them.
+        """
+
+    @abstractmethod
+    def drop_blob(self, digest: str) -> None:
+        """Remove a large content that no record mentions any more."""
 
     @abstractmethod
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
@@ -171,7 +201,7 @@ class RecordStore(ABC):
 
     def keep_file(self, name: str, content: bytes) -> None:
         """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
-        path = self.folder / name
+        path = self._inside(name)
         if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
             raise StorageUnavailable("gone", path=self.folder)
         make_private_folder(path.parent)
@@ -179,22 +209,30 @@ class RecordStore(ABC):
 
     def kept_file(self, name: str) -> bytes | None:
         """The file, if there is one."""
-        path = self.folder / name
+        path = self._inside(name)
         with wrapping(path):
             return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
     def drop_file(self, name: str) -> None:
         """Remove a kept file, if it is there."""
-        path = self.folder / name
+        path = self._inside(name)
         with wrapping(path):
             path.unlink(missing_ok=True)
+
+    def _inside(self, name: str) -> Path:
+        """Where a kept file is: below the folder, whatever its name or a link says."""
+        path = self.folder.joinpath(*check_file_name(name).split("/"))
+        if "/" in name and not path.parent.resolve().is_relative_to(self.folder.resolve()):
+            raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
+        return path
 
     def kept_files(self) -> list[str]:
         """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""
         with wrapping(self.folder):
             found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink()]
         names = (path.relative_to(self.folder) for path in found)
-        return sorted(str(name) for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
+        ours = (name for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
+        return sorted(str(name) for name in ours if is_file_name(str(name)))
 
     def blob_digests(self) -> list[str]:
         """The names of all large contents that are kept."""
@@ -222,3 +260,15 @@ class RecordStore(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of handles and of the writer's place. Appending afterwards claims again."""
+
+
+def is_file_name(name: str) -> bool:
+    """Can a kept file be called that? No name leads elsewhere, or looks like another one."""
+    return name.isprintable() and "\\" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def check_file_name(name: str) -> str:
+    """The name of a kept file, as it is; one that it cannot have raises."""
+    if not is_file_name(name):
+        raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
+    return name

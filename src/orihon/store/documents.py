@@ -22,7 +22,7 @@ def save_document(records: RecordStore, name: str, document: Mapping[str, Any]) 
 def load_document(records: RecordStore, name: str) -> dict[str, Any]:
     """What was kept; empty when it is missing or damaged, for it can be derived again."""
     raw = records.load(name)
-    if raw is None:
+    if raw is None or raw == b"{}":  # nothing was kept, or it was dropped on purpose
         return {}
     try:
         document = jsonio.decode(raw)

@@ -13,12 +13,12 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from orihon import jsonio
 from orihon.clock import is_alive, process_identity
@@ -46,8 +46,8 @@ _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDict
 class FilesRecords(RecordStore):
     """The records of one task as JSON Lines in its folder."""
 
-    many_writers: ClassVar[bool] = False
-    keeps_view_lines: ClassVar[bool] = True
+    many_writers = False
+    keeps_view_lines = True
 
     def __init__(
         self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0, create: bool = True
@@ -259,6 +259,16 @@ class FilesRecords(RecordStore):
             with suppress(OSError):
                 handle.roll_back()
         self._written.clear()
+
+    def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
+        path = self.folder / f"{stream}.jsonl"
+        with self.writing():
+            lines = (records.get(number, line) + b"\n" for number, line in enumerate(self._files[stream].read(1), 1))
+            replace_file(path, lines)
+            self._close_handle(path.name)
+
+    def drop_blob(self, digest: str) -> None:
+        self._blobs.drop(digest)
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:

@@ -6,18 +6,18 @@ the change counts), and has the derived view made anew. Nothing is ever edited o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from orihon import view as algebra
 from orihon.clock import utc_now
 from orihon.counting import estimate_message
-from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
+from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
 from orihon.extra import expect
 from orihon.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, ModelCall, Pin
 from orihon.store.steps import check_step, compression_at
 from orihon.store.tail import Tail
-from orihon.store.task_store import TaskStore
+from orihon.store.task_store import OK, TaskStore
 from orihon.texts import text
 from orihon.tokens import estimate
 from orihon.view import Change, PlannedFold, View
@@ -67,7 +67,7 @@ class Folding:
             draft = replace(draft, calls=tuple(calls), created_at=created_at)
             return self._record(draft, view, change, tail)
 
-        return self._store.change(recorded)
+        return self._changed("compress", recorded)
 
     def unfold(self, fold_id: int, *, made_by: str = "") -> Compression:
         """Open one fold: what it replaced stands in the view again."""
@@ -79,7 +79,7 @@ class Folding:
             algebra.check_still_legal(view, change)
             return self._record(Compression(id=0, kind="unfold", made_by=made_by), view, change, tail)
 
-        return self._store.change(recorded)
+        return self._changed("unfold", recorded)
 
     def edit(self, fold_id: int, text: str, *, made_by: str = "") -> Compression:
         """Give a fold another text."""
@@ -94,7 +94,7 @@ class Folding:
             self._keep_texts(change)
             return self._record(Compression(id=0, kind="edit", made_by=made_by), view, change, tail)
 
-        return self._store.change(recorded)
+        return self._changed("edit", recorded)
 
     def rewind(self, seq: int, notice: str = "", *, made_by: str = "") -> Compression:
         """Go back to a step: the view is what it was when ``seq`` was the last message, and a notice after it.
@@ -122,7 +122,7 @@ class Folding:
             change = algebra.rewind(view.folds, then, fold)
             return self._record(draft, view, change, tail, after=algebra.folded(opened, [fold]))
 
-        return self._store.change(recorded)
+        return self._changed("rewind", recorded)
 
     def undo(self, compression_id: int | None = None, *, made_by: str = "") -> Compression:
         """Take back the last change, or a given one."""
@@ -149,7 +149,7 @@ class Folding:
             pins = tuple(sorted({*view.pins, Pin(seq, line)}))
             return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, change, tail)
 
-        return self._store.change(recorded)
+        return self._changed("pin", recorded)
 
     def unpin(self, seq: int, line: str = "", *, made_by: str = "") -> Compression:
         """Take the protection away."""
@@ -162,7 +162,18 @@ class Folding:
             pins = tuple(pin for pin in view.pins if pin != Pin(seq, line))
             return self._record(Compression(id=0, kind="pin", pins=pins, made_by=made_by), view, Change(), tail)
 
-        return self._store.change(recorded)
+        return self._changed("unpin", recorded)
+
+    def _changed(self, action: str, recorded: Callable[[Tail], Compression]) -> Compression:
+        """Make a change, and say how it ended."""
+        try:
+            made = self._store.change(recorded)
+        except OrihonError as error:
+            self._store.tell(action, f"{type(error).__name__}.{error.reason}")
+            raise
+        figures = {"before_tokens": made.before_tokens, "after_tokens": made.after_tokens, "folds": len(made.folds)}
+        self._store.tell(action, OK, compression=made.id, trigger=made.trigger, strategy=made.strategy, **figures)
+        return made
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
@@ -182,7 +193,7 @@ class Folding:
             number, change = self._first_step(kind, [records[number - 1] for number in numbers], view)
             return self._record(Compression(id=0, kind=kind, parent=number, made_by=made_by), view, change, tail)
 
-        return self._store.change(recorded)
+        return self._changed(kind, recorded)
 
     def _first_step(self, kind: CompressionKind, records: Sequence[Compression], view: View) -> tuple[int, Change]:
         """The first of these changes that there is something left to do about (a pin may have done it already)."""
@@ -228,11 +239,10 @@ class Folding:
             after_entries=len(after.entries),
             created_at=draft.created_at or utc_now(),
         )
-        line = self._store.redactor.clean(record.as_record())
         # What is derived comes first: when it cannot be written, nothing has changed.
         self._store.save_index()
         with self._store.records.sync_view(self._store.view_lines(visible)):
-            record = replace(record, id=self._store.add_inside("compressions", line))
+            record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)
         return record
@@ -260,11 +270,12 @@ class Folding:
             reason=plan.reason,
             created_at=created_at or utc_now(),
             report=plan.report,
+            trust=plan.trust,
         )
 
     def _keep_texts(self, change: Change) -> None:
         for fold in change.added:
-            self._store.add_inside("summaries", self._store.redactor.clean(fold.as_record()))
+            self._store.add_inside("summaries", fold.as_record())
 
     def _visible(self, view: View, fold_id: int) -> Fold:
         for fold in view.folds:

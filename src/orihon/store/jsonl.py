@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,13 +73,20 @@ class JsonlFile:
 
     def _opened(self) -> BinaryIO | None:
         """The file; ``None`` when nothing has been written yet."""
-        try:
+        with suppress(FileNotFoundError):
             return self.path.open("rb")
+        # The task may have moved, with all that it holds: to take that for an empty stream would be wrong. It may even
+        # be back by now, so the folder itself is asked, wherever it is.
+        try:
+            folder = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise StorageUnavailable("gone", path=self.path.parent) from error
+        try:
+            return os.fdopen(os.open(self.path.name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder), "rb")
         except FileNotFoundError:
-            if self.path.parent.is_dir():
-                return None
-        # The task has moved, with all that it holds: to take that for an empty stream would be wrong.
-        raise StorageUnavailable("gone", path=self.path.parent)
+            return None
+        finally:
+            os.close(folder)
 
     def _find(self, file: BinaryIO, number: int, end: int) -> int:
         """Where the line with this number starts (``end`` when it is beyond the last one)."""

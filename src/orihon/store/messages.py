@@ -258,9 +258,10 @@ class MessageStore:
     def _get_connection(self) -> apsw.Connection:
         from orihon.store.sqlite import SqliteRecords
 
-        if not isinstance(self.task_store.records, SqliteRecords):
+        bare = self.task_store.records.bare
+        if not isinstance(bare, SqliteRecords):
             raise InvalidSettings("not_sqlite", backend="files")
-        return self.task_store.records.reading_connection()
+        return bare.reading_connection()
 
 
 def _count_lines(path: Path) -> int:

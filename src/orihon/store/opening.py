@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from pathlib import Path
 
-from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
+from orihon.errors import InvalidId, InvalidSettings, KeyUnavailable, StorageUnavailable
 from orihon.extra import wrong_type
 from orihon.folders import wrapping
 from orihon.guard import Redactor, load_key
+from orihon.guard.live import register_environment, register_keys
 from orihon.postgres import postgres_of
 from orihon.settings import Settings, load_settings
-from orihon.store.base import STREAMS, RecordStore
+from orihon.store.base import SEALED, STREAMS, RecordStore
 from orihon.store.files import FilesRecords
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
@@ -35,8 +38,28 @@ def backend_of(folder: Path, default: str) -> str:
     return default
 
 
-def open_records(folder: Path, settings: Settings, *, create: bool = True) -> RecordStore:
-    """The records in a task's folder, which is made (``create``) or has to be there; or those in the database."""
+def open_records(
+    folder: Path, settings: Settings, *, create: bool = True, name: str = "", keys_of: Settings | None = None
+) -> RecordStore:
+    """The records in a task's folder, which is made (``create``) or has to be there; or those in the database.
+
+    Those of a sealed task are opened with the keys that the settings (``keys_of``, if given) lead to.
+    """
+    records = _open_bare(folder, settings, create=create)
+    encryption = settings.encryption
+    if not encryption.enabled and encryption.key is None:
+        with wrapping(folder):
+            if (folder / SEALED).exists():
+                raise KeyUnavailable("sealed", task=name or folder.name)
+        return records
+    from orihon.store.key_places import base_of, needed_keys
+    from orihon.store.sealed import SealedRecords
+
+    keys = partial(needed_keys, base_of(folder.absolute()), settings if keys_of is None else keys_of)
+    return SealedRecords(records, keys, name or folder.name, seals_new=encryption.enabled)
+
+
+def _open_bare(folder: Path, settings: Settings, *, create: bool) -> RecordStore:
     storage = settings.context_storage
     backend = _backend(folder, settings)
     if backend == "postgres":
@@ -81,9 +104,31 @@ def make_redactor(settings: Settings, key_file: Path) -> Redactor:
     masking = settings.masking
     if not masking.enabled:
         return Redactor(b"", enabled=False)
+    register_live(settings)
     return Redactor(
-        load_key(key_file), email=masking.email, ssn=masking.ssn, patterns=masking.patterns, allow=masking.allow
+        load_key(key_file),
+        email=masking.email,
+        ssn=masking.ssn,
+        patterns=masking.patterns,
+        allow=masking.allow,
+        vault=masking.vault,
     )
+
+
+@lru_cache(maxsize=16)
+def register_live(settings: Settings) -> None:
+    """The keys that this process has: they are masked wherever they stand."""
+    register_environment(os.environ)
+    register_keys(settings.secret_values())
+    for server in (settings.mcp_servers or {}).values():
+        register_environment(_texts_in(server.get("env")))
+        register_keys(value.rpartition(" ")[2] for value in _texts_in(server.get("headers")).values())
+
+
+def _texts_in(told: object) -> dict[str, str]:
+    """The values of a server's table as it gets them; what cannot be one is refused by name when it is started."""
+    entries = told.items() if isinstance(told, Mapping) else ()
+    return {str(name): str(value) for name, value in entries if isinstance(value, str | int | float)}
 
 
 def open_task_store(
@@ -94,11 +139,12 @@ def open_task_store(
     epoch: int | None = None,
     name: str = "",
     create: bool = True,
+    keys_of: Settings | None = None,
 ) -> TaskStore:
     """The log and view in a task's folder."""
     storage = settings.context_storage
     return TaskStore(
-        open_records(folder, settings, create=create),
+        open_records(folder, settings, create=create, name=name, keys_of=keys_of),
         make_redactor(settings, key_file),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,
@@ -153,4 +199,8 @@ def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskSto
 
 
 def _differ(one: Settings, other: Settings) -> bool:
-    return (one.context_storage, one.masking) != (other.context_storage, other.masking)
+    return (one.context_storage, one.masking, one.encryption) != (
+        other.context_storage,
+        other.masking,
+        other.encryption,
+    )

@@ -40,6 +40,16 @@ class StoredMessage:
     digest: str
     call: ModelCall | None = None  # that the message is the answer of
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "seq": self.seq,
+            "tokens": self.tokens,
+            "timestamp": self.timestamp,
+            "call": None if self.call is None else self.call.as_record(),
+            "message": self.message.to_chat(),
+        }
+
 
 def pack(
     message: Message,

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.abc import Params
@@ -28,11 +28,9 @@ from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavai
 from orihon.folders import make_private_folder, replace_file
 from orihon.postgres.errors import is_conflict, is_lost, storage_error
 from orihon.postgres.pool import Connection, Postgres
-from orihon.store.base import DERIVED, OPEN_END, LostRace, Pieces, RecordStore, Run, Stream, TornTail
+from orihon.store.base import DERIVED, OPEN_END, LostRace, Pieces, RecordStore, Run, Stream, TornTail, check_file_name
+from orihon.store.postgres_pages import Page, first_page, records_from
 from orihon.store.postgres_section import SQL, LogRow, Section, Writing, find_row, found_row, rows_of
-
-#: Records, and bytes but for the last one, that a round trip brings: more than a view should have, less than a memory.
-_PAGE, _PAGE_BYTES = 1000, 4 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
@@ -40,8 +38,8 @@ _Result = TypeVar("_Result")
 class PostgresRecords(RecordStore):
     """The records of one task in a database; the task is named as its folder is."""
 
-    many_writers: ClassVar[bool] = True
-    keeps_view_lines: ClassVar[bool] = False
+    many_writers = True
+    keeps_view_lines = False
 
     def __init__(self, folder: Path, pool: Postgres, *, durability: str = "full") -> None:
         self._pool = pool
@@ -252,6 +250,22 @@ class PostgresRecords(RecordStore):
         assert self._section is not None
         self._section.append(stream, first, records)
 
+    def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
+        section = self._locked()
+        assert section.connection is not None
+        try:
+            self._refuse_stale(section.row)
+            for number, record in records.items():
+                section.connection.execute(SQL[f"rewrite_{stream}"], (record.decode(), section.row.number, number))
+            section.connection.execute("COMMIT")
+        except psycopg.Error as error:
+            raise self._error(error) from error
+        finally:
+            self._release(section)
+
+    def drop_blob(self, digest: str) -> None:
+        self._write("drop_blob", {"digest": digest})
+
     def last(self, stream: Stream) -> int:
         return self.lasts(stream)[0]
 
@@ -285,38 +299,14 @@ class PostgresRecords(RecordStore):
     def _pages(self, runs: Sequence[Run]) -> Iterator[bytes]:
         return self._checked(runs, self._page(runs)[1])
 
-    def _checked(self, runs: Sequence[Run], page: list[tuple[int, int, str]]) -> Iterator[bytes]:
-        """The records of a page and of those that follow it. No connection is kept while the caller thinks."""
-        while True:
-            place, expected, size = 0, 0, 0
-            for found, number, record in page:
-                if found != place:
-                    place, expected = found, runs[found - 1][1]
-                if number != expected:
-                    stream, _, _ = runs[place - 1]
-                    raise DamagedStore("line", path=self._where, number=expected, offset=stream)
-                line = record.encode()
-                size += len(line)
-                yield line
-                expected += 1
-            if len(page) < _PAGE and size < _PAGE_BYTES:
-                return
-            stream, _, last = runs[place - 1]
-            runs = [(stream, expected, last), *runs[place:]]
-            _, page = self._page(runs)
+    def _checked(self, runs: Sequence[Run], page: Page) -> Iterator[bytes]:
+        return records_from(self._ask_read, self._task, runs, page, where=self._where)
 
-    def _page(self, runs: Sequence[Run]) -> tuple[tuple[int, int], list[tuple[int, int, str]]]:
-        """How many compressions and messages there are, and the first records of the runs: place, number, record."""
-        values = {
-            "uuid": self._task,
-            "streams": [stream for stream, _, _ in runs],
-            "firsts": [first for _, first, _ in runs],
-            "lasts": [last for _, _, last in runs],
-            "page": _PAGE,
-            "bytes": _PAGE_BYTES,
-        }
-        head, *rows = self._asked("read", values) or [(0, 0, "0")]
-        return (head[1], int(head[2])), rows
+    def _page(self, runs: Sequence[Run]) -> tuple[tuple[int, int], Page]:
+        return first_page(self._ask_read, self._task, runs)
+
+    def _ask_read(self, values: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        return self._asked("read", values)
 
     # ---- what is no record -------------------------------------------------------------------------------------
 
@@ -336,6 +326,7 @@ class PostgresRecords(RecordStore):
         return self.kept_file(name)
 
     def keep_file(self, name: str, content: bytes) -> None:
+        check_file_name(name)
         section = self._own_section()
         if section is not None:
             section.documents[name] = content
@@ -343,6 +334,7 @@ class PostgresRecords(RecordStore):
         self._write("keep", {"name": name, "body": content})
 
     def kept_file(self, name: str) -> bytes | None:
+        check_file_name(name)
         section = self._own_section()
         if section is not None and name in section.documents:
             return section.documents[name]

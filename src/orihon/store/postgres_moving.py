@@ -13,6 +13,12 @@ def all_tasks(pool: Postgres) -> list[str]:
     return [uuid for (uuid,) in pool.patiently(lambda connection: connection.execute(_SQL["all_tasks"]).fetchall())]
 
 
+def tasks_with_file(pool: Postgres, name: str) -> list[str]:
+    """The names of the tasks that keep a file of this name here."""
+    rows = pool.patiently(lambda connection: connection.execute(_SQL["tasks_with_file"], {"name": name}).fetchall())
+    return [uuid for (uuid,) in rows]
+
+
 def rename_task(pool: Postgres, old: str, new: str) -> None:
     """Records that were written under another name become the task's, in place of what it may have had here."""
     with pool.transaction() as connection:

@@ -6,12 +6,12 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import apsw
 
@@ -31,6 +31,7 @@ _TABLES: dict[Stream, str] = {
 }
 # Table names are ours; nothing from outside ever becomes part of a statement.
 _INSERT = {stream: f"INSERT INTO {table} (id, record) VALUES (?, CAST(? AS TEXT))" for stream, table in _TABLES.items()}
+_UPDATE = {stream: f"UPDATE {table} SET record = CAST(? AS TEXT) WHERE id = ?" for stream, table in _TABLES.items()}
 _LAST = {stream: f"SELECT max(id) FROM {table}" for stream, table in _TABLES.items()}
 _PAGE_OF = {
     stream: f"SELECT id, CAST(record AS BLOB) FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
@@ -44,8 +45,8 @@ _SCHEMA = ("context.sql", "context_to_version_2.sql")
 class SqliteRecords(RecordStore):
     """The records of one task in its ``context.db``."""
 
-    many_writers: ClassVar[bool] = True
-    keeps_view_lines: ClassVar[bool] = False
+    many_writers = True
+    keeps_view_lines = False
 
     def __init__(
         self,
@@ -172,14 +173,28 @@ class SqliteRecords(RecordStore):
     @staticmethod
     def _reached_epoch(connection: apsw.Connection) -> int:
         epoch = connection.execute("SELECT epoch FROM fence").get
-        if epoch is None:
+        if not isinstance(epoch, int):
             raise DamagedStore("database", path=connection.filename, detail="no epoch")
-        return int(epoch)
+        return epoch
 
     def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         assert self._writer is not None
         for number, record in enumerate(records, start=first):
             self._writer.execute(_INSERT[stream], (number, b"".join(record)))
+
+    def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
+        with self.writing():
+            assert self._writer is not None
+            self._writer.execute("PRAGMA secure_delete = ON")
+            for number, record in records.items():
+                self._writer.execute(_UPDATE[stream], (record, number))
+        with self._connection() as connection:
+            # What was replaced must not lie on in the log or in free pages.
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def drop_blob(self, digest: str) -> None:
+        self._blobs.drop(digest)
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -191,7 +206,7 @@ class SqliteRecords(RecordStore):
                 with self._connection() as connection:
                     page = list(connection.execute(_PAGE_OF[stream], (expected, last)))
                 for number, record in page:
-                    if number != expected:
+                    if number != expected or record is None:  # no NULL is ever written: only damage brings one about
                         raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
                     yield record
                     expected += 1
@@ -216,8 +231,8 @@ class SqliteRecords(RecordStore):
 
     def load(self, name: str) -> bytes | None:
         with self._connection() as connection:
-            body = connection.execute("SELECT body FROM documents WHERE name = ?", (name,)).get
-        return None if body is None else bytes(body)
+            body = connection.execute("SELECT CAST(body AS BLOB) FROM documents WHERE name = ?", (name,)).get
+        return body if isinstance(body, bytes) else None
 
     def put_blob(self, digest: str, data: bytes) -> None:
         self._blobs.put(digest, data)

@@ -12,7 +12,8 @@ from itertools import count
 from typing import Any
 
 from orihon import jsonio
-from orihon.errors import DamagedStore, IllegalFold, NoSuchMessage
+from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
+from orihon.guard.sealing import is_sealed_record
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.store.base import NUMBER_FIELD, OPEN_END, RecordStore, Stream
@@ -76,6 +77,8 @@ class TaskReader:
                 return record
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(stream, line) from error
+        if is_sealed_record(line):
+            raise KeyUnavailable("sealed", task=self.name)
         raise self._damaged(stream, line)
 
     def _unpacked(self, record: Record) -> StoredMessage:
@@ -116,7 +119,7 @@ class TaskReader:
         if not numbers:
             return []
         wanted = sorted(set(numbers))
-        lines = self.records.read("summaries", *((number, number) for number in wanted))
+        lines = self.records.read("summaries", *_runs(wanted))
         found = [
             Fold.from_record(unpack_record(self._decoded("summaries", number, line), self.records.get_blob))
             for number, line in zip(wanted, lines, strict=False)
@@ -220,3 +223,14 @@ def _stands_alone(item: tuple[int, int] | Fold) -> bool:
 
 def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
     return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in their order as runs without a gap: the folds of a long task mostly stand side by side."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last

@@ -35,6 +35,9 @@ from orihon.task import shortened
 logger = logging.getLogger("orihon.store")
 
 _Result = TypeVar("_Result")
+#: Hears what was done, how it ended (``OK``, or the name of an error), and figures about it.
+Told = Callable[[str, str, Mapping[str, Any]], None]
+OK = "ok"
 
 #: How often a reader looks at the view's file before it takes a difference for what a crash has left.
 _LOOKS = 3
@@ -74,14 +77,15 @@ class TaskStore(TaskReader):
         self.redactor = redactor
         self.epoch = epoch
         self._lease_epoch = epoch
-        self._max_bytes = max_message_bytes
-        self._blob_bytes = blob_bytes
+        self.max_bytes = max_message_bytes
+        self.blob_bytes = blob_bytes
         self._lock = ForkSafeLock()
         self._writer_pid = 0
         self._tail: Tail | None = None
         self._saved_index = 0
         self._ended: str | None = None
         self._roles: Counter[str] = Counter()
+        self.told: Told | None = None  # of everything that was done here; see ``tell``
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -97,10 +101,16 @@ class TaskStore(TaskReader):
         masked = self._masked(said)
         last, tokens = self.change(partial(self._append, masked))
         self._roles.update([one.message.role for one in masked])
+        self.tell("append", OK, seq=last, messages=len(masked))
         if stored is not None:
             for one, size in zip(masked, tokens, strict=True):
                 stored(one, size)
         return last
+
+    def tell(self, action: str, result: str, **details: Any) -> None:
+        """Say what was done to the task, in words and numbers that hold nothing of its contents."""
+        if self.told is not None:
+            self.told(action, result, details)
 
     def take_roles(self) -> dict[str, int]:
         """How many messages of which role were added here since the last time; for the metrics."""
@@ -154,8 +164,8 @@ class TaskStore(TaskReader):
             timestamp=said.timestamp or utc_now(),
             call=said.call,
             epoch=self.epoch or 0,
-            blob_bytes=self._blob_bytes,
-            max_bytes=self._max_bytes,
+            blob_bytes=self.blob_bytes,
+            max_bytes=self.max_bytes,
             put_blob=self.records.put_blob,
             encoded=said.encoded if message is said.message else None,
         )
@@ -173,17 +183,20 @@ class TaskStore(TaskReader):
     def add(self, stream: Stream, fields: Mapping[str, Any]) -> int:
         """Add a record (masked) to a stream other than the log; returns its number."""
         record = self.redactor.clean(dict(fields))
-        return self.change(lambda tail: self.add_inside(stream, record))
+        number = self.change(lambda tail: self._add_all(stream, [record]))
+        self.tell("write", OK, stream=stream, number=number)
+        return number
 
     def add_many(self, stream: Stream, records: Sequence[Mapping[str, Any]]) -> None:
         """Add several (masked), all of them or none."""
         cleaned = [self.redactor.clean(dict(fields)) for fields in records]
         if cleaned:
-            self.change(lambda tail: self._add_all(stream, cleaned))
+            last = self.change(lambda tail: self._add_all(stream, cleaned))
+            self.tell("write", OK, stream=stream, number=last, records=len(cleaned))
 
     def add_inside(self, stream: Stream, record: Mapping[str, Any]) -> int:
-        """The same inside ``change``, where several records belong together."""
-        return self._add_all(stream, [record])
+        """The same inside ``change``, where several records belong together; masked here, too."""
+        return self._add_all(stream, [self.redactor.clean(dict(record))])
 
     def _add_all(self, stream: Stream, records: Sequence[Mapping[str, Any]]) -> int:
         first = self.records.last(stream) + 1
@@ -191,8 +204,8 @@ class TaskStore(TaskReader):
         lines = [
             pack_record(
                 {key: number, **{name: value for name, value in record.items() if name != key}},
-                blob_bytes=self._blob_bytes,
-                max_bytes=self._max_bytes,
+                blob_bytes=self.blob_bytes,
+                max_bytes=self.max_bytes,
                 put_blob=self.records.put_blob,
             )
             for number, record in enumerate(records, start=first)

@@ -1,13 +1,17 @@
 """Everything Orihon says to people, in English and Japanese.
 
 Owns the two catalogue files beside it and the choice between them: ``set_language`` (the setting), then
-``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. A text is found by a dotted key and filled
-with named fields. A missing key is a programming error and raises ``KeyError``; a test compares both catalogues.
+``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. ``speaking`` chooses for one block, such as
+the answer to one reader of a page. A text is found by a dotted key and filled with named fields. A missing key is a
+programming error and raises ``KeyError``; a test compares both catalogues.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
@@ -16,6 +20,7 @@ LANGUAGES = ("en", "ja")
 _DEPTH = 2
 
 _chosen: str | None = None
+_spoken: ContextVar[str | None] = ContextVar("orihon_language", default=None)
 
 
 def set_language(language: str | None) -> None:
@@ -26,10 +31,23 @@ def set_language(language: str | None) -> None:
     _chosen = language
 
 
+@contextmanager
+def speaking(language: str) -> Iterator[None]:
+    """Fix the language inside this block, for this thread or asynchronous task alone."""
+    if language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, not {language!r}")
+    before = _spoken.set(language)
+    try:
+        yield
+    finally:
+        _spoken.reset(before)
+
+
 def language() -> str:
     """The language in force."""
-    if _chosen is not None:
-        return _chosen
+    chosen = _spoken.get() or _chosen
+    if chosen is not None:
+        return chosen
     wanted = os.environ.get("ORIHON_LANG") or os.environ.get("LANG") or ""
     return "ja" if wanted.lower().startswith("ja") else "en"
 

@@ -11,8 +11,8 @@ import typer
 
 from orihon.cli.output import shown
 from orihon.cli.storage_output import storage_lines
+from orihon.reports.storage import storage_summary
 from orihon.settings import Settings, load_settings
-from orihon.storage import storage_summary
 from orihon.texts import text
 from orihon.tools.command_line import add_task, parser_of, run, task_name
 

@@ -12,6 +12,9 @@ SELECT * FROM tasks WHERE uuid = :uuid FOR UPDATE SKIP LOCKED;
 -- name: hold_claims
 SELECT pg_advisory_xact_lock(hashtextextended('orihon.claims ' || current_schema(), 0));
 
+-- name: hold_user
+SELECT pg_advisory_xact_lock(hashtextextended('orihon.user ' || current_schema() || ' ' || :user, 0));
+
 -- Of the tasks with an owner only those are read whose owner may be gone: it was on this machine, or the lease ran out.
 -- Every lease has to be looked at for the latter, so that is asked for less often (far). Without the prompts, which
 -- are long and of no use here.
@@ -206,6 +209,18 @@ NOT EXISTS (
         )
     ) = 0
 )
+
+-- name: tasks_of
+SELECT * FROM tasks WHERE uuid IN (SELECT jsonb_array_elements_text(CAST(:uuids AS jsonb)))
+ORDER BY created_at DESC, uuid DESC;
+
+-- name: usage_of_tasks
+SELECT
+    uuid AS name, model, provider, purpose, calls, input_tokens, cached_tokens, output_tokens, saved_tokens, cost
+FROM usage WHERE uuid IN (SELECT jsonb_array_elements_text(CAST(:uuids AS jsonb)));
+
+-- name: version
+SELECT CAST(txid_current_snapshot() AS text) AS version; -- another one while and after anybody changes anything
 
 -- Whoever holds this gives out the next numbers of the feed; see the function tell_of_task.
 

@@ -29,7 +29,7 @@ SELECT uuid FROM tasks WHERE requested LIKE 'migrate:%' ORDER BY uuid;
 SELECT * FROM tasks WHERE uuid = :uuid;
 
 -- name: tasks_by_prefix
-SELECT * FROM tasks WHERE uuid >= :first AND uuid < :beyond ORDER BY uuid LIMIT :limit;
+SELECT * FROM tasks WHERE uuid >= :first AND uuid < :beyond AND {conditions} ORDER BY uuid LIMIT :limit;
 
 -- name: list_tasks
 SELECT * FROM tasks WHERE {conditions} ORDER BY created_at DESC, uuid DESC LIMIT :limit;
@@ -161,6 +161,7 @@ UPDATE tasks SET
     correction = CASE WHEN :set_correction = 1 THEN :correction ELSE correction END,
     view_tokens = CASE WHEN :set_view_tokens = 1 THEN :view_tokens ELSE view_tokens END,
     error_message = CASE WHEN :set_error_message = 1 THEN :error_message ELSE error_message END,
+    prompt = CASE WHEN :set_prompt = 1 THEN :prompt ELSE prompt END,
     metadata = CASE WHEN :set_metadata = 1 THEN :metadata ELSE metadata END,
     max_retries = CASE WHEN :set_max_retries = 1 THEN :max_retries ELSE max_retries END,
     priority = CASE WHEN :set_priority = 1 THEN :priority ELSE priority END,
@@ -290,6 +291,16 @@ SELECT count(*) AS tasks FROM tasks WHERE created_at >= :first AND created_at < 
 SELECT status, count(*) AS tasks FROM tasks WHERE completed_at >= :first AND completed_at < :beyond
 GROUP BY status ORDER BY status;
 
+-- name: ended_by_day
+SELECT substr(completed_at, 1, 10) AS day, status, count(*) AS tasks FROM tasks
+WHERE completed_at >= :first AND completed_at < :beyond
+GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: ended_by_day_of_user
+SELECT substr(completed_at, 1, 10) AS day, status, count(*) AS tasks FROM tasks
+WHERE completed_at >= :first AND completed_at < :beyond AND "user" = :user
+GROUP BY 1, 2 ORDER BY 1, 2;
+
 -- name: largest_between
 SELECT * FROM tasks WHERE completed_at >= :first AND completed_at < :beyond
 ORDER BY total_tokens DESC, total_messages DESC, uuid LIMIT :limit;
@@ -309,6 +320,9 @@ GROUP BY kind ORDER BY kind;
 INSERT INTO counters AS stored VALUES (:name, :value)
 ON CONFLICT (name) DO UPDATE SET value = stored.value + excluded.value;
 
+-- name: note_chain
+INSERT INTO counters VALUES (:name, 1) ON CONFLICT (name) DO NOTHING;
+
 -- name: rollups
 SELECT
     "user", repository, status, tasks, messages, tokens, llm_calls, tool_calls, compressions, timed_tasks,
@@ -316,7 +330,7 @@ SELECT
 FROM rollups ORDER BY "user", repository, status;
 
 -- name: count_by_status
-SELECT status, CAST(sum(tasks) AS bigint) AS tasks FROM rollups GROUP BY status ORDER BY status;
+SELECT status, CAST(sum(tasks) AS bigint) AS tasks FROM rollups WHERE {conditions} GROUP BY status ORDER BY status;
 
 -- name: count_by_user_and_status
 SELECT "user", status, CAST(sum(tasks) AS bigint) AS tasks FROM rollups GROUP BY "user", status ORDER BY "user", status;
@@ -428,6 +442,14 @@ FROM usage JOIN tasks ON tasks.uuid = usage.uuid
 WHERE usage.day >= :first_day AND usage.day <= :last_day
 GROUP BY tasks.repository, usage.model, usage.provider, usage.purpose, usage.is_reported;
 
+-- name: usage_of_user
+SELECT
+    usage.uuid AS task, tasks."user", tasks.repository, usage.model AS used, usage.day,
+    usage.model, usage.provider, usage.purpose, usage.calls, usage.input_tokens, usage.cached_tokens,
+    usage.output_tokens, usage.saved_tokens, usage.cost
+FROM tasks JOIN usage ON usage.uuid = tasks.uuid
+WHERE tasks."user" = :user AND usage.day >= :first_day AND usage.day <= :last_day;
+
 -- name: add_notification
 INSERT INTO notifications (event, created_at, task, kind, type, body)
 VALUES (:event, :now, :task, :kind, :type, :body)
@@ -442,8 +464,14 @@ SELECT * FROM notifications WHERE task = :task AND id > :since ORDER BY id LIMIT
 -- name: last_notifications
 SELECT * FROM notifications ORDER BY id DESC LIMIT :limit;
 
+-- name: last_notifications_before
+SELECT * FROM notifications WHERE id < :below ORDER BY id DESC LIMIT :limit;
+
 -- name: last_notifications_of_task
 SELECT * FROM notifications WHERE task = :task ORDER BY id DESC LIMIT :limit;
+
+-- name: last_notifications_of_task_before
+SELECT * FROM notifications WHERE task = :task AND id < :below ORDER BY id DESC LIMIT :limit;
 
 -- name: pending_notifications
 SELECT count(*) AS pending FROM notifications WHERE webhook IN ('pending', 'sending');
@@ -540,3 +568,56 @@ SELECT * FROM tasks WHERE size_bytes > 0 ORDER BY size_bytes DESC, uuid LIMIT :l
 
 -- name: unmeasured_tasks
 SELECT * FROM tasks WHERE size_bytes IS NULL AND status <> 'queued' ORDER BY created_at DESC, uuid LIMIT :limit;
+
+-- name: add_grant
+INSERT INTO grants (id, digest, "user", role, name, created_at, expires_at)
+VALUES (:id, :digest, :user, :role, :name, :created_at, :expires_at);
+
+-- name: grants
+SELECT id, "user", role, name, created_at, expires_at, revoked_at FROM grants ORDER BY created_at, id;
+
+-- name: grant_of
+SELECT id, "user", role, name, created_at, expires_at, revoked_at FROM grants WHERE digest = :digest;
+
+-- name: grant
+SELECT id, "user", role, name, created_at, expires_at, revoked_at FROM grants WHERE id = :id;
+
+-- name: revoke_grant
+UPDATE grants SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL;
+
+-- name: bury_name
+INSERT INTO erased (uuid, erased_at, erased_by) VALUES (:uuid, :now, :erased_by) ON CONFLICT (uuid) DO NOTHING;
+
+-- name: erased
+SELECT * FROM erased WHERE uuid = :uuid;
+
+-- name: all_erased
+SELECT * FROM erased ORDER BY erased_at, uuid;
+
+-- name: taken_by
+SELECT
+    (
+        SELECT count(*) FROM tasks
+        WHERE "user" = :user AND completed_at IS NULL AND status <> 'archived'
+    ) AS tasks,
+    (SELECT CAST(coalesce(sum(size_bytes), 0) AS bigint) FROM tasks WHERE "user" = :user) AS bytes,
+    (
+        SELECT CAST(coalesce(sum(usage.input_tokens + usage.output_tokens), 0) AS bigint)
+        FROM usage JOIN tasks ON tasks.uuid = usage.uuid
+        WHERE tasks."user" = :user AND usage.day = :day
+    ) AS tokens;
+
+-- name: forget_grants
+DELETE FROM grants WHERE "user" = :user;
+
+-- name: erase_notices
+DELETE FROM notifications WHERE task = :uuid;
+
+-- name: rewrite_notice
+UPDATE notifications SET body = :body WHERE id = :id;
+
+-- name: erase_row
+DELETE FROM tasks WHERE uuid = :uuid;
+
+-- name: rename_user
+UPDATE tasks SET "user" = :user WHERE uuid = :uuid;

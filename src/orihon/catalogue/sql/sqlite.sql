@@ -10,6 +10,9 @@ SELECT * FROM tasks WHERE uuid = :uuid;
 -- name: hold_claims
 SELECT 1; -- nobody else claims while this transaction lasts
 
+-- name: hold_user
+SELECT 1; -- nobody else takes in a task while this transaction lasts
+
 -- name: owned_tasks
 SELECT * FROM tasks
 WHERE uuid IN (
@@ -143,6 +146,17 @@ NOT EXISTS (
         word.value
     ) = 0
 )
+
+-- name: tasks_of
+SELECT * FROM tasks WHERE uuid IN (SELECT value FROM json_each(:uuids)) ORDER BY created_at DESC, uuid DESC;
+
+-- name: usage_of_tasks
+SELECT
+    uuid AS name, model, provider, purpose, calls, input_tokens, cached_tokens, output_tokens, saved_tokens, cost
+FROM usage WHERE uuid IN (SELECT value FROM json_each(:uuids));
+
+-- name: version
+SELECT data_version AS version FROM pragma_data_version; -- another one after every change by another connection
 
 -- name: hold_notifications
 SELECT 1; -- nobody else writes while this transaction lasts

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -32,6 +31,7 @@ from orihon.compression.documents.statements import decided, labelled, sentences
 from orihon.compression.result import CompressionResult
 from orihon.errors import InvalidInput
 from orihon.folders import make_private_folder, replace_file, wrapping
+from orihon.guard.timed import TimedPatterns
 from orihon.task import check_id
 from orihon.tokens import estimate
 
@@ -148,8 +148,7 @@ def compress_document(
 def _matcher(patterns: Sequence[str]) -> Callable[[str], bool]:
     if not patterns:
         return lambda heading: False
-    compiled = [re.compile(pattern) for pattern in patterns]
-    return lambda heading: any(pattern.search(heading) for pattern in compiled)
+    return TimedPatterns(patterns).search
 
 
 def _read(text: str, is_protected: Callable[[str], bool]) -> _Document:

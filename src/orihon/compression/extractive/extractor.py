@@ -210,4 +210,4 @@ def text_tokens(message: Message, count: Counter) -> int:
 
 def _lines(message: Message, place: int, seq: int) -> Iterable[Line]:
     content = message.text
-    return read_back(content, place, seq) if is_notes(content) else lines_of(message, place, seq)
+    return read_back(content, place, seq) if is_notes(message.role, content) else lines_of(message, place, seq)

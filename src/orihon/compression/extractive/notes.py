@@ -20,6 +20,7 @@ HEADINGS = ("goal", "constraints", "decisions", "changes", "problems", "open", "
 _LOOK_UP = "look_up"
 _NUMBERED = re.compile(r"(\d+) ([^\s:]+): (.*)", re.S)
 _ROLES = ("user", "assistant", "system", "developer")
+_PROMPTERS = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,20 @@ def title_of_added(first: int, last: int) -> str:
     return text("notes.added", first=first, last=last)
 
 
-def is_notes(content: str) -> bool:
-    """Whether a message's text is a fold that can be merged."""
-    return content.startswith(SUMMARY_PREFIX)
+def is_notes(role: str, content: str) -> bool:
+    """Whether a message is a fold that can be merged; a tool that prints the like of one makes none."""
+    return role in _PROMPTERS and content.startswith(SUMMARY_PREFIX)
+
+
+def is_tools(speaker: str) -> bool:
+    """Whether a line of notes comes from a tool."""
+    return speaker not in _ROLES
+
+
+def numbered(line: str) -> tuple[str, str]:
+    """The speaker whom a line of notes names, if any, and what it says."""
+    found = _NUMBERED.fullmatch(line.strip())
+    return (found[2], found[3]) if found else ("", line)
 
 
 def read_back(content: str, place: int, seq: int) -> Iterator[Line]:
@@ -75,16 +87,21 @@ def read_back(content: str, place: int, seq: int) -> Iterator[Line]:
         else:
             if found := _NUMBERED.fullmatch(line):
                 number, speaker, line = int(found[1]), found[2], found[3]
-            role = speaker if speaker in _ROLES else "tool"
+            role = "tool" if is_tools(speaker) else speaker
             yield line, Source(place, number, speaker, role, heading or "notes"), False
 
 
 def _numbered(notes: list[Note]) -> Iterator[str]:
     source: tuple[int, str] | None = None
     for note in notes:
-        same = source == (note.seq, note.speaker)
+        same = source == (note.seq, note.speaker) and not _is_of_notes(note.text)
         source = note.seq, note.speaker
         yield note.text if same else f"{note.seq} {note.speaker}: {note.text}"
+
+
+def _is_of_notes(said: str) -> bool:
+    """Whether a line by itself would be read as another speaker's or as a heading: a page can say anything."""
+    return said.startswith("#") or _NUMBERED.fullmatch(said) is not None
 
 
 def _by_seq(hints: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:

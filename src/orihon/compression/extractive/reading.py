@@ -43,6 +43,8 @@ _COMMON = frozenset(
 )
 # Where an over-long line is best cut, the best first.
 _SEPARATORS = (". ", "。", "}, ", "; ", ", ", " ")
+_NOT_IN_NAMES = re.compile(r"[\s:]+")
+_SPEAKERS = ("user", "assistant", "system", "developer")
 # Of a call's JSON only that is resolved which parts its lines or hides its letters.
 _ESCAPED = re.compile(r'\\(?:(n)|(")|u([0-9a-fA-F]{4})|.)')
 _BLANK_ESCAPE = re.compile(r"\\[nrt]")
@@ -70,11 +72,17 @@ def call_text(name: str, arguments: str) -> str:
 
 def lines_of(message: Message, place: int, seq: int) -> Iterator[Line]:
     """The lines of a message and of its tool calls, blanks around them cut off."""
-    speaker = message.tool_name or message.name or "tool" if message.role == "tool" else message.role
+    speaker = _tool_of(message) if message.role == "tool" else message.role
     source = Source(place, seq, speaker, message.role)
     for text in [message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]:
         for part, is_bare in _joined(text.split("\n")):
             yield part, source, is_bare
+
+
+def _tool_of(message: Message) -> str:
+    """The tool's name as notes can have it: one word, and nobody else's."""
+    name = _NOT_IN_NAMES.sub("_", message.tool_name or message.name or "tool")
+    return "tool" if name.lower() in _SPEAKERS else name
 
 
 def shown_lines(text: str) -> Iterator[str]:

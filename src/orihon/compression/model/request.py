@@ -7,14 +7,16 @@ that matter most are taken (``extractive``). Earlier notes are handed over as su
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from orihon.compression.extractive.extractor import summarize
 from orihon.compression.extractive.notes import HEADINGS
 from orihon.message import Message
 from orihon.records import SUMMARY_PREFIX
-from orihon.texts import text
+from orihon.texts import LANGUAGES, text
 from orihon.tokens import MESSAGE_OVERHEAD, Counter
 from orihon.wire import clean
 
@@ -23,6 +25,7 @@ _JOINS = 16  # tokens by which the sum of the parts may differ from the whole
 _LEAST_RECORD = 64
 _NEWEST_SHARE = 0.5
 _EARLIER_SHARE = 0.5
+_MARK = 10  # characters by which a line is known as one of ours
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,8 +144,21 @@ def _entries(messages: Sequence[Message], seqs: Sequence[int]) -> Iterator[str]:
         tools.update((call.id, call.name) for call in message.tool_calls)
         label = f"[{seq} {_speaker(message, tools)}]: "
         calls = (f"{call.name}({call.arguments})" for call in message.tool_calls)
-        lines = [line for line in (message.text, *calls) if line] or [""]
+        said = _unlabelled(message.text) if message.role == "tool" else message.text
+        lines = [line for line in (said, *calls) if line] or [""]
         yield clean("\n".join(label + line for line in lines))
+
+
+def _unlabelled(said: str) -> str:
+    """What a tool printed, in which no line passes for the next message of the record, or for its end."""
+    return _like_ours().sub("> ", said)
+
+
+@cache
+def _like_ours() -> re.Pattern[str]:
+    keys = ("prompts.record_start", "prompts.record_end", "prompts.earlier_notes")
+    marks = {text(key, lang=lang, earlier="").strip()[:_MARK] for key in keys for lang in LANGUAGES}
+    return re.compile(rf"^(?=[^\S\n]*(?:\[\d+ [A-Z]|{'|'.join(map(re.escape, sorted(marks)))}))", re.M)
 
 
 def _speaker(message: Message, tools: Mapping[str, str]) -> str:

@@ -213,7 +213,7 @@ class _Squeeze:
 
 def _is_prompt(message: Message) -> bool:
     """Part of the system prompt; notes of an earlier squeezing stand behind it and may be folded again."""
-    return message.role in SYSTEM_ROLES and not is_notes(message.text)
+    return message.role in SYSTEM_ROLES and not is_notes(message.role, message.text)
 
 
 def _turns(messages: Sequence[Message], start: int) -> Iterator[range]:

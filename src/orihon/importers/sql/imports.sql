@@ -15,6 +15,9 @@ CREATE TABLE files (
 -- name: file
 SELECT format, size, modified, head, task FROM files WHERE path = :path AND user = :user;
 
+-- name: forget_user
+DELETE FROM files WHERE user = :user;
+
 -- name: keep_file
 INSERT INTO files (path, user, format, size, modified, head, task)
 VALUES (:path, :user, :format, :size, :modified, :head, :task)

@@ -21,7 +21,7 @@ from orihon.texts import text
 Outcome = Literal["completed", "failed", "cancelled", "paused"]
 OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "cancelled", "paused")
 
-_MARKER = re.compile(r"\n*<!-- orihon:[A-Za-z0-9_-]*:[^>\n]*-->")
+_MARKER = re.compile(r"(?<!\n)\n*+<!-- orihon:[A-Za-z0-9_-]*:[^>\n]*-->")
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,24 @@ UNION ALL
 )
 ORDER BY place, id
 
+-- name: rewrite_messages
+UPDATE message_records SET record = %s WHERE task = %s AND id = %s
+
+-- name: rewrite_summaries
+UPDATE summary_records SET record = %s WHERE task = %s AND id = %s
+
+-- name: rewrite_tools
+UPDATE tool_records SET record = %s WHERE task = %s AND id = %s
+
+-- name: rewrite_planning
+UPDATE plan_records SET record = %s WHERE task = %s AND id = %s
+
+-- name: rewrite_compressions
+UPDATE compression_records SET record = %s WHERE task = %s AND id = %s
+
+-- name: rewrite_checkpoints
+UPDATE checkpoint_records SET record = %s WHERE task = %s AND id = %s
+
 -- name: keep
 -- This and the next two write beside a section: the task's row is held, so that nobody takes over or removes the task
 -- meanwhile, and its number comes back unless somebody has. Who has not claimed the task has no epoch.
@@ -155,6 +173,14 @@ put AS (
     SELECT number, %(digest)s, %(content)b FROM log WHERE set_config('synchronous_commit', 'off', true) = 'off'
     ON CONFLICT (task, digest) DO NOTHING
 )
+SELECT number FROM log
+
+-- name: drop_blob
+WITH log AS (
+    SELECT number FROM task_logs
+    WHERE number = %(number)s AND epoch = coalesce(%(epoch)s::bigint, epoch) FOR SHARE
+),
+dropped AS (DELETE FROM blobs USING log WHERE task = log.number AND digest = %(digest)s)
 SELECT number FROM log
 
 -- name: get_blob

@@ -27,3 +27,7 @@ DELETE FROM left_logs WHERE uuid = %(new)s
 
 -- name: left_epoch
 SELECT epoch FROM left_logs WHERE uuid = %(uuid)s
+
+-- name: tasks_with_file
+SELECT task_logs.uuid FROM task_logs
+JOIN documents ON documents.task = task_logs.number AND documents.name = %(name)s ORDER BY task_logs.uuid

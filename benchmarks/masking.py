@@ -1,0 +1,93 @@
+# ruff: noqa: E501 - tables
+"""Masking: what goes, what stays, and how fast.
+
+    python -m benchmarks.masking [FOLDER]
+
+Prints the share of provider tokens and of values in messages that are masked (``tests/masking_corpus.py``; the half
+"unseen" was not used to write the rules), the share of the lines of clean transcripts below FOLDER that are touched,
+and the speed on them and on texts that are made to be slow.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+from orihon.guard import Redactor
+from tests.masking_corpus import messages, provider_tokens
+
+SEEDS = range(20)
+ROUNDS = 3
+SHOWN = 3
+NASTY = (
+    "_", "-", "A", ".", "sk-", "sk_", "hf_", "ghp_a1b2c3 ", "eyJ", "://u:p@", "key=", "password=", "token ", "secret: a",
+    "pass for a ", "a1B2" * 8 + " ", "cookie: a=1; ", "[A]#12345678 ghp_a1b2c3 ", "パスワードは", "トークンはa1", "\u200b", "@a.", " -p a",
+    "-----BEGIN PRIVATE " + "KEY-----", "QUJD" * 8 + " ", "\"password\": \"a1\", ", "basic YTpi ", "sig=", "figd_", "xapp-", "hvs.",
+    "PASS=a\n", "pass\\", "secret for the a ", "password is a ", "api_key = ", "\ufe0fpass ", "eyJa.eyJ", "curl -u a:b ", "a1B2c3D4e5F6g7H8i9J0/",
+    "AKIA", "1//0", "秘密は", "PIN is 1", "signature=", "=", "~", "password=password=", "://a:b://", "cookie=x=1;", " -p abcd", "mysql -p abcde ",
+    "identified by 'aaaa' ", "token='", "key:\n", "apikey:\n", "pass pass1 ", "token token1 ", "auth: \"a\n", "credentials: a / ", "dp.pt.", "eyJaaaaaaaa.",
+    "\u00ad", "\u200bA", "\ufe0fkey=a ", "\ufe0ftoken ", "秘密", "PINは1", "合言葉は", "トークン", "a" * 15 + " ", "aB1" * 8 + "/", "." + "a" * 27,
+    "password=hunter2x\n", "PASSWORD=hunter2x\n", "api_key=a1b2c3d4e5f6\n", "the password is hunter2x. ", "[A]#12345678password=a1b2c3 ",
+    b64encode(b"password=hunter2x").decode() + " ", b64encode(b64encode(b"a sentence, and nothing else")).decode() + " ",
+)  # fmt: skip
+
+
+def texts_below(folder: Path) -> Iterator[str]:
+    """The contents of the messages of all transcripts."""
+    for path in sorted(folder.rglob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            content = json.loads(line).get("content")
+            if isinstance(content, str):
+                yield content
+
+
+def speed(texts: list[str]) -> float:
+    """Megabytes per second of processor time, the best of some rounds, none of which knows the texts from another."""
+    size = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    best = float("inf")
+    for _ in range(ROUNDS):
+        redactor = Redactor(bytes(32))
+        start = time.process_time()
+        for text in texts:
+            redactor.mask(text)
+        best = min(best, time.process_time() - start)
+    return size / 1e6 / best
+
+
+def leaks(redactor: Redactor, text: str, value: str) -> bool:
+    """Is the value, or most of it, still there?"""
+    masked = redactor.mask(text)
+    width = max(4, len(value) * 2 // 3)
+    return any(value[start : start + width] in masked for start in range(len(value) - width + 1))
+
+
+def main() -> None:
+    redactor = Redactor(bytes(32))
+    tokens = [token for seed in SEEDS for _, token in provider_tokens(seed)]
+    share = sum(not leaks(redactor, f"x {token} y", token) for token in tokens) / len(tokens)
+    print(f"provider tokens masked: {share:.1%} of {len(tokens)}")
+    for half in ("known", "unseen"):
+        told = [pair for seed in SEEDS for pair in messages(half, seed)]
+        share = sum(not leaks(redactor, text, value) for text, value in told) / len(told)
+        print(f"values in messages masked ({half}): {share:.1%} of {len(told)}")
+    if len(sys.argv) > 1:
+        contents = list(texts_below(Path(sys.argv[1])))
+        lines = [line for text in contents for line in text.splitlines()]
+        touched = sum(redactor.mask(line) is not line for line in lines)
+        print(f"clean lines touched: {touched / len(lines):.2%} of {len(lines)}")
+        print(f"ordinary text, one piece: {speed([chr(10).join(contents)]):.0f} MB per CPU second")
+        print(f"ordinary text, by messages: {speed(contents):.0f} MB per CPU second")
+    slowest = sorted((speed([(unit * (200_000 // len(unit)))]), unit) for unit in NASTY)[:SHOWN]
+    print(
+        "slowest hostile texts:",
+        ", ".join(f"{figure:.1f} ({unit[:24]!r})" for figure, unit in slowest),
+        "MB per CPU second",
+    )
+
+
+if __name__ == "__main__":
+    main()

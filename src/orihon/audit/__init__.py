@@ -1,0 +1,31 @@
+"""The audit: who did what to which task, in chains that can be proved.
+
+Owns the records (``record``), where they are kept (``sink``), who acts (``acting``), when something is recorded
+(``trail``), what is anchored outside (``anchors``) and the proof (``verifying``). Promises that no message content goes
+into a record, that a changed, moved or missing record is found, and that a person can be forgotten without breaking a
+chain. ``docs/audit.md`` says what a crash or an attacker can do all the same.
+"""
+
+from orihon.audit.acting import acting_as
+from orihon.audit.loggers import AuditLogger, ComplianceAuditLog
+from orihon.audit.reading import AuditFilter, audit_records, forget_person, remove_old_records
+from orihon.audit.record import AuditRecord
+from orihon.audit.trail import AuditTrail, audit_of, audited
+from orihon.audit.verifying import AuditFinding, AuditReport, verify_audit
+
+__all__ = [
+    "AuditFilter",
+    "AuditFinding",
+    "AuditLogger",
+    "AuditRecord",
+    "AuditReport",
+    "AuditTrail",
+    "ComplianceAuditLog",
+    "acting_as",
+    "audit_of",
+    "audit_records",
+    "audited",
+    "forget_person",
+    "remove_old_records",
+    "verify_audit",
+]

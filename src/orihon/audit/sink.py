@@ -1,0 +1,87 @@
+"""``AuditSink``: where chains are kept. Two kinds, one contract: files below the base folder, tables in PostgreSQL.
+
+A chain has one writer at a time: who writes takes a chain that nobody else has at this moment, the one it had last if
+possible, and a new one where all are taken. So there are as many chains as there were writers at once, each of them is
+long, and nobody waits for anybody.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.record import Draft, Head, Person
+from orihon.settings import Settings
+
+#: Recorded with ``audit.level: all`` only: what is looked at, and what is added to a task.
+READING = frozenset(("read", "search"))
+FREQUENT = READING | {"append", "end", "open", "write"}
+
+
+class AuditSink(ABC):
+    """The chains of one base folder or one database."""
+
+    #: Actions whose records may wait a moment, to be written together.
+    grouped: frozenset[str] = READING
+
+    @abstractmethod
+    def is_at_home(self) -> bool:
+        """Is there anything of Orihon's here to be audited? Nothing is made where there is not."""
+
+    @abstractmethod
+    def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
+        """Add records to one chain, all of them or none, and say where that ends now."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises what ``append`` would raise because nothing can be written here."""
+
+    @abstractmethod
+    def chains(self) -> list[str]:
+        """The names of all chains, the oldest first. The number before the dash counts them: 1, 2, 3 …"""
+
+    @abstractmethod
+    def lines(self, chain: str) -> Iterator[bytes]:
+        """The records of a chain as they lie there, without their line feeds; a last one without an end is left out."""
+
+    @abstractmethod
+    def head(self, chain: str) -> Head | None:
+        """What is noted beside the chain as its last durable record."""
+
+    @abstractmethod
+    def people(self) -> dict[str, tuple[Person, str]]:
+        """Persons by the names that records have for them, each with the salt of its name."""
+
+    @abstractmethod
+    def forget(self, names: Sequence[str]) -> None:
+        """Remove persons from that table."""
+
+    @abstractmethod
+    def drop(self, chain: str, first: int) -> None:
+        """Remove the records of a chain before number ``first``."""
+
+    @abstractmethod
+    def load(self, name: str) -> Any:
+        """A small value that was kept beside the chains; ``None`` when there is none."""
+
+    @abstractmethod
+    def save(self, name: str, value: Any) -> None:
+        """Keep a small value beside the chains."""
+
+
+def open_sink(base_dir: Path, settings: Settings) -> AuditSink:
+    """In the database where the catalogue is, else below the base folder. Makes nothing."""
+    if settings.database.url is not None:
+        from orihon.audit.postgres_sink import PostgresAudit
+
+        return PostgresAudit(settings)
+    from orihon.audit.files_sink import FilesAudit
+
+    return FilesAudit(base_dir)
+
+
+def slot_of(chain: str) -> int:
+    """The number in the name of a chain."""
+    return int(chain.partition("-")[0])

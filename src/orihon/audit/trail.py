@@ -1,0 +1,286 @@
+"""``AuditTrail``: what a process records about one store, and when it is written.
+
+Changes are written, and with ``context_storage.durability: full`` on the disk, before whoever asked for them is told
+that they are made; what leaves no other trace (an export, a deletion) is also recorded before it is begun. With
+``audit.level: all`` reads and added messages are recorded too, in order and without waiting for the disk; in a database
+a few of them at a time. Nothing is recorded, and nothing made, where there is no store.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.acting import actor, owner, person
+from orihon.audit.anchors import Anchoring
+from orihon.audit.configuration import SettingsChange, change_of_settings
+from orihon.audit.known_chains import note_chain
+from orihon.audit.record import BEGUN, OK, Draft
+from orihon.audit.sink import FREQUENT, AuditSink, open_sink
+from orihon.clock import utc_now
+from orihon.errors import OrihonError, StorageError
+from orihon.guard.redaction import hide, hide_in
+from orihon.settings import Settings
+from orihon.store.locks import ForkSafeLock
+from orihon.store.task_store import TaskStore
+
+logger = logging.getLogger("orihon.audit")
+
+#: Nothing is changed by these: by default they are not refused where they cannot be recorded.
+_HARMLESS = FREQUENT | {"export"}
+#: How many records are written together, and how many seconds one may wait for others.
+_GROUP, _PATIENCE = 64, 1.0
+_MOST_WAITING = 1000
+_FEW = 8
+_HOST = os.uname().nodename
+_LONGEST_TASK = 256
+
+
+@dataclass(slots=True)
+class Act:
+    """Something that is being done; who does it may say more about it before it is recorded."""
+
+    task: str = ""
+    result: str = OK
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class AuditTrail:
+    """The records of one process about one store. Threads may share it."""
+
+    def __init__(self, base_dir: Path, settings: Settings) -> None:
+        self.settings = settings
+        self._base = base_dir
+        self.sink: AuditSink = open_sink(base_dir, settings)
+        self._durable = settings.context_storage.durability == "full"
+        self._anchoring = Anchoring(settings.audit) if settings.audit.is_anchored else None
+        self._lock = ForkSafeLock()
+        self._waiting: list[Draft] = []
+        self._is_timed = False
+        self._pid = os.getpid()
+        self._compared: list[Settings] = []  # with those of earlier runs
+
+    def is_recorded(self, action: str) -> bool:
+        """Do the settings want this one?"""
+        audit = self.settings.audit
+        return audit.enabled and (audit.level == "all" or action not in FREQUENT)
+
+    def record(
+        self,
+        action: str,
+        task: str = "",
+        result: str = OK,
+        details: Mapping[str, Any] | None = None,
+        *,
+        user: str | None = None,
+    ) -> None:
+        """Record one thing, if the settings want it; raises what kept it from being written, unless it is harmless."""
+        if not self.is_recorded(action):
+            return
+        try:
+            self.write(action, task, result, details, user=user)
+        except StorageError as error:
+            if self.settings.audit.required or action not in _HARMLESS:
+                raise
+            logger.warning("%s: %s could not be recorded in the audit: %s", task or "-", action, error)
+
+    def write(
+        self,
+        action: str,
+        task: str = "",
+        result: str = OK,
+        details: Mapping[str, Any] | None = None,
+        *,
+        user: str | None = None,
+        process: int | str | None = None,
+    ) -> None:
+        """The same whatever the settings say."""
+        who = actor(self.settings)
+        draft = Draft(
+            time=utc_now(),
+            action=action,
+            task=task[:_LONGEST_TASK],
+            person=who if user is None else person(hide(user), who.address),
+            process=os.getpid() if process is None else process,
+            host=_HOST,
+            result=result,
+            details=hide_in(details) if details else {},
+        )
+        with self._lock:
+            if not self._waiting and not self.sink.is_at_home():
+                return
+            self._put(draft)
+
+    def _put(self, draft: Draft) -> None:
+        if self._pid != os.getpid():
+            # What waited at a fork is the parent's, and so is the thread that would have written it.
+            self._waiting, self._pid, self._is_timed = [], os.getpid(), False
+        self._waiting.append(draft)
+        if draft.action not in self.sink.grouped:
+            self._flush(durable=self._durable and draft.action not in FREQUENT)
+            return
+        if len(self._waiting) >= _GROUP:
+            self._flush(durable=False)
+        elif not self._is_timed:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        timer = threading.Timer(_PATIENCE, self._flush_in_time)
+        timer.daemon = True
+        _flush_at_end()
+        try:
+            timer.start()
+            self._is_timed = True
+        except RuntimeError:  # the interpreter is about to end, or there is no thread to be had
+            self._flush(durable=False)
+
+    def _flush_in_time(self) -> None:
+        self._is_timed = False
+        try:
+            self.flush()
+        except OrihonError as error:
+            logger.warning("what was read could not be recorded in the audit: %s", error)
+
+    def flush(self) -> None:
+        """Write what waits."""
+        with self._lock:
+            if self._waiting and self._pid == os.getpid():
+                self._flush(durable=self._durable)
+
+    def _flush(self, *, durable: bool) -> None:
+        drafts, self._waiting = self._waiting, []
+        try:
+            change = self._change_of_settings()
+            added = drafts if change is None or not change.keys else [self._configure(drafts[0], change.keys), *drafts]
+            head = self.sink.append(added, durable=durable or (self._durable and len(added) > len(drafts)))
+        except BaseException:
+            self._waiting = drafts[:-1][-_MOST_WAITING:]  # who asked for the last one hears of it
+            raise
+        self._keep(change)
+        if head.number <= len(added):
+            note_chain(self._base, self.settings, head.chain)
+        if self._anchoring is not None:
+            self._anchoring.note(head, len(added))
+
+    def _change_of_settings(self) -> SettingsChange | None:
+        """How the configuration differs from that of an earlier run; ``None`` where it was compared already."""
+        if any(self.settings is one for one in self._compared):
+            return None
+        return change_of_settings(self.sink, self.settings)
+
+    def _configure(self, beside: Draft, keys: list[str]) -> Draft:
+        by = replace(beside, person=owner(self.settings), process=os.getpid())
+        return replace(by, action="configure", task="", result=OK, details={"keys": keys})
+
+    def _keep(self, change: SettingsChange | None) -> None:
+        """Only now, or a crash would leave a change that nobody ever hears of; at worst it is recorded twice."""
+        if change is None:
+            return
+        try:
+            change.keep()
+            self._compared = [change.settings, *self._compared[: _FEW - 1]]
+        except StorageError as error:  # the records are written; the next ones compare again
+            logger.warning("the settings in force could not be kept for the next comparison: %s", error)
+
+    # ---- what is done in a block ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def about(
+        self, action: str, task: str = "", *, begun: bool = False, user: str | None = None, **details: Any
+    ) -> Iterator[Act]:
+        """What the block does, recorded with its result when it ends; ``begun`` also before."""
+        act = Act(task, details=details)
+        if not self.is_recorded(action):
+            yield act
+            return
+        if begun:
+            self.record(action, task, BEGUN, details, user=user)
+        elif action not in _HARMLESS and self.sink.is_at_home():
+            self.sink.check()  # better now than when it is done
+        try:
+            yield act
+        except BaseException as error:
+            act.result = _reason(error)
+            try:
+                self.record(action, act.task, act.result, act.details, user=user)
+            except StorageError as second:  # the block's own error says what happened
+                logger.warning("%s: %s could not be recorded in the audit: %s", act.task or "-", action, second)
+            raise
+        self.record(action, act.task, act.result, act.details, user=user)
+
+    def watch(self, store: TaskStore, uuid: str) -> None:
+        """Record what is done to this store: messages that are added, and changes of the view."""
+        if self.settings.audit.enabled:
+            store.told = partial(self._told, uuid)
+
+    def _told(self, uuid: str, action: str, result: str, details: Mapping[str, Any]) -> None:
+        if self.is_recorded(action):
+            self.record(action, uuid, result, details)
+
+
+def _reason(error: BaseException) -> str:
+    """An error without its words, which may quote anything."""
+    kind = type(error).__name__
+    return f"{kind}.{error.reason}" if isinstance(error, OrihonError) else kind
+
+
+# ---- the trails of this process --------------------------------------------------------------------------------------
+
+_TRAILS: weakref.WeakSet[AuditTrail] = weakref.WeakSet()
+_KEPT: dict[tuple[Any, ...], AuditTrail] = {}
+_KEEPING = ForkSafeLock()
+_MOST_KEPT = 64
+
+
+def audit_of(base_dir: Path | str, settings: Settings) -> AuditTrail:
+    """The trail that all parts of this process share for one store."""
+    base = Path(base_dir).absolute()
+    # Not the settings themselves: to compare all of them would cost more than a record.
+    key = (base, settings.audit, settings.database, settings.context_storage.durability)
+    with _KEEPING:
+        trail = _KEPT.get(key)
+        if trail is None:
+            while len(_KEPT) >= _MOST_KEPT:
+                _KEPT.pop(next(iter(_KEPT))).flush()
+            trail = _KEPT[key] = AuditTrail(base, settings)
+            _TRAILS.add(trail)
+        trail.settings = settings
+        return trail
+
+
+@contextmanager
+def audited(
+    base_dir: Path | str,
+    settings: Settings,
+    action: str,
+    task: str = "",
+    *,
+    begun: bool = False,
+    user: str | None = None,
+    **details: Any,
+) -> Iterator[Act]:
+    """The block is recorded as ``action`` on a task of this base folder; see ``AuditTrail.about``."""
+    with audit_of(base_dir, settings).about(action, task, begun=begun, user=user, **details) as act:
+        yield act
+
+
+@cache
+def _flush_at_end() -> None:
+    atexit.register(_flush_all)
+
+
+def _flush_all() -> None:
+    for trail in list(_TRAILS):
+        try:
+            trail.flush()
+        except OrihonError as error:
+            logger.warning("the last records of the audit could not be written: %s", error)

@@ -1,0 +1,178 @@
+"""Does every record stand as it was written? ``verify_audit``.
+
+Goes through each chain once, a line at a time: hashes, numbers, links, the head that is noted beside the chain, anchors
+from outside, the chains that the catalogue knows, and whether each person who is missing was forgotten on the record.
+Changes nothing. What it cannot find is a tail that was cut off, or written anew, after the last anchor, by somebody who
+also made the noted head fit; or a chain that was taken out of the catalogue, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.anchors import read_anchors
+from orihon.audit.known_chains import known_chains
+from orihon.audit.record import GENESIS, BrokenLine, Head, name_with, read_line
+from orihon.audit.sink import AuditSink, open_sink, slot_of
+from orihon.settings import Settings
+from orihon.texts import text
+
+_FIELDS = frozenset(
+    ("action", "chain", "details", "hash", "host", "number", "previous", "process", "result", "task", "time", "who")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFinding:
+    """Something that cannot be; ``number`` is 0 where it is about the whole chain."""
+
+    kind: str
+    chain: str
+    number: int = 0
+
+    def __str__(self) -> str:
+        return text(f"audit.findings.{self.kind}", chain=self.chain, number=self.number)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"kind": self.kind, "chain": self.chain, "number": self.number, "message": str(self)}
+
+
+@dataclass(slots=True)
+class AuditReport:
+    """What was looked at, and what was found."""
+
+    chains: int = 0
+    records: int = 0
+    anchors: int = 0
+    forgotten: int = 0
+    heads: list[Head] = field(default_factory=list)
+    findings: list[AuditFinding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.findings
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "sound": self.is_sound,
+            "chains": self.chains,
+            "records": self.records,
+            "anchors": self.anchors,
+            "forgotten": self.forgotten,
+            "heads": [head.as_dict() for head in self.heads],
+            "findings": [finding.as_dict() for finding in self.findings],
+        }
+
+
+def verify_audit(
+    base_dir: Path | str, settings: Settings, *, anchors: Iterable[Path | str] | None = None
+) -> AuditReport:
+    """Prove the chains of a store. ``anchors`` are files of anchors; unless told, the one that the settings name."""
+    files = [Path(path) for path in anchors] if anchors is not None else []
+    own = settings.audit.anchor_file
+    if anchors is None and own is not None and own.exists():
+        files = [own]
+    known = [head for path in files for head in read_anchors(path)]
+    base = Path(base_dir).absolute()
+    begun = known_chains(base, settings)  # before the chains: one may be begun meanwhile
+    return _Verification(open_sink(base, settings), known, begun).report()
+
+
+class _Verification:
+    """One look at everything."""
+
+    def __init__(self, sink: AuditSink, anchors: list[Head], begun: set[str]) -> None:
+        self._sink = sink
+        self._begun = begun
+        self._report = AuditReport(anchors=len(anchors))
+        self._anchors: dict[str, dict[int, set[str]]] = {}
+        for head in anchors:
+            self._anchors.setdefault(head.chain, {}).setdefault(head.number, set()).add(head.hash)
+        self._people = sink.people()
+        self._seen: set[str] = set()
+        self._forgotten: set[str] = set()
+        self._starts: dict[str, tuple[int, str]] = {}  # of chains that do not begin with their first record
+        self._removed: set[tuple[str, int, str]] = set()  # what was removed on the record
+
+    def report(self) -> AuditReport:
+        names = self._sink.chains()
+        for name in names:
+            self._look_at(name)
+        for slot in set(range(1, max(map(slot_of, names), default=0))) - set(map(slot_of, names)):
+            self._found("missing_chain", str(slot))
+        for name in sorted({*self._anchors, *self._begun} - set(names)):
+            self._found("missing_chain", name)
+        for name, (number, previous) in self._starts.items():
+            if (name, number, previous) not in self._removed:
+                self._found("head_cut", name, number)
+        self._look_at_people()
+        self._report.chains = len(names)
+        return self._report
+
+    def _found(self, kind: str, chain: str, number: int = 0) -> None:
+        self._report.findings.append(AuditFinding(kind, chain, number))
+
+    def _look_at(self, name: str) -> None:
+        # Before the records: what is written meanwhile must not look like a difference.
+        noted = self._sink.head(name)
+        wanted = dict(self._anchors.get(name, {}))
+        if noted is not None and noted.number:
+            wanted[noted.number] = wanted.get(noted.number, set()) | {noted.hash}
+        number, last, is_first = 0, GENESIS, True
+        for line in self._sink.lines(name):
+            try:
+                fields = read_line(line)
+                if fields.keys() != _FIELDS or fields["chain"] != name:
+                    raise BrokenLine
+            except BrokenLine:
+                self._found("changed", name, number + 1)
+                number, last = number + 1, ""  # the next one cannot be checked against it
+                is_first = False
+                continue
+            if is_first and fields["number"] != 1:
+                self._starts[name] = fields["number"], fields["previous"]
+            elif fields["number"] != number + 1:
+                self._found("missing_records" if fields["number"] > number else "moved", name, number + 1)
+            elif last and fields["previous"] != last:
+                self._found("unlinked", name, fields["number"])
+            number, last, is_first = fields["number"], fields["hash"], False
+            self._note(fields, wanted)
+            self._report.records += 1
+        for missing in sorted(wanted):
+            if missing > number or (missing and not self._is_removed_later(name, missing)):
+                self._found("cut" if missing > number else "unanchored", name, missing)
+        self._report.heads.append(Head(name, number, last))
+
+    def _is_removed_later(self, chain: str, number: int) -> bool:
+        """An anchor of a record that is not there: removed on the record, or gone and found as that already."""
+        start = self._starts.get(chain)
+        return start is not None and number < start[0]
+
+    def _note(self, fields: Mapping[str, Any], wanted: dict[int, set[str]]) -> None:
+        """What a sound record says about others."""
+        hashes = wanted.pop(fields["number"], None)
+        if hashes is not None and hashes != {fields["hash"]}:
+            self._found("rewritten", fields["chain"], fields["number"])
+        self._seen.add(fields["who"])
+        action, details = fields["action"], fields["details"]
+        if action == "forget":
+            self._forgotten.update(details.get("names", ()))
+        elif action == "prune":
+            self._removed.add((details.get("chain", ""), details.get("first", 0), details.get("previous", "")))
+        elif action == "cut":
+            self._found("cut", details.get("chain", ""), details.get("number", 0))
+
+    def _look_at_people(self) -> None:
+        for name, (person, salt) in sorted(self._people.items()):
+            if name_with(person, salt) != name:
+                self._found("person_changed", name)
+        # Somebody may have come after the table was read.
+        missing = self._seen - set(self._people)
+        for name in sorted(missing - self._forgotten - (set(self._sink.people()) if missing else set())):
+            self._found("person_missing", name)
+        self._report.forgotten = len(missing & self._forgotten)

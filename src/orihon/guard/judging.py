@@ -1,0 +1,254 @@
+"""Is that a secret? A value beside a name such as ``password`` is one, unless it is code, a template or a word.
+
+Owns the judgement of values by their form alone. Prefers to leave a word that could be a type, a variable or a remark
+(``token: str``, ``password=password``, "the token is invalid"); a person's secret nearly always has a digit or a mark
+among its letters. Every test is one linear expression on at most ``LONGEST`` characters.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+LONGEST = 256
+
+# Code, templates, addresses and places in the file system are no secrets, whatever they are called.
+_CODE = re.compile(
+    r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@
+    |[A-Za-z_][\w.]*(?:->|::)?[(\[{]                      # a call, an index, a type with parameters
+    |(?:~|\.{1,2})?/[\w.~-]+(?:/|$) | [A-Za-z]:\\ | [a-z][a-z0-9+.-]*://
+    |(?:self|this|cls|os|sys|env|args|opts|options|config|settings|process|request|req|ctx|data|props|params|secrets
+       |vault|System|var|local|module|context|state|kwargs|obj|user|conf|cfg|event|input|form|session|response|result
+       |Optional|Union|List|Dict|Option|Vec|Map)\??[.\[|]
+    """,
+    re.VERBOSE,
+)
+_TEMPLATE_INSIDE = re.compile(r"\$\{|\$\(|\{\{|%\(|<[a-z_ -]+>|\{[a-z_.]+\}|\.{3}|…|x{4,}|X{4,}|\*{3,}|•{2,}|\(\)$")
+# These two are for values in small letters: an expression that does not care for them takes three times as long.
+_DUMMY = re.compile(
+    r"(?:your|my|the|some|our)[-_ .]?(?:own|api|secret|access|auth|private|super|new|real|actual|strong|key|token"
+    r"|password|pass|client)\b.*"
+    r"|(?:insert|enter|replace|change|put|paste|example|sample|dummy|fake|placeholder|redacted|masked|hidden|removed"
+    r"|todo|none|null|nil|true|false|undefined|unset|empty|default|optional|required|missing|invalid|valid|expired"
+    r"|unknown|disabled|enabled|wrong|incorrect|correct|changed|encrypted|hashed|stored|saved|sent|set|unchanged)"
+    r"(?:[-_ .]?(?:me|it|this|here|in|with|by|at|value|key|token|password|secret|your|to|the|[a-z]{1,12})){0,6}[!?]?",
+)
+# Words with a digit that name things: algorithms, formats, versions, numbered variables.
+_THING = re.compile(
+    r"(?:sha|md|aes|rsa|utf|base|oauth|http|ipv|ed|hs|rs|es|pbkdf|argon|bcrypt|scrypt|hmac|curve|secp|x|py|python|node"
+    r"|gpt|claude|llama|qwen|gemini|user|test|key|token|pass|password|passwd|pwd|secret|value|val|arg|param|var|field"
+    r"|item|foo|bar|baz|line|step|phase|level|version|v|row|col|table|part|str|string|int|uint|float|bytes?|char|bool"
+    r"|varchar|text|i|u|f|s3|ec|h|p|n|auth|section|option|type|case|mode|tls|ssl|iso|rfc|cve|issue|page|figure)"
+    r"[-_ ]?v?[0-9]{1,5}(?:[-_.]?(?:[0-9]{1,4}|sha[0-9]{1,3}|id|[di]|le|be|bit|bits|gcm|cbc))*",
+)
+_NUMBER = re.compile(r"[+-]?v?[0-9][0-9.,:_/\-TZ+]*(?:[a-zA-Z%]{1,3}|min|sec|days?|hours?|tokens?|bytes)?")
+_SNAKE = re.compile(r"_*[a-z]+[0-9]{0,2}(?:[_.](?:[a-z]+[0-9]{0,3}|v?[0-9]{1,3}))+_*|[a-z]+(?:-[a-z]+)*-v?[0-9]{1,2}")
+_DASHED_NAME = re.compile(r"[a-z]+[0-9]{0,2}(?:-(?:[a-z]+[0-9]{0,2}|v?[0-9]{1,4}))+")
+_CONSTANT = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]+")
+_CAMEL = re.compile(r"_?[a-z]+[0-9]?(?:[A-Z][a-z]+[0-9]?)*|(?:[A-Z][a-z]+[0-9]?)+|[A-Z]{1,4}[a-z]+")
+_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_FILE = re.compile(
+    r"[\w./@-]+\.(?:jsonl?|ya?ml|txt|py|[jt]sx?|env|pem|key|cfg|ini|toml|sh|md|log|crt|xml|html?|css|go|rs|java|php|rb"
+    r"|c|cc|cpp|h|sql|db|lock|gz|zip|png|com|org|net|io|dev|jp|local)(?::[0-9]+)?",
+    re.IGNORECASE,
+)
+_WORDS = frozenset(
+    [
+        "password",
+        "passwd",
+        "passphrase",
+        "secret",
+        "token",
+        "credential",
+        "credentials",
+        "string",
+        "hidden",
+        "field",
+        "label",
+        "value",
+        "text",
+        "input",
+        "number",
+        "bearer",
+        "basic",
+        "digest",
+        "access",
+        "refresh",
+        "jwt",
+        "oauth",
+        "opaque",
+        "plain",
+        "plaintext",
+        "bcrypt",
+        "argon",
+        "scrypt",
+        "base",
+        "hash",
+        "hashed",
+        "prompt",
+        "username",
+        "email",
+        "login",
+        "account",
+        "admin",
+        "root",
+        "public",
+        "private",
+        "internal",
+        "header",
+        "cookie",
+        "query",
+        "body",
+        "session",
+        "local",
+        "remote",
+        "system",
+        "service",
+        "server",
+        "client",
+        "number",
+        "integer",
+        "boolean",
+        "object",
+        "array",
+        "function",
+        "method",
+        "class",
+        "return",
+        "import",
+        "from",
+        "with",
+        "file",
+        "path",
+        "folder",
+        "environment",
+        "variable",
+        "config",
+        "settings",
+        "kubernetes",
+        "vault",
+        "manager",
+        "keyring",
+        "keychain",
+        "interactive",
+        "create",
+        "update",
+        "delete",
+        "reset",
+        "change",
+        "rotate",
+        "forgot",
+        "confirm",
+        "current",
+        "previous",
+        "another",
+        "mandatory",
+        "passwort",
+        "kennwort",
+        "provided",
+        "given",
+        "generated",
+        "random",
+        "unique",
+        "specified",
+        "according",
+        "because",
+        "before",
+        "after",
+        "during",
+        "without",
+        "through",
+    ]
+)
+_ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.[\w.:/~-]+")
+_MARK = re.compile(r"[!@#$%^&*~+=?]")
+_DIGIT = re.compile(r"[0-9]")
+_LETTER = re.compile(r"[A-Za-z]")
+
+
+def is_strong(value: str, *, is_password: bool, least: int = 6) -> bool:
+    """Has it a form that words, names and figures do not have?"""
+    if not least <= len(value) <= LONGEST or not value.isascii():
+        return False
+    # What is cheap to see comes first: most values have neither digit nor mark.
+    has_digit = _DIGIT.search(value) is not None
+    if not has_digit:
+        has_mark = _MARK.search(value, 0, len(value) - 1) is not None and (len(value) >= 8 or is_password)
+        if not has_mark and not _is_shuffled(value, 10 if is_password else 16):
+            return False
+    elif _LETTER.search(value) is None:
+        return is_password and value.isdigit()
+    if value.isalnum() and has_digit:
+        return not _is_plain_name(value)
+    if _CODE.match(value) or _TEMPLATE_INSIDE.search(value) or _DUMMY.fullmatch(value.lower()):
+        return False
+    return not _is_name(value, is_password=is_password)
+
+
+def is_quoted_secret(value: str, *, is_password: bool) -> bool:
+    """The same for a text in quotes: a password there may be one plain word."""
+    if " " in value or not value.isprintable():
+        return False
+    if is_strong(value, is_password=is_password, least=5 if is_password else 8):
+        return True
+    return is_password and 6 <= len(value) <= 64 and value.isalpha() and value.isascii() and _is_plain_word(value)
+
+
+def is_env_secret(value: str, *, is_password: bool) -> bool:
+    """The same for what stands after ``NAME=`` in capitals: values there are no code."""
+    if is_strong(value, is_password=is_password, least=5 if is_password else 8):
+        return True
+    if (
+        _CODE.match(value)
+        or _TEMPLATE_INSIDE.search(value)
+        or _DUMMY.fullmatch(value.lower())
+        or _FILE.fullmatch(value)
+    ):
+        return False
+    # Words divided by dashes are a password, but the name of a token or a secret.
+    return (
+        is_password
+        and 4 <= len(value) <= 64
+        and value.isascii()
+        and (_DASHED_NAME.fullmatch(value) is not None or (value.isalpha() and _is_plain_word(value)))
+    )
+
+
+def _is_plain_name(value: str) -> bool:
+    """Is it a template or a name, where it has letters and digits only? All other forms of those have marks."""
+    lower = value.lower()
+    if "xxxx" in value or "XXXX" in value or _DUMMY.fullmatch(lower):
+        return True
+    return _THING.fullmatch(lower) is not None or _NUMBER.fullmatch(value) is not None
+
+
+def _is_name(value: str, *, is_password: bool) -> bool:
+    if (
+        _THING.fullmatch(value.lower())
+        or _SNAKE.fullmatch(value)
+        or _CONSTANT.fullmatch(value)
+        or _DOTTED.fullmatch(value)
+    ):
+        return not (is_password and value.count("-") >= 2 and any(map(str.isdigit, value)))
+    if _ADDRESS.fullmatch(value):
+        return True
+    if _FILE.fullmatch(value) or (_NUMBER.fullmatch(value) and not (is_password and value.isdigit())):
+        return True
+    if not any(map(str.isdigit, value)) and _CAMEL.fullmatch(value):
+        return True
+    if value.startswith(("/", "./", "-", "=", ">", "|", "\\")) or "://" in value or "()" in value:
+        return True
+    return not is_password and _DASHED_NAME.fullmatch(value) is not None
+
+
+def _is_plain_word(value: str) -> bool:
+    lower = value.lower()
+    return lower not in _WORDS and not _DUMMY.fullmatch(lower) and not value.isupper()
+
+
+def _is_shuffled(value: str, least: int) -> bool:
+    """Letters only, but capitals all over the place, as in random keys."""
+    if len(value) < least:
+        return False
+    changes = sum(1 for one, other in pairwise(value) if one.isupper() != other.isupper())
+    return changes * 3 >= len(value)

@@ -1,0 +1,90 @@
+"""Secrets that people tell each other in Japanese: 「パスワードは … です」."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orihon.guard.anchors import Anchor
+from orihon.guard.judging import is_quoted_secret, is_strong
+from orihon.guard.naming import read_value
+from orihon.guard.views import Span, Views
+
+# A kind of secret, the ends of the names that announce it, and what may follow those.
+_NAMES = (
+    ("SECRET", "シークレット", "(?!キー)"),
+    ("SECRET", "秘密", "(?:鍵|キー|の鍵|のキー|の値)?"),
+    ("SECRET", "共有鍵 暗号鍵 認証鍵 署名鍵 Iの鍵", ""),
+    ("PASSWORD", "パスワード パスフレーズ パスコード パスキー 認証情報 合言葉 い言葉", ""),
+    ("PIN", "認証コード 確認コード ピンコード INコード イムコード ティコード 暗証番号", ""),
+    ("PIN", "PIN", "(?<![A-Za-z]PIN)(?:番号)?(?=[はをが：])"),
+    ("RECOVERY_CODE", "リーコード ップコード 復旧コード", ""),
+    ("TOKEN", "トークン", ""),
+    (
+        "API_KEY",
+        "PIキー セスキー 認証キー ンスキー 号化キー 署名キー ントキー ビスキー ターキー ットキー Iのキー",
+        "",
+    ),
+)
+# Between name and value: a few words, but not those after which a figure or a format is named.
+_BOUND = re.compile(
+    r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}"
+    r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
+)
+# A value begins with that, so far from its name at most: a quick look before the closer one.
+_VALUE = re.compile("[!-~]")
+_REACH = 48
+_PIN = re.compile(r"[0-9][0-9-]{3,9}(?![0-9A-Za-z])")
+_OTHER_THINGS = re.compile(
+    "期限|形式|長さ|文字|件数|個数|方式|種類|アルゴリズム|ハッシュ|更新日|ファイル|変数|環境|名前|数は|数が|上限|最大|最小|使用量"
+    "|消費|単価|予算"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JapaneseValues:
+    """Values that follow some Japanese names; the places are those of their ends."""
+
+    kind: str
+    anchors: tuple[Anchor, ...]
+    rest: re.Pattern[str]
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
+        spans: list[Span] = []
+        for place in places:
+            name = self.rest.match(views.text, place, end) if start <= place else None
+            span = None if name is None else _value_of(views.text, self.kind, name.end(), end)
+            if span is not None:
+                spans.append(span)
+        return spans
+
+
+def japanese_values() -> tuple[JapaneseValues, ...]:
+    """One for each row."""
+    return tuple(
+        JapaneseValues(kind, tuple(Anchor(name, len(name)) for name in names.split()), re.compile(rest))
+        for kind, names, rest in _NAMES
+    )
+
+
+def _value_of(text: str, kind: str, after: int, end: int) -> Span | None:
+    if _VALUE.search(text, after, min(after + _REACH, end)) is None:
+        return None
+    binding = _BOUND.match(text, after, end)
+    if binding is None or _OTHER_THINGS.search(binding["words"]):
+        return None
+    value = read_value(text, binding, end)
+    if value is None:
+        return None
+    start, taken, is_quoted = value
+    if kind == "PIN":
+        digits = _PIN.match(taken)
+        return None if digits is None else (start, start + digits.end(), kind)
+    is_password = kind == "PASSWORD"
+    if is_quoted:
+        is_secret = is_quoted_secret(taken, is_password=is_password)
+    else:
+        taken = taken.rstrip(".,;:)]}?")
+        is_secret = is_strong(taken, is_password=is_password, least=5 if is_password else 8)
+    return (start, start + len(taken), kind) if is_secret else None

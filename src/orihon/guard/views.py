@@ -1,0 +1,25 @@
+"""One text as the finders want to see it, and where in it a secret was found."""
+
+from __future__ import annotations
+
+# Start, end and kind of one secret in a text.
+Span = tuple[int, int, str]
+
+# A first letter may belong to an escape: a newline and ``pm_`` are written \npm_ in JSON.
+ESCAPE_LETTERS = "abefnrtuvx"
+
+
+class Views:
+    """A text, and copies of it. But for ``raw``, every character has the same place in all of them."""
+
+    __slots__ = ("flat", "is_ascii", "lower", "narrow", "raw", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.is_ascii = text.isascii()
+        self.raw = text.encode("utf-8", "surrogatepass")
+        # With "?" for every character outside ASCII.
+        self.narrow = self.raw if self.is_ascii else text.encode("ascii", "replace")
+        # The same as a text: one of narrow characters is searched much faster.
+        self.flat = text if self.is_ascii else self.narrow.decode("ascii")
+        self.lower = self.flat.lower()

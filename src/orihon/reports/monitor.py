@@ -1,0 +1,246 @@
+"""The monitor: is anything wrong with a base folder and its catalogue? ``ContextMonitor``.
+
+Looks at the disk, at sizes, old tasks, leases without a process, compressions that failed, the last durable write and
+locked databases, and compares each with the section ``monitor`` of the settings. What goes wrong is told through the
+notifications, and so is its end: once each, however often and by how many processes it is looked at. It changes
+nothing but the alerts that stand.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import Catalogue
+from orihon.catalogue.notices import NewNotice
+from orihon.clock import utc_now
+from orihon.errors import OrihonError, StorageUnavailable
+from orihon.folders import wrapping
+from orihon.notifications.outbox import Outbox, event_of
+from orihon.settings import Settings, load_settings
+from orihon.sizes import sizes_of
+from orihon.task import TaskStatus
+from orihon.texts import text
+from orihon.write_ages import write_ages
+
+logger = logging.getLogger("orihon.monitor")
+
+GIGABYTE = 2**30
+#: So few compressions of a day say nothing about their rate.
+FEWEST_COMPRESSIONS = 5
+_SIZE_AGE = 300.0  # seconds for which a measured size is good enough
+_MOST_RUNNING = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One figure and its limit. ``value`` is ``None`` where there is nothing to judge."""
+
+    name: str
+    value: float | None
+    limit: float
+    is_wrong: bool
+    more: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """For the sentence about it."""
+        return {"value": _short(self.value), "limit": _short(self.limit), **self.more}
+
+    @property
+    def message(self) -> str:
+        return text(f"monitor.{self.name}", **self.figures)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"name": self.name, "value": self.value, "limit": self.limit, "is_wrong": self.is_wrong}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look has found, and which alerts it has raised and ended."""
+
+    at: str
+    checks: tuple[Check, ...]
+    raised: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+
+    @property
+    def wrong(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.is_wrong)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        checks = [check.as_dict() for check in self.checks]
+        return {"at": self.at, "checks": checks, "raised": list(self.raised), "ended": list(self.ended)}
+
+
+@dataclass(frozen=True, slots=True)
+class StandingAlert:
+    """What the last look has found wrong."""
+
+    name: str
+    since: str
+    message: str
+
+
+def standing_alerts(base_dir: Path | str, settings: Settings) -> tuple[StandingAlert, ...]:
+    """What is wrong as far as it was looked at; this only reads."""
+    with BaseFolder(base_dir, settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return ()
+        times, alerts = catalogue.alert_times(), catalogue.alerts()
+    return tuple(
+        StandingAlert(name, times.get(name, ""), text(f"monitor.{name}", **figures)) for name, figures in alerts.items()
+    )
+
+
+class ContextMonitor:
+    """Looks at one base folder, once or as a loop."""
+
+    def __init__(
+        self,
+        check_interval: float | None = None,
+        *,
+        base_dir: Path | str | None = None,
+        settings: Mapping[str, Any] | Settings | None = None,
+    ) -> None:
+        """``check_interval`` is in seconds; without it the setting ``monitor.interval``."""
+        self.settings = load_settings(settings)
+        self.check_interval = self.settings.monitor.interval if check_interval is None else check_interval
+        where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
+        self.base_dir = Path(where).absolute()
+        self.alerts: list[dict[str, str]] = []  # what the last look has found wrong
+
+    def check(self) -> Look:
+        """One look; alerts are raised and ended by it.
+
+        A full disk may well be why the catalogue cannot be used: what is wrong with the disk is said all the same.
+        """
+        with BaseFolder(self.base_dir, self.settings) as base:
+            checks = tuple(_disk_checks(self.base_dir, self.settings))
+            try:
+                catalogue = base.open_catalogue()
+                if catalogue is not None:
+                    checks = tuple(_checks(self.base_dir, self.settings, catalogue, checks))
+            except StorageUnavailable as error:
+                if not any(check.is_wrong for check in checks):
+                    raise
+                logger.warning("the monitor could not look at the catalogue: %s", error)
+                catalogue = None
+            self.alerts = [
+                {"type": check.name, "message": check.message, "severity": "warning"}
+                for check in checks
+                if check.is_wrong
+            ]
+            raised, ended = ((), ()) if catalogue is None else self._send_alerts(catalogue, checks)
+            return Look(utc_now(), checks, raised, ended)
+
+    def monitor(
+        self, *, stop: threading.Event | None = None, on_look: Callable[[Look], object] = lambda look: None
+    ) -> None:
+        """Look again and again until ``stop``; a look that fails is logged."""
+        stop = stop or threading.Event()
+        while not stop.is_set():
+            started = time.monotonic()
+            try:
+                on_look(self.check())
+            except OrihonError as error:  # a database that is away for a while is no reason to stop watching
+                logger.warning("the monitor could not look: %s", error)
+            stop.wait(max(0.0, self.check_interval - (time.monotonic() - started)))
+
+    def _send_alerts(self, catalogue: Catalogue, checks: tuple[Check, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Tell what has changed since the last look, whoever took it; what cannot be written is told by the next."""
+        standing = catalogue.alerts()
+        raised: list[str] = []
+        ended: list[str] = []
+        try:
+            for check in checks:
+                if check.is_wrong == (check.name in standing):
+                    continue
+                figures = check.figures if check.is_wrong else dict(standing[check.name])
+                if catalogue.change_alert(check.name, figures, _notice(check, figures), is_raised=check.is_wrong):
+                    (raised if check.is_wrong else ended).append(check.name)
+                    logger.warning("%s: %s", "wrong" if check.is_wrong else "right again", check.name)
+        except StorageUnavailable as error:  # what was found is still said here
+            logger.warning("alerts could not be written: %s", error)
+        if raised or ended:
+            Outbox(catalogue, self.base_dir, self.settings).send()
+        return tuple(raised), tuple(ended)
+
+
+def _notice(check: Check, figures: Mapping[str, Any]) -> NewNotice:
+    kind, type_ = ("alert", "warning") if check.is_wrong else ("alert_over", "info")
+    event = event_of(kind, check.name, time.time_ns())
+    return NewNotice(event, kind, type_, None, {"name": check.name, "figures": dict(figures)})
+
+
+# ---- the checks ----------------------------------------------------------------------------------------------------
+
+
+def _disk_checks(base_dir: Path, settings: Settings) -> Iterator[Check]:
+    with wrapping(base_dir):
+        free = shutil.disk_usage(base_dir).free / GIGABYTE
+    limit = settings.monitor.min_free_gb
+    yield Check("disk_free", round(free, 3), limit, free < limit)
+    size = sizes_of(base_dir, _SIZE_AGE).total / GIGABYTE
+    yield _at_most("size", round(size, 3), settings.monitor.max_size_gb)
+
+
+def _checks(base_dir: Path, settings: Settings, catalogue: Catalogue, of_disk: tuple[Check, ...]) -> Iterator[Check]:
+    """All of them; where the catalogue is a database, that takes room, too."""
+    limits = settings.monitor
+    free, size = of_disk
+    yield free
+    if settings.database.url is not None and size.value is not None:
+        size = _at_most("size", round(size.value + catalogue.database_bytes() / GIGABYTE, 3), limits.max_size_gb)
+    yield size
+    old = catalogue.count_old_tasks(_ago(days=limits.old_days))
+    yield _at_most("old_tasks", old, limits.max_old, days=limits.old_days)
+    yield _at_most("stale_leases", len(catalogue.stale_leases()), limits.max_stale_leases)
+    yield _compression_failures(catalogue, settings)
+    yield _at_most("write_age", _write_age(base_dir, settings, catalogue), limits.max_write_age)
+    locked = catalogue.counted(_ago(hours=1))["lock_errors"]
+    yield _at_most("lock_errors", locked, limits.max_lock_errors)
+
+
+def _at_most(name: str, value: float | None, limit: float, **more: float) -> Check:
+    return Check(name, value, limit, value is not None and value > limit, more)
+
+
+def _compression_failures(catalogue: Catalogue, settings: Settings) -> Check:
+    """In percent, of the last day."""
+    figures = catalogue.counted(_ago(days=1))
+    limit = 100 * settings.monitor.max_compression_failures
+    if figures["compressions"] < FEWEST_COMPRESSIONS:
+        return Check("compression_failures", None, limit, False)
+    return _at_most(
+        "compression_failures", round(100 * figures["compression_failures"] / figures["compressions"], 1), limit
+    )
+
+
+def _write_age(base_dir: Path, settings: Settings, catalogue: Catalogue) -> float | None:
+    """Seconds since any running task has stored something; ``None`` while nothing runs."""
+    running = [row.uuid for row in catalogue.list_tasks(status=TaskStatus.RUNNING, limit=_MOST_RUNNING)]
+    ages = write_ages(base_dir, settings, running).values()
+    return round(min(ages), 1) if ages else None
+
+
+def _ago(**span: float) -> str:
+    try:
+        return (datetime.now(UTC) - timedelta(**span)).isoformat(timespec="microseconds")
+    except OverflowError:  # before there were years: nothing is so old
+        return ""
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"

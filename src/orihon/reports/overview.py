@@ -1,0 +1,179 @@
+"""One task at a glance: ``task_overview``. What it is, how it stands, what it inherited, its parts, its last messages.
+
+Only looks, whatever state the task is in. A task whose records are not here (queued, archived, cleaned up) has its row
+to show; one that the catalogue does not know has its records. The cost follows the view, not the log.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from orihon.base_folder import BaseFolder
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.rows import CLEANED
+from orihon.chain import Inherited, without_others
+from orihon.errors import IllegalTransition, StorageError, TaskNotFound
+from orihon.folders import folder_size
+from orihon.inheritance import ContextInheritanceManager, InheritanceContext
+from orihon.settings import Settings
+from orihon.store.base import Stream
+from orihon.store.packing import StoredMessage
+from orihon.store.task_store import TaskStore
+from orihon.task import TaskStatus
+from orihon.task_folders import SCRATCH
+from orihon.task_reading import reading_task
+from orihon.view_reading import Figures, ViewReading
+
+LAST_MESSAGES = 5
+#: Of more tool calls than this, those that failed are not counted.
+_MOST_TOOLS_LOOKED_AT = 5000
+_FINAL_SUMMARY = "final_summary.txt"
+_ROW_FIGURES = ("llm_call_count", "tool_call_count", "total_tokens", "compression_count", "total_messages")
+
+#: Where the task's records are: here; packed away; removed on purpose; there are none.
+Records = Literal["here", "archived", "removed", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFigures:
+    """How much has been recorded."""
+
+    messages: int
+    summaries: int
+    tools: int
+    tool_errors: int | None  # None where there are too many to look at each
+    plans: int
+    compressions: int
+    bytes: int
+    view: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOverview:
+    """One task at a glance."""
+
+    uuid: str
+    row: TaskRow | None
+    records: Records
+    figures: RecordFigures | None
+    inherited: Inherited | None  # None where nothing was, or the giver can no longer be read
+    children: tuple[TaskRow, ...]
+    last_messages: tuple[StoredMessage, ...]
+    final_summary: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        row = self.row
+        return {
+            "task": self.uuid,
+            "row": None if row is None else row.as_dict(),
+            "label": None if row is None else row.key.label,
+            "records": self.records,
+            "figures": None if self.figures is None else asdict(self.figures),
+            "inherited": None if self.inherited is None else asdict(self.inherited),
+            "children": [
+                {"uuid": child.uuid, "status": child.status.value, "label": child.key.label} for child in self.children
+            ],
+            "final_summary": self.final_summary,
+            "last_messages": [stored.as_dict() for stored in self.last_messages],
+        }
+
+    def figures_as_dict(self) -> dict[str, Any]:
+        """The figures alone, for JSON."""
+        row = self.row
+        return {
+            "task": self.uuid,
+            "label": None if row is None else row.key.label,
+            "status": None if row is None else row.status.value,
+            "minutes": None if row is None else _minutes(row),
+            **{name: None if row is None else getattr(row, name) for name in _ROW_FIGURES},
+            "records": self.records,
+            "figures": None if self.figures is None else asdict(self.figures),
+        }
+
+
+def task_overview(
+    base_dir: Path | str, task: str, settings: Settings, *, last: int = LAST_MESSAGES, user: str | None = None
+) -> TaskOverview:
+    """The task that is named (see ``task_naming``), with its ``last`` messages; to a ``user`` no other's are shown."""
+    with BaseFolder(base_dir, settings) as base:
+        uuid = base.resolve(task)
+        catalogue = base.open_catalogue_if_sound()
+        row = None if catalogue is None else catalogue.find(uuid)
+        if catalogue is not None and row is not None:
+            row = without_others([row], catalogue, user)[0]
+        children = () if catalogue is None else tuple(catalogue.children(uuid))
+        children = tuple(child for child in children if user is None or child.user == user)
+        left = None if row is None or catalogue is None else _left_for(base.path, settings, catalogue, row)
+    inherited = None if left is None else Inherited.of(left)
+    try:
+        with reading_task(base_dir, uuid, settings) as (store, _):
+            newest = tuple(store.messages(store.count("messages") - last + 1))
+            figures = _figures(store, row, settings)
+            said = (store.records.kept_file(_FINAL_SUMMARY) or b"").decode("utf-8", "replace")
+    except (TaskNotFound, IllegalTransition):  # packed, gone, or cleaned up
+        return TaskOverview(uuid, row, _records_of(row), None, inherited, children, (), kept_summary(row))
+    return TaskOverview(uuid, row, "here", figures, inherited, children, newest, said)
+
+
+def inherited_by(
+    base_dir: Path | str, task: str, settings: Settings, *, user: str | None = None
+) -> InheritanceContext | None:
+    """What a task was given by the one it inherits from; ``None`` where nothing, or where that one is gone.
+
+    To a ``user`` nothing is shown that another one's task has left.
+    """
+    with BaseFolder(base_dir, settings) as base:
+        uuid = base.resolve(task)
+        catalogue = base.open_catalogue_if_sound()
+        row = None if catalogue is None else catalogue.find(uuid)
+        if row is None or catalogue is None:
+            return None
+        return _left_for(base.path, settings, catalogue, without_others([row], catalogue, user)[0])
+
+
+def _left_for(base: Path, settings: Settings, catalogue: Catalogue, row: TaskRow) -> InheritanceContext | None:
+    if row.inherits_from is None:
+        return None
+    manager = ContextInheritanceManager(base, settings, catalogue=catalogue)
+    with suppress(StorageError):  # the task itself can be shown, whatever has become of the other one
+        return manager.get_inheritance_context(row.inherits_from)
+    return None
+
+
+def _figures(store: TaskStore, row: TaskRow | None, settings: Settings) -> RecordFigures:
+    streams: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
+    messages, summaries, tools, plans, compressions = (store.count(stream) for stream in streams)
+    failed = None
+    if tools <= _MOST_TOOLS_LOOKED_AT:
+        failed = sum(record["status"] != "success" for record in store.read("tools"))
+    folder = store.records.folder
+    size = store.records.size() if folder.parent.name == SCRATCH else folder_size(folder)
+    view = ViewReading(store, row, settings).figures()
+    return RecordFigures(messages, summaries, tools, failed, plans, compressions, size, view)
+
+
+def _minutes(row: TaskRow) -> float | None:
+    if row.started_at is None or row.completed_at is None:
+        return None
+    took = datetime.fromisoformat(row.completed_at) - datetime.fromisoformat(row.started_at)
+    return round(max(0.0, took.total_seconds()) / 60, 2)
+
+
+def _records_of(row: TaskRow | None) -> Records:
+    if row is not None and CLEANED in row.metadata:
+        return "removed"
+    return "archived" if row is not None and row.status is TaskStatus.ARCHIVED else "none"
+
+
+def kept_summary(row: TaskRow | None) -> str:
+    """What the row keeps of the final summary of a task that is packed or gone."""
+    for name in (CLEANED, "archived"):
+        noted = {} if row is None else row.metadata.get(name)
+        if isinstance(noted, dict) and noted.get("final_summary"):
+            return str(noted["final_summary"])
+    return ""

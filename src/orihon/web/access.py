@@ -1,0 +1,161 @@
+"""Who may come in: the token, the session cookie, the mark against forged requests, and how often one may guess.
+
+The token lies in ``web.key`` of the base folder, for its owner's eyes only, so that a page that is open outlives a
+restart of the server. A browser shows it once and gets a signed cookie; every change that a browser asks for carries a
+mark that only our pages know. A program sends the token as a bearer token. Nothing here is written to a log. The token
+of a grant (``orihon grants``) does the same for its user; a session that it began is worth nothing without the grant.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import re
+import secrets
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orihon.errors import DamagedStore
+from orihon.folders import make_private_folder, replace_file, wrapping
+from orihon.grants import PREFIX
+from orihon.web.granted import Granted, is_good
+from orihon.web.visitor import ROLES, Visitor
+
+KEY_FILE = "web.key"
+#: Seconds for which a browser need not show the token again.
+SESSION_SECONDS = 14 * 24 * 3600
+#: So many wrong tokens within so many seconds, and nobody is let in by token for a while.
+MOST_FAILURES = 10
+FAILURE_SECONDS = 60.0
+_KEY_BYTES = 32
+_FOR_OTHERS = 0o077
+_KEY = re.compile(rb"[0-9a-f]{64}\n?")
+_SESSION = re.compile(r"([0-9]{1,12}\.([A-Za-z0-9_-]{22})(?:\.([0-9a-f]{8}))?)\.([A-Za-z0-9_-]{43})")
+
+
+@dataclass(slots=True)
+class Failures:
+    """Counts wrong tokens."""
+
+    _times: deque[float] = field(default_factory=deque)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def note(self) -> None:
+        with self._lock:
+            self._times.append(time.monotonic())
+
+    def seconds_to_wait(self) -> float:
+        """0 where somebody may try."""
+        with self._lock:
+            now = time.monotonic()
+            while self._times and self._times[0] <= now - FAILURE_SECONDS:
+                self._times.popleft()
+            too_many = len(self._times) >= MOST_FAILURES
+            return self._times[-MOST_FAILURES] + FAILURE_SECONDS - now if too_many else 0.0
+
+
+class Access:
+    """What a server lets in."""
+
+    def __init__(self, key: bytes, *, user: str = "", port: int = 0, granted: Granted | None = None) -> None:
+        self._key = key
+        self._user = user
+        self._granted = granted
+        # Cookies know no ports: two servers on one machine must not take each other's.
+        self.cookie = f"orihon_session_{port}"
+        self.failures = Failures()
+        self._left: set[str] = set()
+
+    @property
+    def token(self) -> str:
+        """What is printed at the start."""
+        return self._made("token")
+
+    def by_token(self, token: str) -> Visitor | None:
+        """The one who shows this token; a wrong one is counted.
+
+        A token that was good once is no guess: it is not counted when it is over, and while others have to wait because
+        somebody guesses, it is still taken.
+        """
+        is_barred = self.failures.seconds_to_wait() > 0
+        if self._granted is not None and token.startswith(PREFIX):
+            grant = self._granted.by_token(token, only_known=is_barred)
+            if grant is not None:
+                return self.by_grant(grant.id)
+        elif not is_barred and hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+            return Visitor(self._user, "admin")
+        if not is_barred:
+            self.failures.note()
+        return None
+
+    def by_grant(self, name: str, session: str = "") -> Visitor | None:
+        """The one whom a grant lets in, as long as it does."""
+        grant = None if self._granted is None else self._granted.by_name(name)
+        if grant is None or not is_good(grant):
+            return None
+        role = next((role for role in ROLES if role == grant.role), None)
+        return None if role is None else Visitor(grant.user, role, session, grant.id)
+
+    def new_session(self, visitor: Visitor) -> str:
+        """The value of the cookie for somebody who has shown a token."""
+        head = f"{int(time.time()) + SESSION_SECONDS}.{secrets.token_urlsafe(16)}"
+        head = f"{head}.{visitor.grant}" if visitor.grant else head
+        return f"{head}.{self._made('session ' + head)}"
+
+    def by_session(self, cookie: str) -> Visitor | None:
+        """The one whose browser sends this cookie."""
+        parts = _SESSION.fullmatch(cookie)
+        if parts is None:
+            return None
+        head, name, grant, mark = parts.groups()
+        genuine = hmac.compare_digest(mark, self._made(f"session {head}"))
+        over = int(head.partition(".")[0]) <= time.time() or name in self._left
+        if over or not genuine:
+            return None
+        return self.by_grant(grant, name) if grant else Visitor(self._user, "admin", session=name)
+
+    def is_still_in(self, visitor: Visitor) -> bool:
+        """Has this visitor neither left nor lost the grant since?"""
+        if visitor.session in self._left:
+            return False
+        return not visitor.grant or self.by_grant(visitor.grant) is not None
+
+    def leave(self, visitor: Visitor) -> None:
+        """Whoever has kept a copy of this session's cookie gets nothing for it while this server runs."""
+        if visitor.session:
+            self._left.add(visitor.session)
+
+    def mark_of(self, visitor: Visitor) -> str:
+        """What a change that this browser asks for has to carry."""
+        return self._made(f"mark {visitor.session}")
+
+    def is_marked(self, visitor: Visitor, mark: str) -> bool:
+        """Does the mark belong to the session? A program without a session needs none: no page can send its token."""
+        return not visitor.session or hmac.compare_digest(
+            mark.encode("utf-8", "replace"), self.mark_of(visitor).encode()
+        )
+
+    def _made(self, purpose: str) -> str:
+        digest = hmac.digest(self._key, purpose.encode(), "sha256")
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+
+def open_access(
+    base: Path, *, user: str = "", port: int = 0, renew: bool = False, granted: Granted | None = None
+) -> Access:
+    """The access to a base folder; ``renew`` makes every earlier token of the server, and every session, worthless.
+
+    A key that others could have read is worthless by itself, and is made anew.
+    """
+    path = base / KEY_FILE
+    with wrapping(path):
+        if renew or not path.exists() or path.stat().st_mode & _FOR_OTHERS:
+            make_private_folder(base)
+            replace_file(path, [secrets.token_hex(_KEY_BYTES).encode(), b"\n"])
+        content = path.read_bytes()
+    if not _KEY.fullmatch(content):
+        raise DamagedStore("web_key", path=path)
+    return Access(bytes.fromhex(content.decode().strip()), user=user, port=port, granted=granted)

@@ -1,0 +1,67 @@
+"""What waits for a person, and the person's answer: approve, reject, ask for changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from orihon.approvals import answering
+from orihon.approvals.answering import Answered, pending
+from orihon.reports.approval_reading import known_sections
+from orihon.schemas import SCHEMAS
+from orihon.schemas.shapes import TEXT, many, ref, shape
+from orihon.web.call import Call, Endpoint
+from orihon.web.fields import Field
+from orihon.web.requested_task import task_of
+
+_LONGEST = 100_000
+_PENDING = shape(pending=many(shape(uuid=TEXT, task=TEXT, checkpoint=ref("checkpoint"))))
+
+
+def list_pending(call: Call) -> dict[str, Any]:
+    """Every open question, the oldest first."""
+    found = pending(call.base, call.settings, user=call.visitor.only, memory=call.site.questions)
+    return {"pending": [one.as_dict() for one in found]}
+
+
+def sections(call: Call) -> dict[str, Any]:
+    """The sections that an answer may name, so that they are opened again."""
+    return {"sections": known_sections(call.base, task_of(call), call.settings)}
+
+
+def approve(call: Call) -> dict[str, Any]:
+    """Let the task go on."""
+    return _given(call, answering.approve, reason=call.given["reason"])
+
+
+def reject(call: Call) -> dict[str, Any]:
+    """Say no, and why."""
+    return _given(call, answering.reject, reason=call.given["reason"], sections=call.given["sections"] or ())
+
+
+def revise(call: Call) -> dict[str, Any]:
+    """Ask for changes."""
+    said = {"instructions": call.given["instructions"], "sections": call.given["sections"] or ()}
+    return _given(call, answering.revise, **said)
+
+
+def _given(call: Call, answer: Callable[..., Answered], **said: Any) -> dict[str, Any]:
+    by, number = call.visitor.user, call.given["checkpoint"]
+    return answer(call.base, task_of(call), call.settings, by=by, checkpoint=number, **said).as_dict()
+
+
+def _answer(name: str, act: Callable[[Call], Any], *body: Field) -> Endpoint:
+    number = Field("checkpoint", "whole", about="checkpoint")
+    path = f"/api/tasks/{{task}}/{name}"
+    return Endpoint("POST", path, act, f"{name}Task", body=(*body, number), answer=SCHEMAS[name][""], role="approve")
+
+
+_SECTIONS = Field("sections", "texts", about="sections")
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/approvals", list_pending, "listApprovals", answer=_PENDING),
+    Endpoint("GET", "/api/tasks/{task}/sections", sections, "listSections", answer=shape(sections=many(TEXT))),
+    _answer("approve", approve, Field("reason", default="", longest=_LONGEST, about="reason")),
+    _answer("reject", reject, Field("reason", required=True, longest=_LONGEST, about="reason"), _SECTIONS),
+    _answer("revise", revise, Field("instructions", required=True, longest=_LONGEST, about="instructions"), _SECTIONS),
+)

@@ -1,0 +1,189 @@
+"""Changing what the model sees of a task: fold with a preview, undo, redo, unfold, edit, pin, rewind, fork.
+
+Each of them calls the function that the command of the same name calls, and is recorded as made by ``web:<user>``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from orihon.changes_by_hand import LEVELS, apply_preview, change_view, fold_text, preview_compression
+from orihon.errors import InvalidInput
+from orihon.forking import fork_task
+from orihon.records import Compression
+from orihon.schemas.shapes import NUMBER, STATUS, TEXT, WHOLE, many, maybe, ref, shape
+from orihon.settings.rungs import STRATEGIES
+from orihon.store.folding import Folding
+from orihon.texts import text
+from orihon.web.call import Call, Endpoint
+from orihon.web.fields import Field
+from orihon.web.requested_task import maker, task_of
+
+LONGEST_TEXT = 1_000_000
+_CHANGED = shape(compression=ref("compression"), usage=NUMBER, entries=WHOLE)
+_FOLD_SHAPE = shape(
+    start_seq=WHOLE,
+    end_seq=WHOLE,
+    form=TEXT,
+    reason=TEXT,
+    text=TEXT,
+    report=maybe(shape(found=WHOLE, kept=WHOLE, lost=many(TEXT))),
+    before_tokens=WHOLE,
+    after_tokens=WHOLE,
+)
+_PREVIEW = shape(
+    "before_tokens after_tokens goal nothing why",
+    preview=maybe(TEXT),
+    strategy=TEXT,
+    before_tokens=WHOLE,
+    after_tokens=WHOLE,
+    goal=WHOLE,
+    nothing=TEXT,
+    why=TEXT,
+    folds=many(_FOLD_SHAPE),
+)
+_FORKED = shape(uuid=TEXT, status=STATUS, forked_from=shape(uuid=TEXT, at=WHOLE))
+
+
+# ---- folding ---------------------------------------------------------------------------------------------------------
+
+
+def preview(call: Call) -> dict[str, Any]:
+    """What a compression would do. The answer names the preview, so that this very one can be applied."""
+    found = preview_compression(call.base, task_of(call), call.settings, **_options(call))
+    shown = found.as_dict()
+    if found.nothing is not None:
+        return {**shown, "preview": None, "why": text(f"nothing.{found.nothing.reason.value}")}
+    for fold, (before, after) in zip(shown["folds"], found.sizes, strict=True):
+        fold |= {"before_tokens": before, "after_tokens": after}
+    return {**shown, "preview": call.site.drafts.keep(found)}
+
+
+def compress(call: Call) -> dict[str, Any]:
+    """Fold: a preview as it was shown, with other texts where somebody has changed them; without one, at once."""
+    uuid, name = task_of(call), call.given["preview"]
+    if name is not None:
+        planned = call.site.drafts.get(name, uuid)
+    else:
+        planned = preview_compression(call.base, uuid, call.settings, **_options(call))
+    planned = planned.with_texts(_texts(call.given["texts"] or {}))
+    with call.site.turns.of(uuid):
+        return apply_preview(call.base, call.settings, planned, made_by=maker(call)).as_dict()
+
+
+def _options(call: Call) -> dict[str, Any]:
+    return {name: call.given[name] for name in ("strategy", "level", "target")}
+
+
+def _texts(given: Mapping[str, str]) -> dict[int, str]:
+    if not all(name.isascii() and name.isdecimal() for name in given):
+        raise InvalidInput("field", field="texts", value=", ".join(given)[:100], wanted='{"SEQ": "TEXT"}')
+    return {int(name): new for name, new in given.items()}
+
+
+# ---- single changes -------------------------------------------------------------------------------------------------
+
+
+def undo(call: Call) -> dict[str, Any]:
+    """Take the last change back, or a given one."""
+    return _changed(call, lambda folding: folding.undo(call.given["compression"], made_by=maker(call)))
+
+
+def redo(call: Call) -> dict[str, Any]:
+    """Make it again."""
+    return _changed(call, lambda folding: folding.redo(call.given["compression"], made_by=maker(call)))
+
+
+def unfold(call: Call) -> dict[str, Any]:
+    """Open one fold."""
+    return _changed(call, lambda folding: folding.unfold(call.given["fold"], made_by=maker(call)))
+
+
+def old_text(call: Call) -> dict[str, Any]:
+    """The text of a fold as it stands now, to be edited."""
+    number = call.given["number"]
+    return {"fold": number, "text": fold_text(call.base, task_of(call), call.settings, number)}
+
+
+def edit(call: Call) -> dict[str, Any]:
+    """Give a fold another text."""
+    fold, new = call.given["fold"], call.given["text"]
+    return _changed(call, lambda folding: folding.edit(fold, new, made_by=maker(call)))
+
+
+def pin(call: Call) -> dict[str, Any]:
+    """Protect a message, or a line of it."""
+    seq, line = call.given["seq"], call.given["line"]
+    return _changed(call, lambda folding: folding.pin(seq, line, made_by=maker(call)))
+
+
+def unpin(call: Call) -> dict[str, Any]:
+    """Take the protection away."""
+    seq, line = call.given["seq"], call.given["line"]
+    return _changed(call, lambda folding: folding.unpin(seq, line, made_by=maker(call)))
+
+
+def rewind(call: Call) -> dict[str, Any]:
+    """Go back to an earlier step."""
+    to, notice = call.given["to"], call.given["notice"]
+    return _changed(call, lambda folding: folding.rewind(to, notice, made_by=maker(call)))
+
+
+def fork(call: Call) -> dict[str, Any]:
+    """A new task from a step of this one."""
+    uuid, at = task_of(call), call.given["at"]
+    new = fork_task(call.base, uuid, call.settings, at)
+    return {"uuid": new, "status": "paused", "forked_from": {"uuid": uuid, "at": at}}
+
+
+def _changed(call: Call, act: Callable[[Folding], Compression]) -> dict[str, Any]:
+    uuid = task_of(call)
+    with call.site.turns.of(uuid):
+        return change_view(call.base, uuid, call.settings, act).as_dict()
+
+
+_FOLDING = (
+    Field("strategy", choices=tuple(STRATEGIES), about="strategy"),
+    Field("level", choices=tuple(LEVELS), about="level"),
+    Field("target", "number", low=0.0, high=1.0, about="target"),
+)
+_COMPRESSION = (Field("compression", "whole", about="compression"),)
+_FOLD = Field("fold", "whole", required=True, about="fold")
+_LINE = (
+    Field("seq", "whole", required=True, about="seq"),
+    Field("line", longest=LONGEST_TEXT, default="", about="line"),
+)
+_APPLYING = (
+    *_FOLDING,
+    Field("preview", longest=100, about="preview"),
+    Field("texts", "map", longest=LONGEST_TEXT, about="texts"),
+)
+
+
+def _change(path: str, act: Callable[[Call], Any], name: str, *body: Field, **more: Any) -> Endpoint:
+    options = {"answer": _CHANGED, "role": "operate"} | more
+    return Endpoint("POST", f"/api/tasks/{{task}}/{path}", act, name, body=body, **options)
+
+
+ENDPOINTS = (
+    _change(
+        "compress/preview", preview, "previewCompression", *_FOLDING, answer=_PREVIEW, role="read", only_looks=True
+    ),
+    _change("compress", compress, "compress", *_APPLYING),
+    _change("undo", undo, "undo", *_COMPRESSION),
+    _change("redo", redo, "redo", *_COMPRESSION),
+    _change("unfold", unfold, "unfold", _FOLD),
+    _change("edit", edit, "editFold", _FOLD, Field("text", required=True, longest=LONGEST_TEXT, about="fold_text")),
+    _change("pin", pin, "pin", *_LINE),
+    _change("unpin", unpin, "unpin", *_LINE),
+    _change(
+        "rewind",
+        rewind,
+        "rewind",
+        Field("to", "whole", required=True, about="to"),
+        Field("notice", longest=LONGEST_TEXT, default="", about="notice"),
+    ),
+    _change("fork", fork, "fork", Field("at", "whole", required=True, about="at"), answer=_FORKED),
+    Endpoint("GET", "/api/tasks/{task}/folds/{number}/text", old_text, "foldText", answer=shape(fold=WHOLE, text=TEXT)),
+)

@@ -1,0 +1,149 @@
+"""Reading tasks: the list, a task's card, its records a page at a time, its view, its changes, its chain.
+
+Each answers what the command of the same name prints with ``--json``. Lists that can be long come in pages: ``next``
+says where the following one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from orihon.chain import task_chain
+from orihon.reports.diffing import view_diff
+from orihon.reports.overview import inherited_by, task_overview
+from orihon.reports.recorded import compression_page, record_page, view_page
+from orihon.reports.task_list import WantedTasks, rows_of_tasks
+from orihon.schemas import SCHEMAS
+from orihon.schemas.shapes import INHERITED, TEXT, WHOLE, maybe, plus, shape
+from orihon.task import TaskStatus
+from orihon.task_reading import Choice
+from orihon.web.api.fields import LIMIT, MOST_RECORDS, REPOSITORY, SINCE, USER, allowed_users
+from orihon.web.call import Call, Endpoint
+from orihon.web.fields import Field
+from orihon.web.requested_task import task_of
+
+_TASK = "/api/tasks/{task}"
+_NEXT = maybe(WHOLE)
+_MOST_LINKS = 500
+
+
+def tasks(call: Call) -> dict[str, Any]:
+    """One page of the list, newest first."""
+    names = ("status", "repository", "source", "since", "search", "before")
+    users, limit = allowed_users(call), call.given["limit"]
+    if users == ():
+        return {"tasks": [], "next": None}
+    user = None if users is None else users[0]
+    wanted = WantedTasks(user=user, **{name: call.given[name] for name in names})
+    rows = rows_of_tasks(call.base, call.settings, wanted, limit=limit + 1, user=call.visitor.only)
+    following = rows[limit - 1].uuid if len(rows) > limit else None
+    return {"tasks": [row.as_dict() for row in rows[:limit]], "next": following}
+
+
+def card(call: Call) -> dict[str, Any]:
+    """One task at a glance."""
+    return task_overview(call.base, task_of(call), call.settings, user=call.visitor.only).as_dict()
+
+
+def figures(call: Call) -> dict[str, Any]:
+    """The figures of one task."""
+    return task_overview(call.base, task_of(call), call.settings, last=0).figures_as_dict()
+
+
+def records(name: str, call: Call) -> dict[str, Any]:
+    """One page of what the task has recorded."""
+    given = call.given
+    choice = Choice.parse(given["range"], newest=given["last"], role=given.get("role"))
+    return record_page(call.base, task_of(call), call.settings, name, choice, given["limit"])
+
+
+def inherited(call: Call) -> dict[str, Any]:
+    """What the task was given by the one that it inherits from."""
+    uuid = task_of(call)
+    found = inherited_by(call.base, uuid, call.settings, user=call.visitor.only)
+    return {"task": uuid, "inherited": None if found is None else found.as_dict()}
+
+
+def view(call: Call) -> dict[str, Any]:
+    """What the model sees, or saw at a step."""
+    given = call.given
+    page = {"first": given["first"], "limit": given["limit"]}
+    return view_page(call.base, task_of(call), call.settings, at=given["at"], **page)
+
+
+def compressions(call: Call) -> dict[str, Any]:
+    """The changes of the view."""
+    page = {"first": call.given["first"], "limit": call.given["limit"]}
+    return compression_page(call.base, task_of(call), call.settings, **page)
+
+
+def compression(call: Call) -> dict[str, Any]:
+    """The view before and after one of them."""
+    return view_diff(call.base, task_of(call), call.settings, call.given["number"]).as_dict()
+
+
+def chain(call: Call) -> dict[str, Any]:
+    """The tasks on the same key."""
+    wanted = {"limit": call.given["limit"], "user": call.visitor.only}
+    links = task_chain(call.base, task_of(call), call.settings, **wanted)
+    return {"tasks": [link.as_dict() for link in links]}
+
+
+_SHOWN = SCHEMAS["show"]["--messages --summaries --tools --plans --folds --inherited"]["properties"]
+_VIEWED: Mapping[str, Any] = SCHEMAS["view"]["--at SEQ"]
+_FIRST = Field("first", "whole", default=1, about="first")
+_CHOICE = (
+    Field("range", longest=40, about="range"),
+    Field("last", "whole", high=MOST_RECORDS, about="last"),
+    LIMIT,
+)
+_FILTERS = (
+    Field("status", choices=tuple(status.value for status in TaskStatus), about="status"),
+    *(USER, REPOSITORY, Field("source", about="source"), SINCE),
+    Field("search", about="search_words"),
+    Field("limit", "whole", default=50, high=MOST_RECORDS, about="limit"),
+    Field("before", longest=100, about="before_task"),
+)
+
+
+def _read(path: str, act: Callable[[Call], Any], name: str, answer: Mapping[str, Any], *query: Field) -> Endpoint:
+    return Endpoint("GET", f"{_TASK}{path}", act, name, query=query, answer=answer)
+
+
+def _recorded(what: str, name: str, *more: Field) -> Endpoint:
+    answer = shape(task=TEXT, **{what: _SHOWN[what]}, next=_NEXT)
+    return _read(f"/{what}", partial(records, what), name, answer, *more, *_CHOICE)
+
+
+def _viewed() -> dict[str, Any]:
+    """A view as it is now has no step."""
+    whole = plus(dict(_VIEWED), next=_NEXT)
+    steps = ("at", "compression", "answered_by")
+    return {**whole, "required": [name for name in whole["required"] if name not in steps]}
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/api/tasks", tasks, "listTasks", _FILTERS, answer=plus(SCHEMAS["list"][""], next=maybe(TEXT))),
+    _read("", card, "showTask", SCHEMAS["show"][""]),
+    _read("/statistics", figures, "taskStatistics", SCHEMAS["stats"]["TASK"]),
+    _recorded("messages", "listMessages", Field("role", longest=100, about="role")),
+    _recorded("summaries", "listSummaries"),
+    _recorded("tools", "listTools"),
+    _recorded("plans", "listPlans"),
+    _recorded("folds", "listFolds"),
+    _read("/inherited", inherited, "showInherited", shape(task=TEXT, inherited=maybe(INHERITED))),
+    _read("/view", view, "showView", _viewed(), Field("at", "whole", about="step"), _FIRST, LIMIT),
+    _read(
+        "/compressions", compressions, "listCompressions", plus(SCHEMAS["view"]["--folds"], next=_NEXT), _FIRST, LIMIT
+    ),
+    _read("/compressions/{number}", compression, "showCompression", SCHEMAS["diff"][""]),
+    _read(
+        "/chain",
+        chain,
+        "showChain",
+        SCHEMAS["chain"][""],
+        Field("limit", "whole", default=50, high=_MOST_LINKS, about="limit"),
+    ),
+)

@@ -1,0 +1,129 @@
+"""The timeline of a task: the tokens of its view over its log, its folds, the changes of the view, what is pinned.
+
+Each figure is one of the records. Of a long log so many points are given that nothing can be seen to be missing; a part
+of it, asked for by its ends, comes in more detail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from orihon.records import Fold
+from orihon.web.call import Call, Endpoint
+from orihon.web.fields import Field
+from orihon.web.task_head import LookedAt, gauge_of, looking_at, marks_of
+from orihon.web.task_memory import ChangeMark, TaskMemory, bands
+
+MOST_POINTS = 1_500
+_MOST_BANDS = 600
+_MOST_CHANGES = 400
+_MOST_PINS = 400
+_REASON_CHARACTERS = 200
+
+
+def timeline(call: Call) -> dict[str, Any]:
+    """The whole line, or the part between two messages."""
+    with looking_at(call) as task:
+        memory = task.memory
+        memory.follow(task.records)
+        folds, pins = memory.state(task.records, len(memory.changes))
+        end = memory.last_seq
+        first = min(call.given["first"] or 1, max(end, 1))
+        last = max(first, min(call.given["last"] or end, end))
+        shown = list(bands(folds, first, last, _MOST_BANDS))
+        return {
+            "task": task.uuid,
+            "end": end,
+            "first": first,
+            "last": last,
+            **_measures(task, memory, end),
+            "points": [[point.seq, point.tokens] for point in memory.points(first, last, MOST_POINTS)] if end else [],
+            "folds": [_band(fold, memory) for fold in shown],
+            "folds_left_out": max(0, len(folds) - len(shown)) if (first, last) == (1, end) else 0,
+            "changes": [_change(change) for change in _weightiest(memory.changes_in(first, last))],
+            "pins": [pin.seq for pin in pins if first <= pin.seq <= last][:_MOST_PINS],
+            "compressions": len(memory.changes),
+        }
+
+
+def _measures(task: LookedAt, memory: TaskMemory, end: int) -> dict[str, Any]:
+    gauge = gauge_of(task.row, task.settings)
+    tokens = memory.tokens_at(end)
+    return {
+        "tokens": tokens,
+        "usage": gauge.usage(tokens),
+        # In tokens as the log counts them: there a view fills the budget by the provider's measure.
+        "budget": gauge.room,
+        "rungs": [round(share * gauge.room) for share in marks_of(gauge, task.settings) if share < 1],
+    }
+
+
+def _band(fold: Fold, memory: TaskMemory) -> dict[str, Any]:
+    origin = memory.origins.get(fold.id)
+    return {
+        "id": fold.id,
+        "start": fold.start_seq,
+        "end": fold.end_seq,
+        "form": fold.form,
+        "before": fold.original_tokens,
+        "after": fold.tokens,
+        "strategy": "" if origin is None else " ".join(filter(None, (origin.record.strategy, origin.record.level))),
+        "reason": fold.reason[:_REASON_CHARACTERS],
+        "made_by": fold.made_by,
+    }
+
+
+def _change(change: ChangeMark) -> dict[str, Any]:
+    record = change.record
+    return {
+        "id": record.id,
+        "seq": change.seq,
+        "kind": record.kind,
+        "strategy": " ".join(filter(None, (record.strategy, record.level))),
+        "trigger": record.trigger,
+        "before": record.before_tokens,
+        "after": record.after_tokens,
+        "made_by": record.made_by,
+        "at": record.created_at,
+    }
+
+
+def _weightiest(changes: list[ChangeMark]) -> list[ChangeMark]:
+    if len(changes) <= _MOST_CHANGES:
+        return changes
+    kept = sorted(changes, key=lambda one: -abs(one.record.before_tokens - one.record.after_tokens))[:_MOST_CHANGES]
+    return sorted(kept, key=lambda one: one.id)
+
+
+_NUMBER = {"type": "integer"}
+_ANSWER: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string"},
+        "end": _NUMBER,
+        "first": _NUMBER,
+        "last": _NUMBER,
+        "tokens": _NUMBER,
+        "usage": {"type": "number"},
+        "budget": _NUMBER,
+        "rungs": {"type": "array", "items": _NUMBER},
+        "points": {"type": "array", "maxItems": MOST_POINTS, "items": {"type": "array", "items": _NUMBER}},
+        "folds": {"type": "array", "items": {"type": "object"}},
+        "folds_left_out": _NUMBER,
+        "changes": {"type": "array", "items": {"type": "object"}},
+        "pins": {"type": "array", "items": _NUMBER},
+        "compressions": _NUMBER,
+    },
+    "required": ["task", "end", "points", "folds", "changes", "budget"],
+}
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/api/tasks/{task}/timeline",
+        timeline,
+        "taskTimeline",
+        query=(Field("first", "whole", about="first_seq"), Field("last", "whole", about="last_seq")),
+        answer=_ANSWER,
+    ),
+)

@@ -1,0 +1,157 @@
+"""What stands before every route: Host, Origin, size, the token or cookie, and the headers of every answer.
+
+A browser sends requests for any web page that it shows, and DNS can make another name mean this address: so a request
+counts only when its Host is one of ours, and its Origin, where it has one, too (CVE-2025-66416, CVE-2025-49596).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from orihon.errors import StorageError
+from orihon.web.access import Access
+from orihon.web.refusing import Refusal, refusal
+from orihon.web.rendering import spoken_to
+from orihon.web.visitor import Visitor
+
+logger = logging.getLogger("orihon.web")
+
+#: The one address that needs no token: it is where the token is shown.
+LOGIN = "/login"
+MARK_HEADER = "x-csrf-token"
+_SAFE = ("GET", "HEAD", "OPTIONS")
+
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    # With no-referrer a browser would say "Origin: null" when a form is sent, and the login form is one.
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names by which this server may be called, as browsers write them: hosts ``127.0.0.1:8377``, and origins."""
+
+    hosts: frozenset[str]
+    origins: frozenset[str]
+
+    def allows(self, headers: Headers) -> bool:
+        """Is the request meant for this server, and not sent by a page from elsewhere?"""
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
+        if len(hosts) != 1 or hosts[0].lower() not in self.hosts:
+            return False
+        return all(origin.lower() in self.origins for origin in origins)
+
+    def is_encrypted(self, headers: Headers) -> bool:
+        """Is it HTTPS by which the browser calls this name? Then the cookie goes no other way."""
+        return f"https://{headers.get('host', '').lower()}" in self.origins
+
+
+def policy(nonce: str) -> str:
+    """The content security policy: nothing runs and nothing is styled but what carries the nonce of this answer."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; img-src 'self' data:; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+def too_many(wait: float) -> Refusal:
+    """Nobody is let in by token for so many seconds."""
+    return Refusal(429, "too_many", {"retry-after": str(math.ceil(wait))})
+
+
+def no_grants(error: Exception) -> Refusal:
+    """Nobody can say now whether a grant is good; to strangers no more than that is said."""
+    logger.warning("grants cannot be looked up now: %s", error)
+    return Refusal(503, "grants")
+
+
+class Gate:
+    """The first to see a request. ``scope["state"]`` gets ``visitor`` and ``nonce``."""
+
+    def __init__(self, app: ASGIApp, access: Access, names: Names) -> None:
+        self._app = app
+        self._access = access
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        assert scope["type"] == "http"  # the server speaks nothing else
+        nonce = secrets.token_urlsafe(16)
+        state = scope.setdefault("state", {})
+        state["nonce"] = nonce
+        headers = Headers(scope=scope)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                answer = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    answer[name] = value
+                answer.setdefault("content-security-policy", policy(nonce))
+                answer.setdefault("cache-control", "no-store")
+            await send(message)
+
+        try:
+            refused = await self._refused(scope, headers)
+            if refused is None:
+                await self._app(scope, receive, send_guarded)
+                return
+            with spoken_to(scope):
+                answer = refusal(scope, refused)
+            await answer(scope, receive, send_guarded)
+        except ClientDisconnect:
+            return
+        except Exception:
+            # The reader has got an answer that says so. The query stays out of the log: people search for things.
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+
+    async def _refused(self, scope: Scope, headers: Headers) -> Refusal | None:
+        if not self._names.allows(headers):
+            return Refusal(403, "host")
+        changing = scope["method"] not in _SAFE
+        if changing and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return Refusal(403, "origin")
+        if scope["path"] == LOGIN:
+            return None
+        try:
+            visitor, shown_token = await self._visitor(scope, headers)
+        except (StorageError, OSError) as error:
+            return no_grants(error)
+        if visitor is None:
+            wait = self._access.failures.seconds_to_wait() if shown_token else 0
+            return too_many(wait) if wait else Refusal(401, "token", {"www-authenticate": "Bearer"})
+        if changing and not self._access.is_marked(visitor, headers.get(MARK_HEADER, "")):
+            return Refusal(403, "mark")
+        scope["state"]["visitor"] = visitor
+        scope["state"]["is_still_in"] = partial(self._is_still_in, visitor)
+        scope["state"]["mark"] = self._access.mark_of(visitor) if visitor.session else ""
+        return None
+
+    async def _is_still_in(self, visitor: Visitor) -> bool:
+        """For answers that go on: is the one who asked for it still let in?"""
+        if visitor.grant:
+            return await run_in_threadpool(self._access.is_still_in, visitor)
+        return self._access.is_still_in(visitor)
+
+    async def _visitor(self, scope: Scope, headers: Headers) -> tuple[Visitor | None, bool]:
+        """Who asks, and whether by a token. In another thread: a grant may have to be looked up for it."""
+        kind, _, token = headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer" and token:
+            return await run_in_threadpool(self._access.by_token, token.strip()), True
+        cookie = HTTPConnection(scope).cookies.get(self._access.cookie, "")
+        return await run_in_threadpool(self._access.by_session, cookie) if cookie else None, False

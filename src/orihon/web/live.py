@@ -1,0 +1,157 @@
+"""What pages hear while they are open: one thread looks, however many pages there are, and only while there are any.
+
+A topic is ``site`` (the catalogue and the notices) or ``task:<uuid>`` (one task's log). A look at a topic gives its
+state, a few numbers; when it differs from the last one, everybody who listens gets it. Nothing is kept for those who
+come later: a page asks for what it missed, by the numbers it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from orihon.errors import OrihonError
+
+logger = logging.getLogger("orihon.web")
+
+SECONDS_BETWEEN_LOOKS = 0.2
+
+State = Mapping[str, Any]
+
+
+class Look(Protocol):
+    """Looks at one topic; opened when the first page listens, closed after the last one."""
+
+    def state(self) -> State:
+        """What is there now; the same mapping while nothing has changed."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class _Topic:
+    look: Look
+    state: State | None = None
+    listeners: set[Listener] = field(default_factory=set)
+
+
+class Listener:
+    """One open page. Several changes that come faster than they are sent are one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._news = asyncio.Event()
+        self._state: State | None = None
+        self.is_over = False  # the server is about to end
+
+    def tell(self, state: State) -> None:
+        """From the thread that looks."""
+        self._state = state
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    def dismiss(self) -> None:
+        """Nothing will come any more."""
+        self.is_over = True
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    async def next(self, seconds: float) -> State | None:
+        """The state after the next change; ``None`` when there was none for so long."""
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return None
+        self._news.clear()
+        return self._state
+
+
+class Live:
+    """All topics that somebody listens to."""
+
+    def __init__(self, open_look: Callable[[str], Look]) -> None:
+        self._open_look = open_look
+        self._topics: dict[str, _Topic] = {}
+        self._lock = threading.Lock()
+        self._changed = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._dismissed = False
+
+    @contextmanager
+    def listening(self, topic: str) -> Iterator[Listener]:
+        """Hear of a topic in this block; the first thing that is heard is how it stands."""
+        listener = Listener()
+        with self._lock:
+            if topic not in self._topics:
+                self._topics[topic] = _Topic(self._open_look(topic))
+            found = self._topics[topic]
+            found.listeners.add(listener)
+            if found.state is not None:
+                listener.tell(found.state)
+            if self._dismissed:
+                listener.dismiss()
+            self._start()
+        try:
+            yield listener
+        finally:
+            with self._lock:
+                found.listeners.discard(listener)
+            self._changed.set()
+
+    def dismiss(self) -> None:
+        """Let go of everybody who listens, and of those who still come: open pages do not hold up the end."""
+        with self._lock:
+            self._dismissed = True
+            listeners = [one for topic in self._topics.values() for one in topic.listeners]
+        for listener in listeners:
+            listener.dismiss()
+
+    def close(self) -> None:
+        """End the thread; nobody hears anything any more."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        self._changed.set()
+        if thread is not None:
+            thread.join()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="orihon-live", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                gone = [name for name, topic in self._topics.items() if self._closed or not topic.listeners]
+                closing = [self._topics.pop(name) for name in gone]
+                over = not self._topics
+                if over:
+                    self._thread = None
+                topics = list(self._topics.items())
+            for topic in closing:
+                topic.look.close()
+            if over:
+                return
+            for name, topic in topics:
+                self._look_at(name, topic)
+            self._changed.wait(SECONDS_BETWEEN_LOOKS)
+            self._changed.clear()
+
+    def _look_at(self, name: str, topic: _Topic) -> None:
+        try:
+            state = topic.look.state()
+        except (OrihonError, OSError) as error:  # on its way somewhere, or the database is away: the next look may see
+            logger.debug("%s cannot be looked at now: %s", name, error)
+            return
+        with self._lock:
+            if state == topic.state:
+                return
+            topic.state = state
+            listeners = list(topic.listeners)
+        for listener in listeners:
+            listener.tell(state)

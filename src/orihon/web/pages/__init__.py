@@ -1,0 +1,3 @@
+"""One module per page: what it shows, and its addresses."""
+
+from __future__ import annotations

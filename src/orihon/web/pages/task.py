@@ -1,0 +1,227 @@
+"""The page of one task: how it stands, its timeline, its conversation with the folds closed; and pieces of that."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from orihon.catalogue.rows import CLEANED
+from orihon.errors import NoSuchMessage, OrihonError
+from orihon.export.story import Told
+from orihon.records import Fold
+from orihon.reports.overview import kept_summary
+from orihon.view_reading import ViewReading
+from orihon.web.call import Call, Page, PageRoute
+from orihon.web.conversation import Broken, Closed, Run, Stretch, Teller, inside
+from orihon.web.fields import Field
+from orihon.web.message_shown import ShownMessage, said_text, shown_message
+from orihon.web.pages import task_tabs
+from orihon.web.pages.actions import can_of
+from orihon.web.task_head import LookedAt, looking_at, size_of, subject_of, title_of
+from orihon.web.task_memory import ChangeMark, TaskMemory
+
+_FINAL_SUMMARY = "final_summary.txt"
+_LONGEST_SUMMARY = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFold:
+    """A fold with the change that brought it."""
+
+    fold: Fold
+    origin: ChangeMark | None
+    text: Any
+    is_visible: bool
+
+    @property
+    def saved(self) -> int:
+        return self.fold.original_tokens - self.fold.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class ShownItem:
+    """Something of the conversation, and what kind of thing it is."""
+
+    kind: str
+    value: Any
+
+
+def task_page(call: Call) -> Page:
+    """The whole page."""
+    with looking_at(call, with_figures=True) as task:
+        shows = _head(call, task)
+        tab = call.given["tab"]
+        if tab != "conversation":
+            return Page("task.html", shows | task_tabs.contents(call, task, tab))
+        return Page("task.html", shows | _conversation(call, task) | {"can": shows["can"]})
+
+
+def messages_piece(call: Call) -> Page:
+    """A stretch of the conversation: before a message, after one, or about one."""
+    with looking_at(call) as task:
+        reading = task.reading()
+        return Page("task_stretch.html", _piece_shows(call, task, _stretch(call, task, reading), reading))
+
+
+def message_piece(call: Call) -> Page:
+    """One message, however long it is."""
+    with looking_at(call) as task:
+        reading = task.reading()
+        if not 1 <= call.given["number"] <= reading.last_seq:
+            raise NoSuchMessage("seq", seq=call.given["number"], last=reading.last_seq)
+        whole = Run(call.given["number"], call.given["number"], _previews(reading.folds))
+        stretch = _teller(task, reading).after(whole, call.given["number"], 1)
+        return Page("task_stretch.html", _piece_shows(call, task, stretch, reading, whole=True))
+
+
+def fold_piece(call: Call) -> Page:
+    """What a fold stands for: its messages, and the folds that it replaced; piece by piece, from anywhere in it."""
+    with looking_at(call) as task:
+        reading = task.reading()
+        fold = reading.fold(call.given["number"])
+        run, teller = inside(task.records, fold), _teller(task, reading)
+        at, before, after = (call.given[name] for name in ("at", "before", "after"))
+        if at is not None:
+            stretch = teller.around(run, min(max(at, run.first), run.last))
+        elif before is not None:
+            stretch = teller.before(run, before - 1)
+        else:
+            stretch = teller.after(run, run.first if after is None else after + 1)
+        more = {
+            "earlier": stretch.first if stretch.has_before and after is None else None,
+            "later": stretch.last if stretch.has_after and before is None else None,
+        }
+        return Page("task_fold.html", _piece_shows(call, task, stretch, reading) | {"fold": fold} | more)
+
+
+def head_piece(call: Call) -> Page:
+    """What stands above everything, as it is now."""
+    with looking_at(call, with_figures=True) as task:
+        return Page("task_head.html", _head(call, task))
+
+
+def _head(call: Call, task: LookedAt) -> dict[str, Any]:
+    memory = task.memory
+    absent = task.absent
+    if task.store is not None:
+        try:
+            memory = task.followed
+        except OrihonError as error:
+            absent = error
+    ledger = task.ledger
+    return {
+        "uuid": task.uuid,
+        "row": task.row,
+        "title": title_of(task),
+        "subject": subject_of(task),
+        "size": size_of(task),
+        "counts": task.counts,
+        "cost": task.cost,
+        "children": task.children,
+        "phase": ledger.phase,
+        "ledger": ledger,
+        "absent": absent,
+        "is_here": task.store is not None,
+        "is_cleaned": task.row is not None and CLEANED in task.row.metadata,
+        "final_summary": final_summary(task),
+        "tab": call.given.get("tab", "conversation"),
+        "tabs": task_tabs.TABS,
+        "can": can_of(call, task.row, [change.record for change in memory.changes], is_here=task.store is not None),
+    }
+
+
+def final_summary(task: LookedAt) -> Any:
+    """What the task ended with; of one that is packed or gone, what the row keeps of it."""
+    said = kept_summary(task.row)
+    with suppress(OrihonError):
+        kept = None if task.store is None else task.store.records.kept_file(_FINAL_SUMMARY)
+        said = said if kept is None else kept[:_LONGEST_SUMMARY].decode("utf-8", "replace")
+    return said_text(said) if said.strip() else None
+
+
+def _conversation(call: Call, task: LookedAt) -> dict[str, Any]:
+    """The newest of it, or what stands about the message that was asked for; where it cannot be read, why."""
+    if task.store is None:
+        return {"stretch": None, "damage": None, "at": None}
+    try:
+        reading = task.reading()
+        stretch = _stretch(call, task, reading)
+        return _piece_shows(call, task, stretch, reading) | {"damage": None, "at": call.given["at"]}
+    except NoSuchMessage:
+        raise
+    except OrihonError as error:
+        return {"stretch": None, "damage": error, "at": None}
+
+
+def _stretch(call: Call, task: LookedAt, reading: ViewReading) -> Stretch:
+    run = Run(1, reading.last_seq, reading.folds)
+    teller = _teller(task, reading)
+    given = call.given
+    if given["at"] is not None:
+        if given["at"] > reading.last_seq:
+            raise NoSuchMessage("seq", seq=given["at"], last=reading.last_seq)
+        return teller.around(run, given["at"])
+    if given.get("after") is not None:
+        return teller.after(run, given["after"] + 1)
+    return teller.before(run, (given.get("before") or run.last + 1) - 1)
+
+
+def _teller(task: LookedAt, reading: ViewReading) -> Teller:
+    return Teller(task.records, reading.pins, task.ledger)
+
+
+def _previews(folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
+    return tuple(fold for fold in folds if fold.form == "preview")
+
+
+def _piece_shows(
+    call: Call, task: LookedAt, stretch: Stretch, reading: ViewReading, *, whole: bool = False
+) -> dict[str, Any]:
+    visible = {fold.id for fold in reading.folds}
+    return {
+        "uuid": task.uuid,
+        "stretch": stretch,
+        "items": [shown_item(item, task.followed, visible, whole=whole) for item in stretch.items],
+        "can": can_of(call, task.row, ()),
+        "compression": reading.compression,
+    }
+
+
+def shown_item(item: Any, memory: TaskMemory, visible: set[int], *, whole: bool = False) -> ShownItem:
+    """An item of the conversation, ready for a template."""
+    match item:
+        case Told():
+            shown: ShownMessage = shown_message(item, whole=whole)
+            return ShownItem("message", shown)
+        case Closed(fold):
+            is_visible = fold.id in visible
+            return ShownItem("fold", ShownFold(fold, memory.origins.get(fold.id), said_text(fold.text), is_visible))
+        case Broken():
+            return ShownItem("broken", item)
+    return ShownItem("phase" if hasattr(item, "number") else "question", item)
+
+
+_AT = Field("at", "whole")
+PAGES = (
+    PageRoute(
+        "/tasks/{task}",
+        task_page,
+        "tasks",
+        query=(_AT, Field("tab", choices=task_tabs.TABS, default="conversation"), Field("before", "whole")),
+    ),
+    PageRoute(
+        "/tasks/{task}/messages",
+        messages_piece,
+        "tasks",
+        query=(Field("before", "whole"), Field("after", "whole", low=0), _AT),
+    ),
+    PageRoute("/tasks/{task}/head", head_piece, "tasks"),
+    PageRoute("/tasks/{task}/messages/{number}", message_piece, "tasks"),
+    PageRoute(
+        "/tasks/{task}/folds/{number}",
+        fold_piece,
+        "tasks",
+        query=(_AT, Field("before", "whole"), Field("after", "whole")),
+    ),
+)

@@ -1,0 +1,225 @@
+"""A real Chromium in odd moments: two tabs, a double click, an ended session, a wrong clock, an erased task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from orihon import TaskContextManager, load_settings
+from orihon.privacy import erase_user
+from orihon.view import PlannedFold
+from orihon.view_reading import reading_view
+from orihon.web.server import WebServer
+from tests.browser import chromium
+from tests.integration.run_supervisor import eventually
+from tests.integration.test_web_changes import start
+from tests.serving import serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+SETTINGS = load_settings({"context_storage": {"backend": "sqlite", "durability": "os"}}, environ={})
+LOGGED_OUT = "not logged in any more"
+
+
+@dataclass
+class Place:
+    """A task with three folds, and a server that shows it."""
+
+    base: Path
+    uuid: str
+    server: WebServer
+
+    def open(self, context: BrowserContext, path: str = "") -> Page:
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.goto(self.server.login_address)
+        page.locator("nav [data-place=tasks]").wait_for()
+        return self.go(page, path or f"tasks/{self.uuid}")
+
+    def go(self, page: Page, path: str) -> Page:
+        page.goto(self.server.address + path)
+        page.locator("[data-live][data-on]").wait_for()
+        return page
+
+    def changes(self) -> int:
+        with reading_view(self.base, self.uuid, SETTINGS) as view:
+            return len(list(view.compressions()))
+
+
+def folded(task: TaskContextManager) -> None:
+    for first in (2, 12, 22):
+        task.message_store.folding.compress(
+            [PlannedFold(first, first + 7, f"Steps from {first}.")], strategy="summarize"
+        )
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    task = start(tmp_path / "contexts", SETTINGS)
+    folded(task)
+    task.stop()
+    task.catalogue.close()
+    with serving(tmp_path / "contexts", SETTINGS) as server:
+        yield Place(tmp_path / "contexts", task.uuid, server)
+
+
+@contextmanager
+def seen_by(browser: Browser, **options: Any) -> Iterator[BrowserContext]:
+    """Somebody's browser; a script that fails there fails the test."""
+    problems: list[str] = []
+    with closing(browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", **options)) as context:
+        context.on("weberror", lambda error: problems.append(str(error.error)))
+        yield context
+    assert problems == []
+
+
+def test_a_double_click_is_one_undo_and_a_key_held_down_is_too(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        before = place.changes()
+        page.locator("[data-actions] [data-act=undo]").dblclick()
+        page.locator(".toast").filter(has_text="is undone").wait_for()
+        page.wait_for_timeout(600)
+        assert place.changes() == before + 1
+        page.locator("body").press("u")
+        for _ in range(3):
+            page.keyboard.down("u")  # the second and further ones are repetitions
+        page.keyboard.up("u")
+        eventually(lambda: place.changes() == before + 2)
+        page.wait_for_timeout(300)
+        assert place.changes() == before + 2
+
+
+def test_two_tabs_that_change_at_once_wait_for_each_other(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        pages = [place.open(context) for _ in range(2)]
+        before = place.changes()
+        for page in pages:
+            page.evaluate("document.querySelector('[data-actions] [data-act=undo]').click()")
+        for page in pages:
+            page.locator(".toast").filter(has_text="is undone").wait_for()
+            page.locator("[data-count=compressions]").filter(has_text=str(before + 2)).wait_for()
+            assert page.locator(".toast.bad").count() == 0
+
+
+def test_a_fold_that_is_opened_while_it_is_undone_is_its_messages(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page, other = place.open(context, f"tasks/{place.uuid}?at=23"), place.open(context)
+        held: list[Any] = []
+        page.route(re.compile("/folds/3"), lambda route: held.append(route))
+        page.locator("#f3 > details > summary").click()
+        other.locator("[data-actions] [data-act=undo]").click()
+        page.locator("#m25").wait_for()
+        for route in held:
+            route.continue_()
+        page.wait_for_timeout(300)
+        assert page.locator("#f3").count() == 0
+        assert page.locator("#m25").count() == 1
+        assert page.locator(".toast.bad").count() == 0
+
+
+def test_who_is_logged_out_elsewhere_is_told_and_loses_nothing(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page, other = place.open(context), place.open(context)
+        page.locator("[data-actions] [data-act=fork]").click()
+        page.locator("dialog[open] input[name=at]").fill("7")
+        other.locator("[data-logout]").click()
+        other.locator("input[name=token]").wait_for()
+        page.locator("dialog[open] [data-go]").click()
+        page.locator("dialog[open] [data-problem]").filter(has_text=LOGGED_OUT).wait_for()
+        assert page.locator("dialog[open] input[name=at]").input_value() == "7"
+        page.keyboard.press("Escape")
+        for _ in range(2):
+            page.locator("[data-actions] [data-act=undo]").click()
+            page.locator(".toast").filter(has_text=LOGGED_OUT).wait_for()
+            page.wait_for_timeout(450)
+        assert page.locator(".toast").count() == 1
+        page.locator(".toast button").first.click()
+        page.locator("input[name=token]").wait_for()
+
+
+def test_an_erased_task_does_not_stay_on_a_screen(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        page.locator("#m40").wait_for()
+        erase_user(place.base, SETTINGS, "me", by="a person")
+        page.locator("h1").filter(has_text="404").wait_for()
+        assert page.locator("#m40").count() == 0
+
+
+def test_times_are_those_of_the_reader_and_ages_those_of_the_server(browser: Browser, place: Place) -> None:
+    with seen_by(browser, timezone_id="Asia/Tokyo") as context:
+        page = place.open(context, "search?query=decided")
+        shown = page.locator("time:not([data-ago])").first
+        stamp = datetime.fromisoformat(str(shown.get_attribute("datetime")))
+        assert shown.text_content() == (stamp + timedelta(hours=9)).strftime("%Y-%m-%d %H:%M:%S")
+    with seen_by(browser) as context:
+        page = place.open(context)
+        page.clock.install(time=datetime.now(UTC) + timedelta(hours=5))
+        place.go(page, f"tasks/{place.uuid}")
+        ages = page.locator("[data-head] time[data-ago]").all_text_contents()
+        assert ages
+        assert not [age for age in ages if "h" in age.split()], ages
+
+
+def test_a_menu_closes_by_escape_and_lies_inside_the_window(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        opener = page.locator("details.menu > summary")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            opener.focus()
+            page.keyboard.press("Enter")
+            box = page.locator("details.menu ul").bounding_box()
+            assert box is not None
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+            page.keyboard.press("Escape")
+            assert not page.locator("details.menu ul").is_visible()
+            assert opener.evaluate("one => one === document.activeElement")
+
+
+def test_on_a_phone_a_link_to_a_message_leads_to_it(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        page.set_viewport_size({"width": 390, "height": 800})
+        place.go(page, f"tasks/{place.uuid}?at=11")
+        page.wait_for_function(
+            "() => { const at = document.querySelector('#m11').getBoundingClientRect();"
+            " return at.top > 80 && at.top < 700 && scrollY > 300; }"
+        )
+
+
+def test_a_wheel_looks_closer_and_the_last_turn_counts(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url) if "timeline" in request.url else None)
+        box = page.locator("[data-plot] svg").bounding_box()
+        assert box is not None
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+        page.keyboard.down("Control")
+        for _ in range(20):
+            page.mouse.wheel(0, -120)
+        eventually(lambda: page.evaluate("timeline.data.last - timeline.data.first") == 10)
+        assert len(asked) < 20
+        middle = page.evaluate("(timeline.data.first + timeline.data.last) / 2")
+        assert abs(middle - page.evaluate("timeline.data.end") / 2) <= 6
+        for _ in range(20):
+            page.mouse.wheel(0, 120)
+        page.keyboard.up("Control")
+        eventually(lambda: page.evaluate("[timeline.data.first, timeline.data.last - timeline.data.end]") == [1, 0])

@@ -1,0 +1,55 @@
+"""Nothing goes to an address at which a cloud hands out credentials: no notice, and no conversation."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from orihon.errors import Unreachable
+from orihon.llm.retry import may_pass
+from orihon.llm.scripted import Reply, ScriptedModel
+from orihon.llm.transport import Transport
+from orihon.notifications import targets, webhook
+from orihon.notifications.webhook import Webhook
+from tests.receivers import receiving
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["169.254.169.254", "169.254.170.2", "fe80::1%lo", "fd00:ec2::254", "100.100.100.200", "::ffff:169.254.169.254"],
+)
+def test_addresses_of_metadata(address: str) -> None:
+    assert targets.is_metadata(address)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.4", "8.8.8.8", "2001:db8::1"])
+def test_other_addresses(address: str) -> None:
+    assert not targets.is_metadata(address)
+
+
+def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A receiver on loopback stands in for one: no test may make the real address its own."""
+    monkeypatch.setattr(targets, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
+    webhook._opener.cache_clear()
+    with receiving() as receiver:
+        failure = Webhook(receiver.url).post("1", b"{}")
+        assert failure is not None
+        assert "metadata" in failure.reason
+        assert receiver.raw == []
+        assert Webhook(receiver.url, allow_metadata=True).post("2", b"{}") is None
+        assert len(receiver.raw) == 1
+
+
+def test_a_model_there_is_not_asked_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where users choose the address of their model, they could have the worker fetch its own credentials."""
+    monkeypatch.setattr(targets, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
+    with ScriptedModel([Reply("ok")]) as model:
+        url = model.base_url + "/v1/chat/completions"
+        with pytest.raises(Unreachable) as caught, Transport().post_file(url, {}, b"{}"):
+            pass
+        assert caught.value.reason == "metadata"
+        assert not may_pass(caught.value)
+        assert model.requests == []
+        with Transport(allow_metadata=True).post_file(url, {}, b'{"stream": false}') as response:
+            assert response.status == 200
