@@ -14,12 +14,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from re import Pattern
+
+    from playwright.sync_api import Browser, Page, Route
 
 _FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+#: For a context: what pages show for some seconds is there for minutes. A busy machine may be slower than any reader.
+TOASTS_STAY = """(() => {
+  const later = window.setTimeout;
+  window.setTimeout = (act, delay, ...rest) => later(act, delay >= 8000 ? delay * 30 : delay, ...rest);
+})()"""
+#: Milliseconds, for a context; nothing takes so long unless it hangs.
+PATIENCE = 120_000
 
 
 @contextmanager
@@ -38,6 +47,19 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def late_news(page: Page, address: str, stream: Pattern[str]) -> Iterator[None]:
+    """Open a page that hears nothing before the block is over."""
+    held: list[Route] = []
+    page.route(stream, lambda route: held.append(route))
+    with page.expect_request(stream):
+        page.goto(address)
+    yield
+    page.unroute(stream)
+    for route in held:
+        route.continue_()
 
 
 def _missing(reason: str) -> None:

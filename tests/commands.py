@@ -26,7 +26,7 @@ from pathlib import Path
 from tests.command_server import LENGTH, STATUS, receive
 
 ROOT = Path(__file__).parents[1]
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 
 
 class Started:

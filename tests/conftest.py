@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
+from orihon.heartbeat import Heartbeat
 from orihon.logs import enter_task
 from tests.catalogues import KINDS, CataloguePlace
 from tests.fuzzing import FEW
@@ -34,6 +36,9 @@ settings.register_profile(
     "suite", max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
 )
 settings.load_profile("suite")
+
+#: Of tasks that tests have left open. What belongs to them stays as it is, as if their threads still held it.
+_STOPPED: list[Heartbeat] = []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,6 +96,18 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ORIHON_LANG", "en")
+
+
+@pytest.fixture(autouse=True)
+def _no_heartbeats_of_earlier_tests() -> Iterator[None]:
+    """A task that a test has left open says nothing in the log of a later one, and takes nothing from it."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        heartbeat = getattr(getattr(thread, "_target", None), "__self__", None)
+        if isinstance(heartbeat, Heartbeat):
+            _STOPPED.append(heartbeat)
+            heartbeat._stopped.set()
 
 
 @pytest.fixture

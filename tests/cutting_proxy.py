@@ -18,7 +18,7 @@ from tests.ports import free_port
 
 _CHUNK = 65536
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: the other side gets a reset, not an orderly end
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 class CuttingProxy:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, AnyStr
@@ -34,10 +36,18 @@ def logged(caplog: pytest.LogCaptureFixture, logger: str) -> list[logging.LogRec
     return [record for record in caplog.records if record.name == logger]
 
 
+def lasting_day() -> str:
+    """Today (UTC), which goes on for a minute at least: for figures of a day that are written now and read later."""
+    if (later := datetime.now(UTC) + timedelta(minutes=1)).date() != datetime.now(UTC).date():
+        time.sleep(60 - later.second)
+    return datetime.now(UTC).date().isoformat()
+
+
 @contextmanager
 def raw_database(path: Path) -> Iterator[apsw.Connection]:
     """The file as somebody else's program sees it."""
     connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(60_000)
     try:
         yield connection
     finally:

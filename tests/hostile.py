@@ -31,7 +31,7 @@ _LONG = "\n".join(
         _ENDINGS + _SHORT,
         f"<svg onload={SENTINEL}(3)><iframe src='javascript:parent.{SENTINEL}(4)'></iframe>",
         f"<a href='javascript:{SENTINEL}(5)'>x</a> [x](javascript:{SENTINEL}(6)) ![x]({ELSEWHERE}/a.png)",
-        f"<meta http-equiv=refresh content='9;url={ELSEWHERE}'><base href={ELSEWHERE}>",
+        f"<meta http-equiv=refresh content='3600;url={ELSEWHERE}'><base href={ELSEWHERE}>",
         f"<link rel=stylesheet href={ELSEWHERE}>",
         f"<form action={ELSEWHERE}><input autofocus onfocus={SENTINEL}(7)></form><object data={ELSEWHERE}></object>",
         f"<style>body{{background:url({ELSEWHERE}/b.png)}}</style><body onload={SENTINEL}(8)>",

@@ -77,7 +77,9 @@ def _wait(base: Path, settings: Settings) -> None:
         if phase == "second":
             task.message_store.folding.compress([PlannedFold(1, 2, long("fold"), reason=short("reason"))])
         with suppress(Waiting):
-            task.checkpoint(short("checkpoint.name"), long("checkpoint.question"), context=long("checkpoint.context"))
+            task.checkpoint(
+                short(f"checkpoint.{phase}"), long("checkpoint.question"), context=long("checkpoint.context")
+            )
         task.catalogue.close()
         if phase == "first":
             approve(base, WAITING, settings, by=short("approver"))

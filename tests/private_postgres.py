@@ -19,7 +19,7 @@ import pytest
 
 from tests.ports import free_port
 
-_SECONDS = 60
+_SECONDS = 240
 _SETTINGS = """
 listen_addresses = '127.0.0.1'
 shared_buffers = 16MB
@@ -82,7 +82,7 @@ class PrivatePostgres:
         self._control("reload")
 
     def _control(self, *arguments: str) -> None:
-        self.run("pg_ctl", "-D", str(self.data), "-s", *arguments)
+        self.run("pg_ctl", "-D", str(self.data), "-s", "-t", str(_SECONDS), *arguments)
 
     def run(self, program: str, *arguments: str) -> None:
         """One of the server's own programs."""

@@ -15,7 +15,7 @@ from types import TracebackType
 from tests.ports import free_port
 
 _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # Debian's command would change to another user
-_PATIENCE = 60.0
+_PATIENCE = 240.0
 
 
 def is_installed() -> bool:
@@ -85,7 +85,7 @@ class PrivateRabbitMQ:
             with_children = os.getpgid(self._process.pid)
             os.killpg(with_children, signal.SIGTERM)
             try:
-                self._process.wait(timeout=20)
+                self._process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 os.killpg(with_children, signal.SIGKILL)
                 self._process.wait()

@@ -22,6 +22,7 @@ class Receiver(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answers: list[int] = []  # then 204
+        self.connections = 0  # with or without a request
         self.raw: list[bytes] = []
         self.bodies: list[dict[str, Any]] = []
         self.requests: list[tuple[str, dict[str, str]]] = []
@@ -32,6 +33,10 @@ class Receiver(ThreadingHTTPServer):
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/hook"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections += 1
+        super().process_request(request, client_address)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away without waiting for its answer is part of these tests."""
@@ -49,7 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.requests.append((self.path, dict(self.headers)))
         answer = self.server.answers.pop(0) if self.server.answers else 204
         self.server.arrived.release()
-        self.server.gate.wait(PATIENCE)
+        self.server.gate.wait(4 * PATIENCE)  # whoever closes it opens it again
         self.send_response(answer)
         if 300 <= answer < 400:
             self.send_header("Location", "/elsewhere")
@@ -79,9 +84,12 @@ def receiving() -> Iterator[Receiver]:
 
 
 def closed_port() -> int:
-    """A port on which nobody answers."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        return server.server_port
+    """A port on which nobody answers, now or later: it is taken as long as this process runs, and nobody listens."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = int(taken.getsockname()[1])
+        taken.detach()
+    return port
 
 
 @contextmanager
@@ -89,16 +97,21 @@ def dripping(pieces: Iterable[bytes], pause: float) -> Iterator[str]:
     """The address of a receiver that answers one piece after the other, for as long as it is listened to."""
 
     def answer() -> None:
-        connection, _ = server.accept()
-        with connection, suppress(OSError):
-            connection.recv(65536)
-            for piece in pieces:
-                connection.sendall(piece)
-                if stop.wait(pause):
-                    return
+        with suppress(OSError):  # nobody comes, or whoever came is gone
+            connection, _ = server.accept()
+            with connection:
+                drip(connection)
+
+    def drip(connection: socket.socket) -> None:
+        connection.recv(65536)
+        for piece in pieces:
+            connection.sendall(piece)
+            if stop.wait(pause):
+                return
 
     stop = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(PATIENCE)
         thread = threading.Thread(target=answer)
         thread.start()
         try:

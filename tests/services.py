@@ -10,12 +10,16 @@ from __future__ import annotations
 import os
 import secrets
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
+
+if TYPE_CHECKING:
+    import psycopg
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,9 @@ REDIS = Service("redis", "redis://127.0.0.1:6379/0", "redis-server --daemonize y
 #: In the environment of tests that share one schema, and of their processes: its address and its name.
 TASKS_DATABASE = "TASKS_DATABASE"
 
+_SECONDS_TO_ANSWER = 30
+_TRIES = 5
+
 # Read when the tests are collected: each of them runs without ORIHON_* in its environment.
 _ADDRESSES = {service.name: service.address for service in (POSTGRES, RABBITMQ, REDIS)}
 
@@ -46,7 +53,7 @@ _ADDRESSES = {service.name: service.address for service in (POSTGRES, RABBITMQ, 
 def _answers(url: str) -> bool:
     place = urlsplit(url)
     try:
-        socket.create_connection((place.hostname or "127.0.0.1", place.port or 0), timeout=3).close()
+        socket.create_connection((place.hostname or "127.0.0.1", place.port or 0), timeout=_SECONDS_TO_ANSWER).close()
     except OSError:
         return False
     return True
@@ -87,35 +94,47 @@ def hurried(url: str) -> str:
 
 def own_schema() -> Iterator[Database]:
     """A new schema, dropped afterwards."""
-    import psycopg
-
     database = Database(hurried(needed(POSTGRES)), new_schema())
     yield database
     close_connections(database.schema)
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE")
+    _insisting(
+        database.url, lambda connection: connection.execute(f"DROP SCHEMA IF EXISTS {database.schema} CASCADE".encode())
+    )
+
+
+def _insisting(url: str, change: Callable[[psycopg.Connection], object]) -> None:
+    """In a transaction; what a killed process has sent may hold a table that we want, and want one that we hold."""
+    import psycopg
+
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            with psycopg.connect(url) as connection:
+                change(connection)
+            return
+        except psycopg.errors.DeadlockDetected:
+            if not tries_left:
+                raise
 
 
 def empty(database: Database) -> None:
     """Nothing is left in the tables of a schema; they stay: making and dropping them takes longer than most tests."""
-    import psycopg
-
     _drop_late_records(database.schema)
     close_connections(database.schema)
-    with psycopg.connect(database.url) as connection:
-        names = (
-            f"SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('{database.schema}') AND relkind = %s"
-        )
-        tables = [f"{database.schema}.{name}" for (name,) in connection.execute(names.encode(), ("r",))]
-        if not tables:  # nobody has needed it so far
-            return
-        # What a killed process has sent still arrives: nobody is left who holds a table when it is emptied.
-        connection.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE".encode())
-        for table in (*tables, *tables):  # twice: triggers write down what is deleted
-            if not table.endswith("_version"):
-                connection.execute(f"DELETE FROM {table}".encode())
-        for (name,) in connection.execute(names.encode(), ("S",)).fetchall():
-            connection.execute(f"ALTER SEQUENCE {database.schema}.{name} RESTART".encode())
+    _insisting(database.url, lambda connection: _empty(connection, database.schema))
+
+
+def _empty(connection: psycopg.Connection, schema: str) -> None:
+    names = f"SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace('{schema}') AND relkind = %s"
+    tables = [f"{schema}.{name}" for (name,) in connection.execute(names.encode(), ("r",))]
+    if not tables:  # nobody has needed it so far
+        return
+    # What a killed process has sent still arrives: nobody is left who holds a table when it is emptied.
+    connection.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE".encode())
+    for table in (*tables, *tables):  # twice: triggers write down what is deleted
+        if not table.endswith("_version"):
+            connection.execute(f"DELETE FROM {table}".encode())
+    for (name,) in connection.execute(names.encode(), ("S",)).fetchall():
+        connection.execute(f"ALTER SEQUENCE {schema}.{name} RESTART".encode())
 
 
 def _drop_late_records(schema: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from tests import commands
 from tests.acceptance.test_cli import ORIHON, environment
 
-_PATIENCE = 60.0
+_PATIENCE = 120.0
 
 
 class Served:

@@ -10,7 +10,7 @@ import pytest
 from orihon.retention.locking import only_one
 from orihon.settings import load_settings
 from orihon.task import TaskKey
-from tests.acceptance.test_cli import run, run_on_terminal
+from tests.acceptance.test_cli import UNHURRIED, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.damage import start_task
 from tests.integration.object_server import CREDENTIALS
@@ -157,6 +157,6 @@ def test_maintain_does_everything_and_never_twice_at_once(base: Path) -> None:
 
 def test_a_terminal_shows_no_bar_for_what_is_done_at_once(base: Path) -> None:
     finished(base, 1)
-    ended = run_on_terminal("--base-dir", base, "cleanup", "--days", "0", NO_COLOR="1")
+    ended = run_on_terminal("--base-dir", base, "cleanup", "--days", "0", program=UNHURRIED, NO_COLOR="1")
     assert ended.code == 0
     assert ended.out.startswith("Cleanup: 1 tasks removed")

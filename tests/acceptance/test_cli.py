@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +25,10 @@ from tests import commands
 from tests.damage import BACKENDS, edit_record, killed_task, paused_task, start_task, tear, with_fields
 
 ORIHON = Path(sys.executable).with_name("orihon")
+#: Shows a bar as late as can be: what a busy machine does slowly is no work that lasts a while.
+UNHURRIED = ("-m", "tests.acceptance.unhurried")
 COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-7]|9[0-7])m")
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,12 @@ def run_executable(*arguments: object, language: str = "en", cwd: Path | None = 
     return Ended(found.returncode, found.stdout, found.stderr)
 
 
-def run_on_terminal(*arguments: object, language: str = "en", **more: str) -> Ended:
+def run_on_terminal(
+    *arguments: object, language: str = "en", program: Sequence[str] = (str(ORIHON),), **more: str
+) -> Ended:
     """The command as a person calls it: its output goes to a terminal."""
     ours, theirs = pty.openpty()
-    command = [str(ORIHON), *map(str, arguments)]
+    command = [*program, *map(str, arguments)]
     process = commands.start(command, environment(language, **more), (theirs, theirs, theirs))
     os.close(theirs)
     shown = bytearray()
@@ -375,4 +380,5 @@ def _wait_until_open(pid: int, path: Path) -> None:
             with suppress(FileNotFoundError):
                 if opened.readlink() == path:
                     return
+        time.sleep(0.002)
     raise AssertionError(f"{path} was not opened")

@@ -15,12 +15,15 @@ from orihon import jsonio
 from orihon.catalogue.opening import open_catalogue
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
-from tests.acceptance.test_cli import ORIHON, PATIENCE, Ended, environment, run, run_on_terminal
+from tests.acceptance.test_cli import ORIHON, PATIENCE, UNHURRIED, Ended, environment, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.damage import edit_record, paused_task, start_task
 from tests.integration.run_supervisor import eventually
 from tests.integration.worker_handlers import HANDLER
 from tests.services import Database
+
+#: Longer than a worker ever stands still; that one is dead is seen by its process.
+LEASE_SECONDS = 600.0
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ class Cluster:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def cluster(request: pytest.FixtureRequest, base: Path, tmp_path: Path) -> Cluster:
-    settings: dict[str, Any] = {"context_storage": {"lease_seconds": 6}}
+    settings: dict[str, Any] = {"context_storage": {"lease_seconds": LEASE_SECONDS}}
     if request.param == "postgres":
         database: Database = request.getfixturevalue("emptied_postgres")
         settings["database"] = database.settings
@@ -127,7 +130,8 @@ def test_a_base_folder_moves_to_the_database_and_back(base: Path, tmp_path: Path
 
 def test_a_quick_move_needs_no_bar(base: Path) -> None:
     paused_task(base, "files")
-    there = run_on_terminal("--base-dir", base, "migrate", "--from", "files", "--to", "sqlite")
+    way = ("--from", "files", "--to", "sqlite")
+    there = run_on_terminal("--base-dir", base, "migrate", *way, program=UNHURRIED)
     assert there.code == 0
     assert "━" not in there.out
     back = run("--base-dir", base, "migrate", "--from", "sqlite", "--to", "files")
@@ -188,7 +192,7 @@ def test_workers_and_what_they_hold_are_shown_while_they_work_and_when_they_are_
     assert (worker["state"], worker["task_uuid"], worker["host"]) == ("working", uuid, os.uname().nodename)
     assert 0 <= worker["heartbeat_age"] < PATIENCE
     assert (lease["uuid"], lease["is_stale"], lease["host"]) == (uuid, False, worker["host"])
-    assert 0 < lease["seconds_left"] <= 6
+    assert 0 < lease["seconds_left"] <= LEASE_SECONDS
     assert (host["workers"], host["working"], host["leases"]) == (1, 1, 1)
     assert (figures["workers"], figures["leases"]) == ({"working": 1}, {"held": 1, "stale": 0})
     assert figures["queue"] == {"waiting": 0, "put_off": 0, "to_resume": 0, "running": 1}

@@ -25,7 +25,7 @@ from orihon.ladder import Ladder, ladder_of
 from orihon.notifications import notice
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
-from tests.acceptance.test_cli import ORIHON, PATIENCE, environment
+from tests.acceptance.test_cli import ORIHON, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["compression.md", "ja/compression.md"]
@@ -33,6 +33,7 @@ PRESETS = ("default", "coding-agent", "companion", "phases")
 WHY_NOT = tuple(reason.value for reason in pages.WhyNot)
 NOTICES = get_args(notice.CompressionKind)
 STEPS = 99
+PATIENCE = 600.0  # for a page's programs, or for all of its commands
 
 
 def read(page: str) -> str:

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import pytest
 
 from orihon.cli.demo import hints
-from orihon.demo.features import FEATURES
+from orihon.demo.features import FEATURES, Feature
 from orihon.demo.models import model_file
 from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
+from tests.helpers import Child
 
 ORIHON = Path(sys.executable).with_name("orihon")
 
@@ -31,7 +32,7 @@ def environment(language: str = "en", **more: str) -> dict[str, str]:
 
 def run(*words: str, language: str = "en", **more: str) -> subprocess.CompletedProcess[str]:
     variables = environment(language, **more)
-    return subprocess.run([ORIHON, *words], capture_output=True, text=True, env=variables, check=False, timeout=240)
+    return subprocess.run([ORIHON, *words], capture_output=True, text=True, env=variables, check=False, timeout=600)
 
 
 def messages(folder: Path) -> list[dict[str, Any]]:
@@ -263,27 +264,53 @@ def test_a_folder_with_other_tasks_is_left_alone(tmp_path: Path) -> None:
     assert task["status"] == "queued"
 
 
-@pytest.mark.parametrize("moment", ["view folded", "Another process"])
-def test_ctrl_c_pauses_the_task_whichever_worker_has_it(tmp_path: Path, moment: str, without_mcp: str) -> None:
-    words = [str(ORIHON), "demo", "--folder", str(tmp_path)]
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), start_new_session=True
-    )
-    assert process.stdout is not None
-    while moment not in (line := process.stdout.readline()):
-        assert line, "the demo ended before its time"
-    if moment == "Another process":
-        while "was mended" not in (line := process.stdout.readline()):  # it is at work
-            assert line, "the demo ended before its time"
-    os.killpg(process.pid, signal.SIGINT)
-    _, complaints = process.communicate(timeout=60)
+# The model waits before its work on one function until the worker is told to end: no demo is over before it is stopped.
+WAITING_MODEL = """
+import os
+from orihon.demo.script import Script
+
+def run(self, feature, said, unchanged=Script._run):
+    reply = unchanged(self, feature, said)
+    if feature.name == os.environ["WAITS_AT"]:
+        self.go_on.clear()
+        self.go_on.wait(600)
+    return reply
+
+Script._run = run
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "waits_at"),
+    [(["view folded"], FEATURES[5]), (["Another process", "was mended"], FEATURES[8])],
+    ids=["first", "second"],
+)
+def test_ctrl_c_pauses_the_task_whichever_worker_has_it(
+    tmp_path: Path, moment: list[str], waits_at: Feature, without_mcp: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WAITING_MODEL)
+    words, variables = [str(ORIHON), "demo", "--folder", str(tmp_path)], {"WAITS_AT": waits_at.name}
+    with Child(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONPATH=str(tmp_path), **variables),
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        for words_said in moment:
+            while words_said not in (line := process.stdout.readline()):
+                assert line, "the demo ended before its time"
+        os.killpg(process.pid, signal.SIGINT)
+        _, complaints = process.communicate(timeout=600)
     assert (process.returncode, complaints) == (130, "")
     base = str(tmp_path / "contexts")
     (task,) = json.loads(run("--base-dir", base, "list", "--json").stdout)["tasks"]
     assert (task["status"], task["lease_owner"]) == ("paused", None)
     doctor = run("--base-dir", base, "doctor")
     assert doctor.returncode == 0, doctor.stdout
-    if moment == "view folded":
+    if waits_at is FEATURES[5]:
         return
     # The paused task keeps nobody from playing again.
     again = run("demo", "--folder", str(tmp_path), "--json", PYTHONPATH=without_mcp)

@@ -15,11 +15,14 @@ import pytest
 from orihon import partial_restore
 
 ORIHON = Path(sys.executable).with_name("orihon")
+PATIENCE = 240.0
 
 
 def run(*words: str, language: str = "en", **more: str) -> subprocess.CompletedProcess[str]:
     variables = {**os.environ, "ORIHON_LANG": language, "NO_COLOR": "1", "COLUMNS": "200", **more}
-    return subprocess.run([ORIHON, *words], capture_output=True, text=True, env=variables, check=False, timeout=60)
+    return subprocess.run(
+        [ORIHON, *words], capture_output=True, text=True, env=variables, check=False, timeout=PATIENCE
+    )
 
 
 @pytest.fixture(scope="module")

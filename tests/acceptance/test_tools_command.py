@@ -30,7 +30,8 @@ def written(folder: Path, description: str) -> Path:
     program.write_text(SERVER.format(description=description), encoding="utf-8")
     config = folder / "config.yaml"
     servers = {"notes": {"command": sys.executable, "args": [str(program)]}}
-    config.write_text(yaml.safe_dump({"mcp_servers": servers}), encoding="utf-8")
+    settings = {"mcp_servers": servers, "tools": {"start_timeout": 120}}
+    config.write_text(yaml.safe_dump(settings), encoding="utf-8")
     return config
 
 

@@ -175,7 +175,9 @@ def test_edit_with_a_text_a_file_and_standard_input(base: Path, backend: str, tm
     assert (made["kind"], made["removed"], made["folds"], made["made_by"]) == ("edit", [4], [5], "cli")
     assert b'summary]\\nfrom a file\\n"' in view_bytes(folder, backend)
     command = [str(ORIHON), "--base-dir", str(base), "edit", uuid, "5", "--file", "-"]
-    piped = subprocess.run(command, input=b"from a pipe\n", capture_output=True, env=environment("ja"), check=True)
+    piped = subprocess.run(
+        command, input=b"from a pipe\n", capture_output=True, env=environment("ja"), check=True, timeout=PATIENCE
+    )
     assert "折り 5 の文章を書き換え、折り 6 としました" in piped.stdout.decode()
     assert b'summary]\\nfrom a pipe"' in view_bytes(folder, backend)
 

@@ -231,7 +231,7 @@ class ReaderBehaviour(Behaviour):
             other.ask("append", texts=["one", "two"])
             other.send("hold_the_task")
             assert other.answer_line() == "held"
-            store = self.backend.open(folder, db_timeout=0.1, max_retries=0)
+            store = self.backend.open(folder, db_timeout=20, max_retries=0)  # the writer holds on for longer
             assert texts(store) == ["one", "two"]
             assert store.get_current_token_count() == store.view().tokens
             assert len(store.get_messages_for_llm()) == 2

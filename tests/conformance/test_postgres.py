@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,14 @@ from tests.conformance.stores import StoreConformance
 from tests.helpers import refused
 
 
+class _OneConnection(PostgresBackend):
+    """With a pool that no thread of another test has."""
+
+    def config(self) -> dict[str, Any]:
+        config = super().config()
+        return {**config, "database": {**config["database"], "pool_size": 1}}
+
+
 @contextmanager
 def round_trips(store: MessageStore) -> Iterator[Callable[[], int]]:
     """How often the store has waited for the server: each time the driver's trace says that all was sent."""
@@ -38,8 +47,10 @@ def round_trips(store: MessageStore) -> Iterator[Callable[[], int]]:
             return sum(message[1:2] == [b"F"] and message[3].strip() in (b"Sync", b"Query") for message in messages)
 
         connection.pgconn.trace(trace.fileno())
-        yield count
-        connection.pgconn.untrace()
+        try:
+            yield count
+        finally:
+            connection.pgconn.untrace()
 
 
 @pytest.mark.usefixtures("tasks_database")
@@ -52,7 +63,14 @@ class TestPostgres(StoreConformance):
             assert len(other.ask("contents")) == 41
         check_task(self.backend.open(folder))
 
-    def test_an_append_is_one_round_trip(self, store: MessageStore) -> None:
+    @pytest.fixture
+    def lone_store(self, folder: Path) -> Iterator[MessageStore]:
+        store = _OneConnection().open(folder)
+        yield store
+        store.close()
+
+    def test_an_append_is_one_round_trip(self, lone_store: MessageStore) -> None:
+        store = lone_store
         add_conversation(store, 3)  # the driver prepares a statement when it has seen it a few times
         with round_trips(store) as so_far:
             for number in range(10):
@@ -62,7 +80,8 @@ class TestPostgres(StoreConformance):
             store.answer_open_calls("done")
             assert so_far() == 14  # three messages, and one look at which calls are open
 
-    def test_a_request_is_one_round_trip(self, store: MessageStore) -> None:
+    def test_a_request_is_one_round_trip(self, lone_store: MessageStore) -> None:
+        store = lone_store
         for number in range(215):
             store.add_message("user", f"message {number}")
         store.create_summary(11, 20, "the second ten")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ import orihon
 from orihon import TaskContextManager, load_settings
 from orihon.approvals.answering import approve, pending, reject
 from orihon.errors import NotWaiting, Waiting
+from tests.conformance.child import PATIENCE
 from tests.integration.run_supervisor import eventually
 
 _OURS = str(Path(orihon.__file__).parent)
@@ -61,8 +63,15 @@ def start(**plan: Any) -> Somebody:
 
 def told(somebody: Somebody) -> dict[str, Any] | None:
     """What the process has said; ``None`` when it was killed."""
-    with os.fdopen(somebody.reading) as pipe:
-        out = pipe.read()
+    out = b""
+    with os.fdopen(somebody.reading, "rb", buffering=0) as pipe:
+        while True:
+            if not select.select([pipe], [], [], PATIENCE)[0]:
+                os.kill(somebody.pid, signal.SIGKILL)
+                raise AssertionError("it never ends")
+            if not (piece := pipe.read(1 << 16)):
+                break
+            out += piece
     _, status = os.waitpid(somebody.pid, 0)
     code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGKILL:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from orihon.approvals.answering import approve
 from orihon.context import TaskContextManager
+from orihon.errors import Waiting
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
 
 HANDLER = "tests.integration.asking_handlers:AskingHandler"
+ANSWERED_AT_ONCE = "tests.integration.asking_handlers:AnsweredAtOnce"
 
 
 class AskingHandler:
@@ -40,3 +43,14 @@ class AskingHandler:
             texts = [stored.message.text for stored in context.message_store.get_messages()]
             if said not in texts:  # where it stood: what is in the log is not done again
                 context.message_store.add_message("assistant", said)
+
+
+class AnsweredAtOnce(AskingHandler):
+    """The same with somebody who answers before the worker has let go of the task."""
+
+    def handle(self, task: QueuedTask, should_stop: Callable[[], bool]) -> None:
+        try:
+            super().handle(task, should_stop)
+        except Waiting:
+            approve(self._base_dir, task.lease.uuid, self._settings, by="ann")
+            raise

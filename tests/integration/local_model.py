@@ -14,6 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from orihon.demo.models import model_file
+from tests.helpers import Child
 
 WINDOW = 768
 
@@ -29,9 +30,7 @@ def served_model() -> Iterator[str]:
     model = model_file()
     assert model is not None, "continuous integration needs the local model: see the Makefile"
     command = [sys.executable, "-m", "orihon.demo.model_server", str(model), str(WINDOW)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as server:
+    with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         assert server.stdin is not None
         address = server.stdout.readline().strip()

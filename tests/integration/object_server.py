@@ -7,10 +7,11 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import boto3  # type: ignore[import-untyped]
 from moto.server import ThreadedMotoServer
@@ -57,11 +58,27 @@ class Bucket:
         return len(self.client().list_multipart_uploads(Bucket=self.name).get("Uploads", []))
 
 
+class _OneWriterAtATime:
+    """Moto looks at the condition of a write, and then writes; a real storage does both in one step."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._turn = threading.Lock()
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        if not {"HTTP_IF_MATCH", "HTTP_IF_NONE_MATCH"} & environ.keys():
+            return cast(Iterable[bytes], self._app(environ, start_response))
+        with self._turn:
+            return list(self._app(environ, start_response))
+
+
 @contextmanager
 def object_server() -> Iterator[str]:
     """The address of a server that runs while the block lasts."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    assert server._server is not None
+    server._server.app = _OneWriterAtATime(server._server.app)
     try:
         host, port = server.get_host_and_port()
         yield f"http://{host}:{port}"
@@ -81,7 +98,7 @@ def strict_object_server() -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.kill()
-        server.wait(10)
+        server.wait(60)
 
 
 def _answers(port: int) -> bool:

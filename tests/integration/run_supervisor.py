@@ -21,13 +21,13 @@ from orihon.task import TaskKey
 from tests.conformance.child import ROOT
 from tests.integration.worker_handlers import HANDLER
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 LIMITS: dict[str, Any] = {
     "max_attempts": 3,
     "retry_delay": 0.02,
     "restart_delay": 0.02,
     "poll_interval": 0.05,
-    "drain_seconds": 20.0,
+    "drain_seconds": 120.0,
 }
 
 

@@ -28,7 +28,8 @@ from orihon import (
     partial_restore,
     restore_context,
 )
-from orihon.approvals.answering import PendingApproval, approve, pending, reject, revise, sweep
+from orihon.approvals import answering
+from orihon.approvals.answering import PendingApproval, SweepReport, approve, pending, reject, revise, sweep
 from orihon.approvals.phase_restoring import read_phase, restore_phase
 from orihon.catalogue.opening import open_catalogue
 from orihon.checkpoints import CLOCK, Ledger, read_ledger
@@ -333,7 +334,7 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
         what="answer", base=str(loop.base), config=loop.config, uuid=loop.uuid, by="ann", decision="approve",
         waits=True,
     )  # fmt: skip
-    answer = loop.ctx.checkpoint("concept", QUESTION, wait=True)
+    answer = loop.ctx.checkpoint("concept", QUESTION, wait=True, timeout=600)  # not for ever, if nobody comes
     assert told(somebody) is not None
     assert (answer.by, store.count_messages()) == ("ann", answer.seq)
     assert loop.row().status is TaskStatus.RUNNING
@@ -345,26 +346,27 @@ def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
 # ---- time --------------------------------------------------------------------------------------------------------
 
 
-def test_a_time_limit_answers_and_reminders_are_written(loop: Loop) -> None:
-    rehearsal, began = Loop(loop.base, loop.config), time.monotonic()
-    rehearsal.ask(timeout=3600)
-    sweep(loop.base, loop.settings)
-    limit = 1.0 + 10 * (
-        time.monotonic() - began
-    )  # so that it does not pass before the reminder, however busy it is here
-    loop.ask(timeout=limit, remind_every=0.01)
-    time.sleep(0.02)
-    report = sweep(loop.base, loop.settings)
+def test_a_time_limit_answers_and_reminders_are_written(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop.ask(timeout=7200, remind_every=3600)
+    asked_at = datetime.now(UTC)
+
+    def swept(minutes: int) -> SweepReport:
+        """So long after the question: a real limit would have to outlast whatever keeps this process waiting."""
+        then = (asked_at + timedelta(minutes=minutes)).isoformat(timespec="microseconds")
+        monkeypatch.setattr(answering, "utc_now", lambda: then)
+        return sweep(loop.base, loop.settings)
+
+    assert loop.uuid not in {one.uuid for one in swept(30).reminded}
+    report = swept(90)
     assert loop.uuid in {one.uuid for one in report.reminded}
+    assert loop.uuid not in {one.uuid for one in report.expired}
     assert len(loop.ledger().checkpoints[0].reminded_at) == 1
-    time.sleep(limit)
-    report = sweep(loop.base, loop.settings)
-    assert loop.uuid in {one.uuid for one in report.expired}
+    assert loop.uuid in {one.uuid for one in swept(150).expired}
     answer = loop.resume().checkpoint("concept", QUESTION)
     assert (answer.decision, answer.by) == ("reject", CLOCK)
     assert "Nobody has answered until" in answer.reason
     loop.ctx.complete()
-    assert sweep(loop.base, loop.settings).settled == []
+    assert loop.uuid not in swept(150).settled
 
 
 def test_the_outcome_of_a_time_limit_can_be_chosen_and_a_waiting_program_sees_to_it(tmp_path: Path) -> None:
@@ -518,7 +520,10 @@ def test_a_handler_without_a_task_works_on_the_text_of_the_checkpoint() -> None:
 # ---- several people, and misfortunes -----------------------------------------------------------------------------
 
 
-def test_of_two_people_who_answer_at_once_one_wins_and_the_other_is_told(loop: Loop) -> None:
+def test_of_two_people_who_answer_at_once_one_wins_and_the_other_is_told(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "_PATIENCE", 300.0)  # in both processes: the winner may be kept from its work
     loop.ask()
     plan = {"what": "answer", "base": str(loop.base), "config": loop.config, "uuid": loop.uuid, "at": time.time() + 0.3}
     both = [start(**plan, by=by, decision=what) for by, what in (("ann", "approve"), ("bob", "reject"))]

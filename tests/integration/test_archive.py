@@ -231,7 +231,7 @@ def child(base: Path, uuid: str, action: str, config: dict[str, Any]) -> subproc
 def dies(base: Path, uuid: str, action: str, config: dict[str, Any], step: str) -> bool:
     """Did a process that archives or restores the task end after this step?"""
     command = ["-m", "tests.integration.archive_child", str(base), uuid, action, json.dumps(config), step]
-    code, _, _ = commands.ended(command, {**os.environ, **CREDENTIALS}, 60, ROOT)
+    code, _, _ = commands.ended(command, {**os.environ, **CREDENTIALS}, 300, ROOT)
     return code == DIED
 
 
@@ -290,7 +290,7 @@ def test_two_processes_that_archive_one_task_do_not_fight(base: Path, config: di
     settings = load_settings(config)
     uuid = finished(base, config, messages=400)
     both = [child(base, uuid, "archive", config) for _ in range(2)]
-    outcomes = [json.loads(one.communicate(timeout=60)[0]) for one in both]
+    outcomes = [json.loads(one.communicate(timeout=300)[0]) for one in both]
     done = [outcome for outcome in outcomes if "error" not in outcome]
     assert done, outcomes
     assert all(outcome == done[0] for outcome in done)

@@ -246,9 +246,10 @@ def test_heads_are_posted_and_what_the_receiver_kept_proves_the_chain(place: Aud
         settings = place.settings.replace(**anchored)
         for _ in range(4):
             audit_of(place.base, settings).record("undo", "task-1")
-        for _ in range(2):
+        while 4 not in (body["number"] for body in receiver.bodies):
             receiver.wait_for_arrival()
-    assert [body["number"] for body in receiver.bodies] == [2, 4]
+    # In this order; what was answered too late on a busy machine is sent again.
+    assert list(dict.fromkeys(body["number"] for body in receiver.bodies)) == [2, 4]
     assert all("X-Orihon-Signature" in headers for _, headers in receiver.requests)
     assert {body["event"] for body in receiver.bodies} == {"audit.anchor"}
     kept = tmp_path / "kept.jsonl"

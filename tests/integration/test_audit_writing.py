@@ -58,7 +58,7 @@ def test_processes_that_write_at_once_do_not_disturb_each_other(place: AuditPlac
         child.stdin.write("\n")
         child.stdin.flush()
     for child in children:
-        child.communicate("\n", timeout=60)
+        child.communicate("\n", timeout=240)
     report = place.verify()
     assert report.is_sound
     for child in children:
@@ -84,8 +84,9 @@ def test_a_recorded_change_survives_the_death_of_its_process(place: AuditPlace) 
 
 _KILLED = """
 import json, os, signal, sys
-from orihon.audit import audit_of
+from orihon.audit import audit_of, trail as trails
 from orihon.settings import load_settings
+trails._PATIENCE = 3600.0  # however long the machine lets this process wait, the moment is not over before its end
 base, config, actions = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
 trail = audit_of(base, load_settings(config, environ={}))
 for action in actions:
@@ -149,8 +150,11 @@ def test_a_forked_child_writes_what_is_its_own(place: AuditPlace) -> None:
     trail.record("read", "parents")
     child = os.fork()
     if not child:  # pragma: no cover - another process
-        trail.record("undo", "childs")
-        os._exit(0)
+        try:
+            trail.record("undo", "childs")
+            os._exit(0)
+        finally:
+            os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     tasks = [one.task for one in audit_records(place.base, settings) if one.action != "configure"]
     assert sorted(tasks) == ["childs", "parents"]

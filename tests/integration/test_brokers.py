@@ -38,6 +38,13 @@ SELDOM = QueueLimits(poll_interval=3600)  # what is found before the test gives 
 Opener = Callable[..., BrokerTaskQueue]
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker on a busy machine is not away."""
+    monkeypatch.setattr(broker, "ANSWER_SECONDS", 60.0)
+    monkeypatch.setattr(broker, "CONNECT_SECONDS", 60.0)
+
+
 @pytest.fixture(params=BROKERS)
 def own(request: pytest.FixtureRequest) -> Iterator[OwnQueue]:
     yield from own_queue(request.getfixturevalue(request.param))
@@ -96,7 +103,7 @@ def test_the_answer_of_a_person_wakes_a_worker(own: OwnQueue, opened: Opener, tm
         assert (ended.code, ended.err) == (0, "")
     else:
         assert reject(tmp_path, uuid, queue.settings, by="ann", reason="no").requested == "resume"
-    again = queue.get(timeout=20)  # the catalogue is asked in an hour: this is the message's doing
+    again = queue.get(timeout=60)  # the catalogue is asked in an hour: this is the message's doing
     assert again is not None
     assert again.uuid == uuid
     AskingHandler(queue.settings, tmp_path).handle(again, lambda: False)
@@ -173,7 +180,10 @@ def test_what_cannot_be_read_is_dropped_with_a_warning(
     queue = opened()
     queue.wait(0.1, threading.Event())  # makes the queue
     own.send([7])
-    queue.wait(0.5, threading.Event())
+    for _ in range(600):
+        queue.wait(0.1, threading.Event())
+        if said(caplog):
+            break
     assert len(said(caplog)) == 1
     queue.close()
     own.send(b"\x80\x05K\x01.", content_type="application/x-python-serialize", content_encoding="binary")
@@ -187,7 +197,7 @@ def test_what_cannot_be_read_is_dropped_with_a_warning(
         own.push_raw(b'{"no": "body"}')
         count = 8
     uuid = queue.enqueue(key())
-    task = queue.get(5)
+    task = queue.get(60)
     assert task is not None
     assert task.uuid == uuid
     queue.close()
@@ -270,7 +280,7 @@ def test_a_message_that_was_waited_for_is_not_kept_from_others(own: OwnQueue, op
     task = queue.dequeue()
     assert task is not None
     assert task.uuid != uuid
-    assert own.size() == 1
+    eventually(lambda: own.size() == 1)
     task = other.dequeue()
     assert task is not None
     assert task.uuid == uuid
@@ -302,16 +312,17 @@ def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened:
 
 KILLED = """
 import sys, time
-from orihon.brokers.broker import Broker
+from orihon.brokers import broker
 from orihon.brokers.address import BrokerAddress
 from orihon.runtime.queue import TaskQueue
 base_dir, url, name, moment = sys.argv[1:]
-broker = Broker(BrokerAddress.of(url), name)
-delivery = broker.get(10)
+broker.ANSWER_SECONDS = broker.CONNECT_SECONDS = 60.0
+mine = broker.Broker(BrokerAddress.of(url), name)
+delivery = mine.get(60)
 if moment == "claimed":
     assert TaskQueue(base_dir, {}).catalogue.claim(delivery.uuid)
 print(delivery.uuid, flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -385,7 +396,8 @@ def test_a_broker_that_goes_in_between_is_replaced_by_the_catalogue(
     assert task.uuid == uuid
     assert queue.ack(task) is TaskStatus.COMPLETED
     proxy.start()
-    eventually(lambda: queue.dequeue() or own.size() == 0)  # the message comes after all, and is dropped
+    # The message comes after all, and is dropped.
+    eventually(lambda: queue.dequeue() or (len(said(caplog)) > 1 and own.size() == 0))
     assert queue.catalogue.get(uuid).attempts == 1
     assert ["cannot be used" in line for line in said(caplog)] == [True, False]
 
@@ -421,8 +433,8 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
     caplog: pytest.LogCaptureFixture,
     moment: str,
 ) -> None:
-    monkeypatch.setattr(broker, "ANSWER_SECONDS", 1.2)
-    monkeypatch.setattr(broker, "CONNECT_SECONDS", 1.2)
+    if own.is_redis:  # a connection keeps the limit that it was made with
+        monkeypatch.setattr(broker, "ANSWER_SECONDS", 4.0)
     queue = opened(proxy.url(own.url))
     connected, stalled = threading.Event(), threading.Event()
     tasks: list[QueuedTask | None] = []
@@ -440,6 +452,8 @@ def test_a_broker_that_does_not_answer_holds_nobody_up(
     thread = threading.Thread(target=go_on, daemon=True)
     thread.start()
     assert connected.wait(60)
+    monkeypatch.setattr(broker, "ANSWER_SECONDS", 1.2)
+    monkeypatch.setattr(broker, "CONNECT_SECONDS", 1.2)
     proxy.stall()
     stalled.set()
     thread.join(60)
@@ -598,6 +612,9 @@ def test_sqs_carries_messages_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_command_line_announces_tasks_and_says_when_it_cannot(own: OwnQueue, tmp_path: Path) -> None:
+    ready = Broker(BrokerAddress.of(own.url), own.name)
+    assert ready.get() is None  # to make a queue takes longest, and a command does not wait for ever
+    ready.close()
     command = ("--base-dir", tmp_path, "enqueue", "do it")
     queued = run(*command, ORIHON_QUEUE__URL=own.url, ORIHON_QUEUE__NAME=own.name)
     assert (queued.code, queued.err) == (0, "")
@@ -617,14 +634,14 @@ def test_workers_share_the_load_and_use_up_all_messages(own: OwnQueue, tmp_path:
     queue = open_queue(tmp_path, own.config, owner="the test")
     with workers(queue, 2, config=own.config, limits={"poll_interval": 30.0}) as started:
         eventually(lambda: len(started.pids()) == 2)
-        uuids = [put(queue, "steps 4 0.05", number) for number in range(10)]
+        uuids = [put(queue, "meet 2" if number < 2 else "steps 4 0.05", number) for number in range(10)]
         eventually(lambda: {queue.catalogue.get(uuid).status for uuid in uuids} == {TaskStatus.COMPLETED})
         eventually(lambda: own.size() == 0)
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
     processed = [row.processed for row in queue.catalogue.workers(silence=3600)]
     assert sum(processed) == 10
-    assert min(processed) >= 1
+    assert min(processed) >= 1, "each has met the other"
     assert {row.attempts for row in (queue.catalogue.get(uuid) for uuid in uuids)} == {1}
     assert sorted((tmp_path / "effects").read_text().split()) == sorted(uuids)
     queue.close()

@@ -6,6 +6,7 @@ import json
 import logging
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -122,7 +123,8 @@ def test_no_sink_keeps_a_secret(tmp_path: Path, config: dict[str, Any], log_file
     settings = load_settings(config, environ={})
     context = TaskContextManager(base, KEY, settings, uuid="canary-1")
     fill(context)
-    TaskQueue(base, settings).enqueue(KEY, prompt=ALL)
+    with closing(TaskQueue(base, settings)) as queue:
+        queue.enqueue(KEY, prompt=ALL)
     ask(base / "by-folder", config, base / "cache")
     transcript = tmp_path / "chat.jsonl"
     transcript.write_text(json.dumps({"messages": [{"role": "user", "content": ALL}]}) + "\n", encoding="utf-8")

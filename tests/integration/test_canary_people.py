@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, tracing
 from orihon.approvals.answering import approve, pending, reject, revise
 from orihon.errors import Waiting
 from orihon.llm.scripted import Reply
@@ -49,8 +49,11 @@ def test_questions_and_answers_are_masked(tmp_path: Path, config: dict[str, Any]
     assert found_in(tmp_path, config) == {}
 
 
-def test_streamed_pieces_reach_nobody_before_they_are_whole(tmp_path: Path, collector: Collector) -> None:
+def test_streamed_pieces_reach_nobody_before_they_are_whole(
+    tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model's answer comes in pieces of a few letters; every sink has the whole of it, masked."""
+    monkeypatch.setattr(tracing, "_EXPORT_SECONDS", 300.0)  # what comes too late is dropped, and nothing would be seen
     replies = [Reply(ALL, calls=[("effects_write", {"text": ALL})]), Reply(ALL)]
     sections = {"tracing": {"endpoint": collector.url, "content": True}}
     with world(tmp_path, replies, sections) as made:

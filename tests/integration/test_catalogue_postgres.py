@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -25,11 +26,13 @@ from orihon.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
-from tests.ports import free_port
+from tests.integration.killing import ended
 from tests.private_postgres import private_postgres
 from tests.services import Database
 
 KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
+#: Seconds; only what hangs takes so long.
+PATIENCE = 120
 
 GREEDY = f"""{CHILD}
 from orihon.catalogue import ClaimLimits
@@ -73,7 +76,7 @@ def test_the_limit_on_users_is_exact_while_five_processes_claim(catalogue: Catal
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.flush()
-    claims = [user for child in children for user in child.communicate(timeout=60)[0].split()]
+    claims = [user for child in children for user in child.communicate(timeout=PATIENCE)[0].split()]
     assert Counter(claims) == {f"user-{number}": 2 for number in range(4)}
 
 
@@ -82,9 +85,7 @@ def test_a_claim_does_not_wait_for_a_row_that_another_holds(catalogue: Catalogue
         queued(catalogue, name)
     with catalogue._db.write() as statements:
         assert statements.one("task_to_change", uuid="one") is not None
-        began = time.monotonic()
-        claimed = catalogue.claim_next()
-        assert time.monotonic() - began < 20
+        claimed = catalogue.claim_next()  # if it waited, then in vain: for us
     assert claimed is not None
     assert claimed[0].uuid == "two"
 
@@ -103,7 +104,7 @@ def test_the_same_task_is_registered_once_by_many_threads(catalogue: Catalogue) 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     assert sorted(outcomes) == ["exists"] * 5 + ["made"]
 
 
@@ -123,7 +124,7 @@ def test_sums_stay_right_while_they_are_rebuilt_and_merged_among_writers(catalog
         catalogue.rebuild_rollups()
         catalogue._db.merge_rollups()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     (rollup,) = catalogue.rollups()
     assert (rollup.tasks, rollup.tokens, rollup.messages) == (4, 480, 160)
 
@@ -161,7 +162,9 @@ def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, place:
     assert catalogue.list_tasks() == []
     assert place.database is not None
     with psycopg.connect(place.database.url, options=f"-c search_path={place.database.schema}") as session:
-        session.execute("SET enable_seqscan = off")  # a scan is left only where no index can be used
+        # A scan, or a sort, is left only where no index can be used: whatever the server thinks that the table holds.
+        session.execute("SET enable_seqscan = off")
+        session.execute("SET enable_sort = off")
         for name in queries("postgres"):
             if name in RARE or name.startswith(("having_", "older_")):
                 continue
@@ -176,7 +179,7 @@ def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, place:
 def test_one_connection_is_enough(place: CataloguePlace) -> None:
     assert place.database is not None
     config = {**place.config, "database": {**place.database.settings, "pool_size": 1}}
-    config["context_storage"] = {"backend": "files", "db_timeout": 2}  # a second connection would wait in vain
+    config["context_storage"] = {"backend": "files", "db_timeout": 20}  # a second connection would wait in vain
     with open_catalogue(place.base_dir, load_settings(config)) as catalogue:
         queued(catalogue, "one")
         claimed = catalogue.claim_next(abandoned=True, limits=ClaimLimits(tasks_per_user=1))
@@ -301,7 +304,7 @@ def test_a_worker_that_cannot_listen_waits_its_time_and_listens_again(place: Cat
             proxy.stop()
             began = time.monotonic()
             catalogue.wait_for_news(0.3, threading.Event())
-            assert 0.3 <= time.monotonic() - began < 10
+            assert 0.3 <= time.monotonic() - began < 40
             proxy.start()
             assert _waits(catalogue) < 40  # listens anew, and has a look
             queued(catalogue, "one")
@@ -318,7 +321,7 @@ def test_a_fork_listens_by_itself(catalogue: Catalogue) -> None:
             catalogue.close()
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
+    ended(child)
     assert _waits(catalogue) < 40
     assert catalogue.get("one").status is TaskStatus.QUEUED
 
@@ -361,7 +364,7 @@ def test_a_server_with_a_password_that_is_restarted_and_crashes(tmp_path: Path) 
             session.execute("GRANT CREATE ON DATABASE postgres TO orihon")
         server.allow("host all orihon 127.0.0.1/32 scram-sha-256")
         url = f"postgresql://orihon:right@127.0.0.1:{server.port}/postgres"
-        with open_catalogue(tmp_path, _settings(url, "ours")) as catalogue:
+        with open_catalogue(tmp_path, _settings(url, "ours", db_timeout=PATIENCE)) as catalogue:
             assert "right" not in catalogue.where
             assert str(server.port) in catalogue.where
             queued(catalogue, "one")
@@ -378,9 +381,11 @@ def test_a_server_with_a_password_that_is_restarted_and_crashes(tmp_path: Path) 
         with refused(StorageUnavailable, "server_denied") as caught:
             open_catalogue(tmp_path, _settings(url.replace("right", "wrong"), "ours"))
         assert "wrong" not in str(caught.value)
-        nobody = f"postgresql://orihon:right@127.0.0.1:{free_port()}/postgres"
-        with refused(StorageUnavailable, "server_unreachable"):
-            open_catalogue(tmp_path, _settings(nobody, "ours", db_timeout=0.2))
+        with socket.socket() as taken:  # by us, who do not listen: nobody else can begin to
+            taken.bind(("127.0.0.1", 0))
+            nobody = f"postgresql://orihon:right@127.0.0.1:{taken.getsockname()[1]}/postgres"
+            with refused(StorageUnavailable, "server_unreachable"):
+                open_catalogue(tmp_path, _settings(nobody, "ours", db_timeout=0.2))
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -447,7 +447,7 @@ FORKED = """
 
 
 def test_a_fork_that_leaves_the_block_does_not_end_the_task(tmp_path: Path, config: dict[str, Any]) -> None:
-    out, _ = child(FORKED, tmp_path, json.dumps(config)).communicate(timeout=60)
+    out, _ = child(FORKED, tmp_path, json.dumps(config)).communicate(timeout=240)
     assert out.splitlines() == ["4 running True 2", "completed"]
 
 

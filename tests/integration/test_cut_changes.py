@@ -38,7 +38,7 @@ class Cluster:
         self.proxy, self.base_dir = proxy, base_dir
         self.config: dict[str, Any] = {
             "database": {"url": proxy.url(database.url), "schema": database.schema},
-            "context_storage": {"db_timeout": 5},
+            "context_storage": {"db_timeout": 60},  # only a limit: a connection that is cut is noticed at once
         }
         self.queue = TaskQueue(base_dir, self.config)
         options = f"-c search_path={database.schema}"

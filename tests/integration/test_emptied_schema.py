@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from orihon import TaskContextManager, TaskKey, load_settings
 from orihon.audit import audit_of, audit_records
@@ -35,15 +36,18 @@ def _filled(database: Database) -> set[str]:
         return {name for name in tables if connection.execute((filled % name).encode()).fetchone()}
 
 
-def test_what_an_audit_has_not_written_yet_does_not_come_later(postgres: Database, tmp_path: Path) -> None:
+def test_what_an_audit_has_not_written_yet_does_not_come_later(
+    postgres: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orihon.audit.trail._PATIENCE", 3600.0)  # its moment is over when the test says so
     settings = load_settings({"database": postgres.settings, "audit": {"level": "all"}}, environ={})
     TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1", "me"), settings).stop()
     trail = audit_of(tmp_path, settings)
     trail.record("read", "task-1")
     assert trail._waiting
-    late = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
-    assert late
+    timers = [one for one in threading.enumerate() if isinstance(one, threading.Timer)]
+    (late,) = [one for one in timers if one.function == trail._flush_in_time]
     empty(postgres)
-    for timer in late:
-        timer.join(60)
+    late.cancel()
+    late.function()
     assert audit_records(tmp_path, settings) == []

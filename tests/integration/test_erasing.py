@@ -37,6 +37,7 @@ from orihon.task import TaskKey, new_uuid
 from orihon.verify import verify
 from tests.helpers import refused
 from tests.integration.agents import EffectServer, effects, world
+from tests.integration.killing import ended
 from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
 from tests.integration.run_supervisor import eventually
 from tests.integration.test_privacy import CANARY, places_of, task_of
@@ -175,10 +176,10 @@ def test_a_worker_that_has_the_task_is_waited_for_and_stops(base: Path, sections
             assert (made.queue.catalogue.get(uuid).lease_owner or "nobody") in reason
             assert made.queue.catalogue.tombstone(uuid) is None
             threading.Timer(0.5, (base / "hold").unlink).start()
-            done = erase_user(base, made.settings, "me", wait=20.0)
+            done = erase_user(base, made.settings, "me", wait=120.0)
         finally:
             (base / "hold").unlink(missing_ok=True)
-            worker.join(20)
+            worker.join(120)
         assert done.is_complete, done
         assert done.tasks == (uuid,)
         assert len(effects(base)) == 1  # nothing was begun after it was asked to stop
@@ -301,7 +302,7 @@ def test_what_a_fork_that_died_has_left_goes_when_it_is_known_to_be_dead(base: P
         if not child:
             fork_task(base, task.uuid, settings, 3)
             os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+        assert os.waitstatus_to_exitcode(ended(child)) == 9
     [left] = (base / "paused").glob(".*.fork")
     done = erase_user(base, settings, ANN)
     assert (done.tasks, [place for place, _ in done.left]) == ((task.uuid,), ["unfinished"])
@@ -376,13 +377,13 @@ def test_traces_that_are_left_when_all_tasks_are_gone_are_told_too(base: Path, s
 
 @pytest.mark.parametrize("file", ["tasks.db", "search.db"])
 def test_a_reader_that_keeps_a_log_from_being_emptied_is_told(base: Path, tmp_path: Path, file: str) -> None:
-    settings = load_settings({"context_storage": {"backend": "files", "db_timeout": 0.5}})
+    settings = load_settings({"context_storage": {"backend": "files"}})
     task_of(ANN, base, settings).complete()
     search_history(base, settings, CANARY)
     with closing(apsw.Connection(str(base / file))) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM sqlite_schema").fetchall()
-        stuck = erase_user(base, settings, ANN, wait=0.0)
+        stuck = erase_user(base, settings.replace(**{"context_storage.db_timeout": 0.5}), ANN, wait=0.0)
         assert [place for place, _ in stuck.left] == [{"tasks.db": "catalogue", "search.db": "search"}[file]]
         assert str(StorageUnavailable("log_in_use", path=base / file)) == stuck.left[0][1]
     done = erase_user(base, settings, ANN)

@@ -114,7 +114,7 @@ class TestMessageStore:
         for process in processes:
             process.start()
         for process in processes:
-            process.join(timeout=60)
+            process.join(timeout=240)
         assert [process.exitcode for process in processes] == [0] * 4
         store = MessageStore(path, backend="sqlite", context_length=10_000)
         assert count(store, "messages") == 100
@@ -284,7 +284,7 @@ def test_multiprocess_throughput(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(timeout=60)
+        process.join(timeout=240)
     assert [process.exitcode for process in processes] == [0] * 4
     folders = list((tmp_path / "completed").iterdir())
     assert len(folders) == 4

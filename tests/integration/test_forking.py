@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orihon import forking, jsonio
+from orihon import forking, jsonio, task_folders
 from orihon.archive import archive_task
 from orihon.catalogue.opening import open_catalogue
 from orihon.context import TaskContextManager
@@ -232,7 +232,8 @@ def test_what_cannot_be_forked_is_refused(base: Path) -> None:
         fork_task(base, queued, settings, 1)
 
 
-def test_a_damaged_blob_is_not_forked(base: Path) -> None:
+def test_a_damaged_blob_is_not_forked(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_folders, "_SECONDS_OF_TRIES", 0.0)  # nobody moves it: it is not looked for that long
     uuid, folder = paused_task(base, "files")
     for path in folder.glob("blobs/*"):
         path.unlink()

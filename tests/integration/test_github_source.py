@@ -36,6 +36,7 @@ MODULE = Path(sys.prefix) / "emulate" / "node_modules" / "emulate" / "dist" / "a
 TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ456789"
 UUID = "0d7b0d2e-5a1c-4f0e-9d55-222222222222"
 LABELS = Labels()
+PATIENCE = 120  # seconds; nothing here takes so long unless it hangs
 
 pytestmark = pytest.mark.skipif(
     (not MODULE.exists() or shutil.which("node") is None) and os.environ.get("CI") != "true",
@@ -53,7 +54,7 @@ class Between(ForgeServer):
         self.behind = behind
 
     def answer(self, request: Request) -> Answer:
-        connection = http.client.HTTPConnection(urlsplit(self.behind).netloc, timeout=30)
+        connection = http.client.HTTPConnection(urlsplit(self.behind).netloc, timeout=PATIENCE)
         try:
             headers = {
                 name: value for name, value in request.headers.items() if name not in ("Host", "Accept-Encoding")
@@ -107,6 +108,7 @@ def repo(between: Between) -> Iterator[Repository]:
     with Github(
         auth=Auth.Token(TOKEN),
         base_url=between.url,
+        timeout=PATIENCE,
         retry=None,
         seconds_between_requests=0,
         seconds_between_writes=0,
@@ -133,7 +135,7 @@ def source(between: Between, repo: Repository, waits: list[float]) -> Iterator[G
 def make(between: Between, repo: Repository, waits: list[float] | None = None, token: str = TOKEN) -> GitHubSource:
     sleep = (lambda seconds: None) if waits is None else waits.append
     return GitHubSource(
-        [repo.full_name], token=token, base_url=between.url, retry=Retry(sleep=sleep), write_pause=0, timeout=20
+        [repo.full_name], token=token, base_url=between.url, retry=Retry(sleep=sleep), write_pause=0, timeout=PATIENCE
     )
 
 
@@ -235,7 +237,7 @@ def test_all_pages_are_read_while_tasks_are_claimed(between: Between, repo: Repo
 def test_of_many_who_claim_a_task_one_gets_it(between: Between, repo: Repository) -> None:
     numbers = [open_issue(repo) for _ in range(5)]
     won: list[str] = []
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=PATIENCE)
 
     def work() -> None:
         source = make(between, repo)
@@ -350,7 +352,7 @@ def test_a_copied_marker_does_not_silence_the_agent(between: Between, repo: Repo
     number = open_issue(repo)
     (found,) = source.poll()
     key = with_uuid(found)
-    with Github(auth=Auth.Token("hanako-token"), base_url=between.url, retry=None) as hanako:
+    with Github(auth=Auth.Token("hanako-token"), base_url=between.url, timeout=PATIENCE, retry=None) as hanako:
         copied = f"Ha! <!-- orihon:{UUID}:finish-completed -->"
         hanako.get_repo(repo.full_name).get_issue(number).create_comment(copied)
     source.comment(key, f"I quote: <!-- orihon:{UUID}:finish-completed -->", kind="quote")
@@ -428,7 +430,7 @@ def test_every_failure_ends_in_one_clear_error(
 def test_a_repository_that_is_gone_does_not_stop_the_others(between: Between, repo: Repository) -> None:
     open_issue(repo)
     source = GitHubSource(
-        [f"{repo.owner.login}/gone", repo.full_name], token=TOKEN, base_url=between.url, write_pause=0
+        [f"{repo.owner.login}/gone", repo.full_name], token=TOKEN, base_url=between.url, write_pause=0, timeout=PATIENCE
     )
     found: list[str] = []
     with refused(SourceError, "not_found"):

@@ -48,7 +48,7 @@ def source(server: GitLabServer, waits: list[float]) -> Iterator[GitLabSource]:
 
 def make(server: GitLabServer, waits: list[float], token: str = TOKEN) -> GitLabSource:
     retry = Retry(sleep=waits.append)
-    return GitLabSource([PROJECT], token=token, base_url=server.url, retry=retry, timeout=20)
+    return GitLabSource([PROJECT], token=token, base_url=server.url, retry=retry, timeout=300)
 
 
 def open_issue(server: GitLabServer, title: str = "Fix it") -> int:
@@ -158,7 +158,7 @@ def test_all_pages_are_read_while_tasks_are_claimed(server: GitLabServer, source
 def test_of_many_who_claim_a_task_one_gets_it(server: GitLabServer, tokens: tuple[str, ...]) -> None:
     numbers = [open_issue(server) for _ in range(10)]
     won: list[str] = []
-    start = threading.Barrier(len(tokens))
+    start = threading.Barrier(len(tokens), timeout=300)
 
     def work(token: str) -> None:
         source = make(server, [], token)

@@ -23,7 +23,7 @@ from orihon.quotas import quota_of, tokens_spent
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import QuotaSettings, Settings, load_settings
 from orihon.task import TaskKey, TaskStatus, new_uuid
-from tests.helpers import refused
+from tests.helpers import lasting_day, refused
 from tests.integration.agents import world
 from tests.services import Database
 
@@ -186,7 +186,7 @@ def test_tokens_of_a_day_are_counted_for_their_user_alone(base: Path, place: dic
     task = TaskContextManager(base, key("ann"), settings)
     with open_catalogue(base, settings) as catalogue:
         assert not tokens_spent(catalogue, settings, "ann")()
-        catalogue.add_usage(task.uuid, "m", utc_now()[:10], input=90, output=10)
+        catalogue.add_usage(task.uuid, "m", lasting_day(), input=90, output=10)
         assert tokens_spent(catalogue, settings, "ann")()
         assert not tokens_spent(catalogue, settings, "ben")()
     task.stop()
@@ -199,7 +199,7 @@ def test_a_task_pauses_when_the_tokens_of_the_day_are_spent(tmp_path: Path) -> N
     with world(base, steps, {"quotas": {"tokens_per_day": 1}}) as made:
         uuid = made.put("Do it.")
         with open_catalogue(base, made.settings) as catalogue:
-            catalogue.add_usage(uuid, "m", utc_now()[:10], input=5)
+            catalogue.add_usage(uuid, "m", lasting_day(), input=5)
         WorkerProcess("1", made.settings, base_dir=base, until_empty=True).run()
         assert made.queue.catalogue.get(uuid).status is TaskStatus.PAUSED
         assert not made.model.requests

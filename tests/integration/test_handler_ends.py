@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from orihon.catalogue import TaskRow
 from orihon.errors import InvalidSettings
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, Slow
 from orihon.runtime.handler import TaskHandler
+from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.sources.folder import FolderSource
@@ -36,7 +38,9 @@ class _Inbox:
         self.uuid = self.queue.enqueue(found.key, source="folder")
 
     def work(self) -> TaskStatus:
-        worker = WorkerProcess("1", self.config, base_dir=self.queue.base_dir, until_empty=True)
+        # A handler that is too late in stopping would end this process: however slow the machine, it is not too late.
+        limits = replace(QueueLimits.of(self.queue.settings), drain_seconds=3600.0)
+        worker = WorkerProcess("1", self.config, base_dir=self.queue.base_dir, limits=limits, until_empty=True)
         worker.run()
         return self.queue.catalogue.get(self.uuid).status
 

@@ -16,20 +16,25 @@ from orihon.runtime.tools import ToolBox
 from orihon.task import TaskStatus
 from tests.helpers import raw_database
 from tests.integration.agents import EffectServer, World, effects, world
+from tests.integration.run_supervisor import eventually
 from tests.integration.test_handler import go_on, put, write
 
 
-def _run_out(made: World) -> None:
-    """The lease of whoever works is over, as for a process that was stopped too long."""
-    with raw_database(made.queue.catalogue.path) as connection:
-        connection.execute("UPDATE tasks SET lease_until = 0")
-    made.queue._next_look = 0.0
+def _lose(made: World) -> None:
+    """The lease of whoever works is over, as for a process that was stopped too long, and another worker has it."""
+
+    def is_taken() -> bool:
+        with raw_database(made.queue.catalogue.path) as connection:
+            connection.execute("UPDATE tasks SET lease_until = 0")
+        made.queue._next_look = 0.0
+        return made.queue.dequeue() is not None
+
+    eventually(is_taken)  # a heartbeat may come in between
 
 
 def test_a_worker_that_has_lost_the_task_calls_no_tool(tmp_path: Path) -> None:
     def answer(request: Request) -> Step:
-        _run_out(made)
-        assert made.queue.dequeue() is not None  # another worker has it now
+        _lose(made)
         return Reply(calls=[write("late")])
 
     with world(tmp_path, answer) as made:
@@ -45,8 +50,7 @@ class _Taken(EffectServer):
     made: World
 
     def call(self, call: Call) -> Answer:
-        _run_out(self.made)
-        self.made.queue.dequeue()
+        _lose(self.made)
         return super().call(call)
 
 

@@ -18,6 +18,7 @@ from tests.integration.chat_http import HttpChatClient
 from tests.integration.local_model import WINDOW, needs_model, served_model
 
 COUNT = tokenizer(DEFAULT_TOKENIZER)
+PATIENCE = 900.0
 PROMPT = "Summarize:\n{messages}"  # as much as this one understands
 # What a model of this size does wrong; anything else would be our fault.
 MODEL_FAULTS = (Failure.EMPTY, Failure.REFUSED, Failure.UNRELATED, Failure.TOO_LONG, Failure.LONGER_THAN_INPUT)
@@ -48,7 +49,7 @@ def conversation() -> list[Message]:
 
 def test_a_small_model_summarises(url: str) -> None:
     client = HttpChatClient(url)
-    asking = LLMSummarizer(client, window=WINDOW, prompt=PROMPT, retries=0)
+    asking = LLMSummarizer(client, window=WINDOW, prompt=PROMPT, retries=0, timeout=PATIENCE)
     written = asking.summarize(conversation(), 100)
     assert written is not None, asking.last_failure
     assert "import_orders.py" in written
@@ -57,7 +58,7 @@ def test_a_small_model_summarises(url: str) -> None:
 
 
 def test_the_built_in_prompt_is_answered_or_fails_in_a_typed_way(url: str) -> None:
-    asking = LLMSummarizer(HttpChatClient(url), window=WINDOW, retries=0)
+    asking = LLMSummarizer(HttpChatClient(url), window=WINDOW, retries=0, timeout=PATIENCE)
     written = asking.summarize(conversation(), 100)
     assert asking.last_failure in (None, *MODEL_FAULTS)
     assert (written is None) == (asking.last_failure is not None)
@@ -69,7 +70,7 @@ def test_the_real_overflow_error_leads_to_requests_of_half_the_size(url: str) ->
         Message("assistant", f"Step {n}: module_{n} reads orders_{n}.csv and writes {n * 11} rows.") for n in range(30)
     ]
     client = HttpChatClient(url)
-    asking = LLMSummarizer(client, window=8 * WINDOW, prompt=PROMPT, retries=2)
+    asking = LLMSummarizer(client, window=8 * WINDOW, prompt=PROMPT, retries=2, timeout=PATIENCE)
     written = asking.summarize(messages, 60)
     (refusal,) = client.refusals  # half of the record fits
     assert "exceed_context_size_error" in refusal.body

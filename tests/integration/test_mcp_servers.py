@@ -32,7 +32,7 @@ def raw(*options: str, **config: Any) -> dict[str, Any]:
 
 
 def open_box(config: dict[str, Any], base: Path | None = None, **options: Any) -> ToolBox:
-    return ToolBox.from_config(config, ToolOptions(**options), base_dir=base)
+    return ToolBox.from_config(config, ToolOptions(**{"start_timeout": 120, **options}), base_dir=base)
 
 
 def said(result: ToolResult) -> str:
@@ -45,8 +45,8 @@ def failed(result: ToolResult) -> str:
     return result.text
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
+def eventually(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -217,7 +217,7 @@ def test_a_server_that_hangs_is_killed_with_all_it_started(tool: str, tmp_path: 
         box.schemas()
         assert "took more than 4 seconds" in failed(box.call(f"raw_{tool}", {}))
         eventually(lambda: not is_alive(started(starts)[0]))
-        assert said(box.call("raw_echo", {"text": "back"})) == "back"
+        eventually(lambda: box.call("raw_echo", {"text": "back"}).text == "back")  # it may take more, too
 
 
 def test_rubbish_on_the_output_is_passed_over() -> None:
@@ -246,7 +246,7 @@ def test_servers_end_when_their_agent_is_killed(tmp_path: Path) -> None:
     config = json.dumps(raw("--starts", str(starts)))
     program = f"from orihon.runtime.tools import ToolBox; ToolBox.from_config({config}).schemas(); input()"
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as agent:
-        eventually(lambda: starts.exists() and bool(started(starts)), 30)
+        eventually(lambda: starts.exists() and bool(started(starts)))
         assert is_alive(started(starts)[0])
         agent.kill()
     eventually(lambda: not is_alive(started(starts)[0]))
@@ -254,7 +254,7 @@ def test_servers_end_when_their_agent_is_killed(tmp_path: Path) -> None:
 
 def test_the_end_of_a_server_is_seen_though_its_child_holds_the_output(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    with open_box(raw("--starts", str(starts)), timeout=20) as box:
+    with open_box(raw("--starts", str(starts))) as box:
         child = int(said(box.call("raw_child", {})))
         assert "ended during the call" in failed(box.call("raw_die", {}))
         eventually(lambda: not is_alive(started(starts)[0]))
@@ -270,9 +270,9 @@ def test_closing_ends_servers_and_answers_calls_under_way(tmp_path: Path) -> Non
     waiting.start()
     eventually(lambda: _children(started(starts)[0]) > 1)
     box.close()
-    waiting.join(60)
+    waiting.join(120)
     assert "MCP server raw" in failed(results[0])
-    assert not is_alive(started(starts)[0])
+    eventually(lambda: not is_alive(started(starts)[0]))
     assert "shut down" in failed(box.call("raw_echo", {"text": "?"}))
     box.close()
 
@@ -299,15 +299,16 @@ def test_a_server_that_says_nothing_is_an_error(tmp_path: Path) -> None:
     with open_box(raw("--silent", "--starts", str(starts)), start_timeout=4) as box:
         with refused(ToolServerError, "start_timed_out"):
             box.schemas()
-        assert not is_alive(started(starts)[0])
+        # On a busy machine it may not even have begun.
+        eventually(lambda: not starts.exists() or not is_alive(started(starts)[0]))
 
 
 @pytest.mark.parametrize(
     ("options", "reason", "seconds"),
     [
-        (["--list-fails"], "no_list", 30),
+        (["--list-fails"], "no_list", 120),
         (["--list-hangs"], "start_timed_out", 4),
-        (["--many", "1001"], "too_many_tools", 30),
+        (["--many", "1001"], "too_many_tools", 120),
     ],
 )
 def test_a_server_whose_tools_cannot_be_had_is_an_error(
@@ -317,7 +318,7 @@ def test_a_server_whose_tools_cannot_be_had_is_an_error(
     with open_box(raw("--starts", str(starts), *options), start_timeout=seconds) as box:
         with refused(ToolServerError, reason):
             box.schemas()
-        assert not is_alive(started(starts)[0])
+        eventually(lambda: not starts.exists() or not is_alive(started(starts)[0]))
 
 
 def test_a_server_that_is_not_required_is_left_out(tmp_path: Path) -> None:
@@ -378,6 +379,7 @@ def test_a_new_tool_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
 def test_a_change_while_the_server_runs_is_noticed() -> None:
     with open_box(raw()) as box:
         assert said(box.call("raw_change", {})) == "changed"
+        eventually(lambda: "echo" in box.changed().get("raw", ()))
         assert "not the one that was approved" in failed(box.call("raw_echo", {"text": "x"}))
         assert "echo" in box.approve("raw")
         assert said(box.call("raw_echo", {"text": "x"})) == "x"
@@ -447,7 +449,7 @@ def test_streamable_http(options: tuple[str, ...], protocol: str) -> None:
 def test_a_server_over_http_may_go_and_come_back() -> None:
     at_this_port = ("--port", str(free_port()))
     with http_server(*at_this_port) as port:
-        box = open_box(over_http(port, timeout=20), start_timeout=20)
+        box = open_box(over_http(port))
         assert said(box.call("web_add", {"a": 1, "b": 1})) == "2"
     with box:
         failed(box.call("web_add", {"a": 1, "b": 1}))
@@ -456,9 +458,9 @@ def test_a_server_over_http_may_go_and_come_back() -> None:
 
 
 def test_a_call_over_http_has_its_time_out_and_its_limit() -> None:
-    with http_server("--json") as port, open_box(over_http(port, timeout=20), start_timeout=20) as box:
+    with http_server("--json") as port, open_box(over_http(port)) as box:
         assert "answered with more than 16,777,216 bytes" in failed(box.call("web_much", {"size": 17 << 20}))
         assert said(box.call("web_add", {"a": 1, "b": 1})) == "2"
-    with http_server() as port, open_box(over_http(port, timeout=4), start_timeout=20) as box:
-        assert "did not answer the call of nap within 4 seconds" in failed(box.call("web_nap", {"seconds": 60}))
-        assert said(box.call("web_add", {"a": 1, "b": 1})) == "2"
+    with http_server() as port, open_box(over_http(port, timeout=4)) as box:
+        assert "did not answer the call of nap within 4 seconds" in failed(box.call("web_nap", {"seconds": 600}))
+        eventually(lambda: box.call("web_add", {"a": 1, "b": 1}).text == "2")

@@ -16,7 +16,7 @@ from orihon.notifications.webhook import Webhook
 from orihon.task import TaskStatus, new_uuid
 from tests.damage import KEY
 from tests.integration.test_migration import World, killed_at
-from tests.receivers import Receiver, closed_port, receiving
+from tests.receivers import PATIENCE, Receiver, closed_port, receiving
 from tests.services import Database
 
 STEPS = ("row_copied", "notices_copied", "notice_removed", "row_removed", "unmarked")
@@ -32,6 +32,7 @@ def crossing(request: pytest.FixtureRequest, tmp_path: Path, emptied_postgres: D
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("orihon.notifications.webhook.TIMEOUT", PATIENCE)  # on a busy machine its answer takes longer
     with receiving() as server:
         yield server
 

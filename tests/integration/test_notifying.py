@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from orihon.settings import Settings, load_settings
 from orihon.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.child import ROOT
-from tests.helpers import Child
+from tests.helpers import Child, SomeSteps, logged
 from tests.integration.killing import count_changes, killed_at_change
-from tests.integration.run_supervisor import LIMITS
+from tests.integration.run_supervisor import LIMITS, eventually
 from tests.integration.worker_handlers import HANDLER
 from tests.receivers import PATIENCE, Receiver, closed_port, receiving
 
@@ -45,6 +45,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture(autouse=True)
 def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr("orihon.notifications.webhook.TIMEOUT", PATIENCE)  # on a busy machine an answer takes longer
 
 
 def config_of(place: CataloguePlace, url: str | None = None, **more: Any) -> dict[str, Any]:
@@ -67,7 +68,7 @@ def kinds(place: CataloguePlace) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_a_kill_at_any_change_leaves_the_failure_with_its_notice_or_neither(
-    place: CataloguePlace, receiver: Receiver, some_steps: Callable[[Sequence[int]], Sequence[int]]
+    place: CataloguePlace, receiver: Receiver, some_steps: SomeSteps
 ) -> None:
     TaskContextManager(place.base_dir, KEY, place.config).complete()
 
@@ -75,19 +76,28 @@ def test_a_kill_at_any_change_leaves_the_failure_with_its_notice_or_neither(
         TaskContextManager(place.base_dir, KEY, place.config, uuid=uuid).fail("the pump is broken")
 
     last = count_changes(lambda: act("task-0"))
+    kills = 0
     # Only the last changes: before them the task is opened, which is tested elsewhere.
     for number in some_steps(range(max(1, last - 24), last + 1)):
         uuid = f"task-{number}"
-        assert killed_at_change(number, lambda: act(uuid))  # noqa: B023 - it is over when the next one begins
+        was_killed = killed_at_change(number, lambda: act(uuid))  # noqa: B023 - it is over when the next one begins
+        kills += was_killed
         with place.open() as catalogue:
             is_failed = catalogue.get(uuid).status.value == "failed"
+        assert was_killed or is_failed, "who had to ask a slow server again was counted with more changes"
         assert len(feed(place, task=uuid)) == is_failed
+    assert kills
     deliver_notifications(place.base_dir, settings_of(place, receiver.url))
     assert sorted(body["id"] for body in receiver.bodies) == sorted(one.id for one in feed(place))
     assert {one.webhook for one in feed(place)} == {"delivered"}
 
 
-_SENDS_AND_WAITS = """
+#: Another process waits as long for an answer, also at its end.
+_PATIENT = f"""
+from orihon.notifications import sending, webhook
+sending._LAST_SECONDS = webhook.TIMEOUT = {PATIENCE}
+"""
+_SENDS_AND_WAITS = f"""{_PATIENT}
 import json, sys
 from pathlib import Path
 from orihon import TaskContextManager, TaskKey
@@ -151,14 +161,34 @@ def test_the_thread_comes_back_while_a_receiver_does_not_answer(
     receiver.answers = [500, 503, 429]
     TaskContextManager(place.base_dir, KEY, config_of(place, receiver.url)).fail("x")
     deadline = time.monotonic() + PATIENCE
-    while "takes notifications again" not in caplog.text and time.monotonic() < deadline:
+    again = f"webhook {receiver.url.removesuffix('/hook')} takes notifications again"
+    while again not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.01)
     assert (feed(place)[0].webhook, feed(place)[0].attempts, len(receiver.bodies)) == ("delivered", 4, 4)
-    said = [record.getMessage() for record in caplog.records if "webhook" in record.getMessage()]
+    messages = [record.getMessage() for record in logged(caplog, "orihon.notifications")]
+    said = [message for message in messages if receiver.url.removesuffix("/hook") in message]
     assert [sentence.partition("; ")[0].rpartition("/")[2].partition(" ")[2] for sentence in said] == [
         "does not take notifications",
         "takes notifications again",
     ]
+
+
+def test_a_thread_that_is_woken_before_a_notice_is_due_again_does_not_leave_it_behind(
+    place: CataloguePlace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger="orihon.notifications")
+    monkeypatch.setattr(sending, "_FIRST_REST", 0.01)
+    receiver.answers = [500]
+    settings = settings_of(place, receiver.url)
+    TaskContextManager(place.base_dir, KEY, config_of(place, receiver.url)).fail("x")
+    assert wait_until_sent(place.base_dir, settings, PATIENCE)
+    place.change("UPDATE notifications SET due = due + 3600")
+    send_soon(place.base_dir, settings)
+    assert wait_until_sent(place.base_dir, settings, PATIENCE)
+    assert "takes notifications again" not in caplog.text
+    place.change("UPDATE notifications SET due = due - 7200")
+    eventually(lambda: feed(place)[0].webhook == "delivered")
+    assert len(receiver.bodies) == 2
 
 
 def test_what_is_given_up_does_not_keep_the_thread_from_the_rest(
@@ -179,6 +209,7 @@ def test_what_is_given_up_does_not_keep_the_thread_from_the_rest(
             receiver.wait_for_arrival()
     assert [one.webhook for one in feed(place)][:3] == ["given_up"] * 3
     assert receiver.bodies[-1]["id"] == "e3"
+    eventually(lambda: feed(place)[-1].webhook == "delivered")  # its thread is not left to the next test
 
 
 def test_an_address_that_is_none_and_a_catalogue_that_is_away_stop_nobody(
@@ -197,7 +228,7 @@ def test_an_address_that_is_none_and_a_catalogue_that_is_away_stop_nobody(
     assert "notifications were not sent" in caplog.text
 
 
-_ENDS_AT_ONCE = """
+_ENDS_AT_ONCE = f"""{_PATIENT}
 import json, sys
 from orihon import TaskContextManager, TaskKey
 config = json.loads(sys.argv[2])

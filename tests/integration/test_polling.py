@@ -13,6 +13,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.runtime.sources.base import FoundTask
 from orihon.runtime.sources.folder import FolderSource
 from orihon.task import TaskStatus
+from tests.integration.run_supervisor import eventually
 
 
 @pytest.fixture
@@ -97,8 +98,7 @@ def test_a_source_that_is_away_does_not_keep_the_others_waiting(
 def test_looking_in_the_background_ends_when_it_is_told_to(queue: TaskQueue, folder: Path) -> None:
     poller = SourcePoller(queue, [source(folder)], 0.01)
     poller.start()
-    while queue.depth() < 2:
-        pass
-    poller.stop()
+    eventually(lambda: queue.depth() == 2)
+    poller.stop(timeout=300)
     (folder / "fix-3.md").write_text("Fix part 3.\n", encoding="utf-8")
     assert queue.depth() == 2

@@ -13,8 +13,9 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.statements import statement
+from orihon.postgres import postgres_of
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
@@ -87,24 +88,33 @@ def _rows_met(plan: dict[str, Any]) -> Iterator[int]:
 def test_a_worker_looks_for_leases_of_other_machines_less_often(catalogue: Catalogue, place: CataloguePlace) -> None:
     queued(catalogue, "one")
     queue = TaskQueue(place.base_dir, place.settings)
+    began = time.monotonic()
     assert queue.dequeue() is not None  # after its first look, which is at all
+    assert queue._next_far_look > began
+    assert queue._next_far_look - time.monotonic() < queue.settings.context_storage.lease_seconds / 4
     place.change("UPDATE tasks SET lease_host = 'elsewhere', lease_until = 1, lease_heartbeat = 0")
-    queue._next_look = 0.0
+    queue._next_look, queue._next_far_look = 0.0, time.monotonic() + 3600  # however long this takes
     assert queue.dequeue() is None
-    between = queue._next_far_look - time.monotonic()
-    assert 0 < between < queue.settings.context_storage.lease_seconds / 4
     queue._next_look = queue._next_far_look = 0.0
     assert queue.dequeue() is not None
     queue.close()
 
 
-def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(place: CataloguePlace) -> None:
+def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(
+    place: CataloguePlace, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(**options: Any) -> QueuedTask | None:
+        looks.append(1)
+        return TaskQueue.dequeue(worker.queue, **options)
+
+    looks: list[int] = []
     assert place.database is not None
     with CuttingProxy.before(place.database.url) as proxy, place.open() as catalogue:
         database = {**place.database.settings, "url": proxy.url(place.database.url)}
-        config = {"database": database, "context_storage": {"backend": "files", "db_timeout": 0.2}}
+        config = {"database": database, "context_storage": {"backend": "files", "db_timeout": 60.0}}
         limits = QueueLimits(poll_interval=0.05)
         worker = WorkerProcess("1", config, base_dir=place.base_dir, limits=limits, handler=HANDLER, until_empty=True)
+        monkeypatch.setattr(worker.queue, "dequeue", look)
         running = TaskKey("github", "o", "r", "issue", "1")
         catalogue.register(running, "elsewhere", status=TaskStatus.QUEUED)
         claimed = catalogue.claim("elsewhere")
@@ -112,9 +122,14 @@ def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(place: C
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
         eventually(lambda: catalogue.workers(60))
+        pool = postgres_of(worker.settings)
+        pool.timeout = 0.2  # it is to give up soon, but not while there is a server
+        before = len(looks)
+        eventually(lambda: len(looks) > before + 1)  # what had more time is over
         proxy.stop()
-        thread.join(1.5)  # several looks in vain
+        eventually(lambda: len([one for one in caplog.messages if "no task could be claimed" in one]) >= 2)
         assert thread.is_alive()
+        pool.timeout = 60.0
         proxy.start()
         catalogue.change_status("elsewhere", TaskStatus.COMPLETED, epoch=claimed[1].epoch)
         thread.join(60)

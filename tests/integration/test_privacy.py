@@ -245,17 +245,18 @@ def test_a_task_that_was_made_anonymous_tells_nobodys_name_and_is_sound(base: Pa
     task = TaskContextManager(base, key, settings)
     store = task.message_store
     store.add_message("user", "Author: Jane Miller <jane@example.com>\nAsk hanako. 電話は 03-1234-5678 です。")
-    store.add_message("assistant", "I have asked Jane Miller and Bob.")
+    store.add_message("assistant", "I have asked Jane Miller and Bartholomew.")
     for turn in range(4):
         store.add_message("user", f"go on {turn}")
     store.folding.compress([PlannedFold(1, 2, "Jane Miller and hanako agreed.")])
     task.complete()
     before = [record["digest"] for record in _records(base, settings, task.uuid)]
 
-    done = anonymize_task(base, settings, task.uuid, names=["Bob", "Jane Miller"])
+    done = anonymize_task(base, settings, task.uuid, names=["Bartholomew", "Jane Miller"])
 
     assert done.records >= 3
-    for name in ("Jane", "jane@example.com", "hanako", "03-1234-5678", "Bob"):
+    # None is so short that it could stand in a key or in a check sum of a database by chance.
+    for name in ("Jane", "jane@example.com", "hanako", "03-1234-5678", "Bartholomew"):
         assert places_of(name, base, settings) == [], name
     after = _records(base, settings, task.uuid)
     assert [record["seq"] for record in after] == list(range(1, 7))

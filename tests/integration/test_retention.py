@@ -340,7 +340,7 @@ def test_workers_go_on_while_the_catalogue_is_vacuumed(base: Path) -> None:
             assert vacuum_databases(base, settings).left == {}
     finally:
         over.set()
-        worker.join(timeout=30)
+        worker.join(timeout=240)
     with closing(open_catalogue(base, settings)) as catalogue:
         assert all(catalogue.find(uuid) is not None for uuid in registered)
     assert examine(base, settings) == []

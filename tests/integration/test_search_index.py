@@ -235,12 +235,12 @@ def test_one_writes_at_a_time(index: SearchIndex, tmp_path: Path, request: pytes
         got: list[bool] = []
 
         def wait() -> None:
-            with second.turn(30) as is_theirs:
+            with second.turn(300) as is_theirs:
                 got.append(is_theirs)
 
         waiting = threading.Thread(target=wait)
         waiting.start()
-    waiting.join(30)
+    waiting.join(300)
     assert got == [True]
     second.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,7 @@ from orihon.settings import load_settings
 from orihon.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.backends import BACKENDS
-from tests.helpers import refused
-
-TODAY = datetime.now(UTC).date().isoformat()
+from tests.helpers import lasting_day, refused
 
 
 def register(catalogue: Catalogue, uuid: str, status: TaskStatus = TaskStatus.RUNNING, **columns: object) -> None:
@@ -67,15 +64,16 @@ def test_pages_follow_each_other_without_a_gap(place: CataloguePlace) -> None:
 
 
 def test_a_line_says_how_full_the_context_is_and_what_it_cost(place: CataloguePlace) -> None:
+    today = lasting_day()
     place.base_dir.mkdir()
     with place.open() as catalogue:
         register(catalogue, "one", metadata={"title": "Mend the shop"}, llm_provider="openai", prompt="long\ntext")
         register(catalogue, "two", prompt="\n  First line\nsecond")
         register(catalogue, "three", metadata={CLEANED: {"at": "-"}})
         catalogue.set_totals("one", view_tokens=48_000)
-        catalogue.add_usage("one", "gpt-4o", TODAY, input=1_000_000, output=0)
-        catalogue.add_usage("one", "gpt-4o", TODAY, input=0, output=100_000)
-        catalogue.add_usage("two", "homemade", TODAY, input=10, output=5)
+        catalogue.add_usage("one", "gpt-4o", today, input=1_000_000, output=0)
+        catalogue.add_usage("one", "gpt-4o", today, input=0, output=100_000)
+        catalogue.add_usage("two", "homemade", today, input=10, output=5)
     three, two, one = tasks_by_uuid(place.base_dir, place.settings, ["one", "two", "three", "no"])
     assert (one.title, two.title, three.is_cleaned, one.is_cleaned) == ("Mend the shop", "First line", True, False)
     assert one.meter is not None
@@ -95,7 +93,7 @@ def test_a_task_that_nobody_works_on_is_marked(place: CataloguePlace) -> None:
     with place.open() as catalogue:
         for uuid in ("held", "left"):
             register(catalogue, uuid)
-            catalogue.acquire(uuid, seconds=60)
+            catalogue.acquire(uuid, seconds=3600)
         register(catalogue, "queued", TaskStatus.QUEUED)
         place.change("UPDATE tasks SET lease_until = lease_heartbeat - 1 WHERE uuid = ?", "left")
     marked = {
@@ -121,6 +119,7 @@ def test_rungs_are_where_the_ladder_reaches_them(tmp_path: Path) -> None:
 
 
 def test_a_span_names_every_day_and_adds_up(place: CataloguePlace) -> None:
+    today = lasting_day()
     place.base_dir.mkdir()
     with place.open() as catalogue:
         register(catalogue, "one", TaskStatus.COMPLETED, llm_provider="openai")
@@ -137,16 +136,16 @@ def test_a_span_names_every_day_and_adds_up(place: CataloguePlace) -> None:
     assert [line.name for line in report.groups.lines] == ["mika"]
     assert report.total.cost == 5.0
     assert (report.compressions, report.compression_success, report.ended) == (0, None, {})
-    now = span_report(place.base_dir, place.settings, TODAY)
+    now = span_report(place.base_dir, place.settings, today)
     assert now.days[-1].ended == now.ended == {"completed": 1, "failed": 1}
     assert (now.compressions, now.compression_failures, now.compression_success) == (4, 1, 0.75)
     ever = span_report(place.base_dir, place.settings)
-    assert ever.days[-1].day == TODAY
+    assert ever.days[-1].day == today
     assert len(ever.days) <= 400
     with refused(InvalidInput, "days_backwards"):
         span_report(place.base_dir, place.settings, "2026-03-05", "2026-03-01")
     # Days that nobody has lived to see have no figures; and there is an end to days.
-    for since, until, days in ((TODAY, "9999-12-31", [TODAY]), ("9999-12-30", "9999-12-31", [])):
+    for since, until, days in ((today, "9999-12-31", [today]), ("9999-12-30", "9999-12-31", [])):
         report = span_report(place.base_dir, place.settings, since, until)
         assert [one.day for one in report.days] == days
     oldest = span_report(place.base_dir, place.settings, None, "0001-01-01")

@@ -86,7 +86,8 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.fixture
-def collector() -> Iterator[Collector]:
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "120")  # a busy machine loses no spans
     made = Collector()
     yield made
     made.close()
@@ -234,6 +235,7 @@ def test_a_collector_that_does_not_answer_is_waited_for_once(
     silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
+    monkeypatch.setattr("orihon.tracing._AWAY_SECONDS", 3600.0)  # however long this takes
     tracing = tracing_of(_settings(f"http://127.0.0.1:{silent.getsockname()[1]}"))
     for turn in range(2):
         for number in range(1200):  # more than two batches

@@ -29,11 +29,18 @@ from orihon.store.opening import open_for_reading
 from orihon.task_folders import folders_of
 from orihon.usage import record_usage_of_log, usage_rows
 from orihon.view import PlannedFold
+from tests.helpers import lasting_day
 from tests.services import Database
 
 KEY = TaskKey("github", "acme", "shop", "issue", "27", "mia")
 LONG = "The export of the monthly figures goes through several steps, one after another, every night. " * 8
 SUMMARY = "The export of the monthly figures was looked at step by step; nothing was decided."
+
+
+@pytest.fixture(autouse=True)
+def _one_day() -> None:
+    """Calls are summed up by days."""
+    lasting_day()
 
 
 def say(request: Request) -> Step:

@@ -58,6 +58,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     monkeypatch.setenv("USE_USER_CONFIG_API", "true")
     monkeypatch.setenv("USER_CONFIG_API_URL", described.url)
     monkeypatch.setenv("USER_CONFIG_API_KEY", "token")
+    # A busy machine is neither slow to answer nor long in asking again.
+    monkeypatch.setattr(user_config, "_TIMEOUT", 120.0)
+    monkeypatch.setattr(user_config, "_FAILURE_KEPT_SECONDS", 3600.0)
     user_config._kept.clear()
     yield described
     server.shutdown()

@@ -18,7 +18,7 @@ from orihon.runtime.worker import WorkerProcess
 from orihon.task import TaskStatus
 from orihon.verify import verify
 from tests.integration.agents import world
-from tests.integration.asking_handlers import HANDLER, AskingHandler
+from tests.integration.asking_handlers import ANSWERED_AT_ONCE, HANDLER, AskingHandler
 from tests.integration.run_supervisor import LIMITS, eventually, put, workers
 
 SETTINGS = load_settings({})
@@ -75,6 +75,15 @@ def test_a_worker_is_free_for_others_while_a_task_waits(queue: TaskQueue) -> Non
         "step 2: reject",
     ]
     assert [found for found in verify(queue.base_dir, first, SETTINGS) if found.severity != "warning"] == []
+
+
+def test_an_answer_that_comes_before_the_worker_has_let_go_costs_no_attempt(queue: TaskQueue) -> None:
+    uuid = put(queue, "ask 4")
+    limits = QueueLimits(**LIMITS)
+    assert limits.max_attempts < 4
+    WorkerProcess("1", {}, base_dir=queue.base_dir, handler=ANSWERED_AT_ONCE, limits=limits, until_empty=True).run()
+    assert is_done(queue, uuid)
+    assert queue.catalogue.get(uuid).attempts == 1
 
 
 def test_workers_look_after_time_limits(queue: TaskQueue) -> None:

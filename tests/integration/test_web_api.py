@@ -26,6 +26,7 @@ from orihon.web.visitor import Visitor
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
 from tests.helpers import refused
+from tests.integration.run_supervisor import eventually
 from tests.services import own_schema
 from tests.serving import Answer, Client, serving
 
@@ -257,8 +258,8 @@ def test_a_server_keeps_its_connections_from_request_to_request(tmp_path: Path) 
         seen = []
         for _ in range(3):
             assert Client(server).as_program("GET", "/api/tasks").status == 200
+            eventually(lambda: len(open_sessions()) == 1)  # one that was closed may be on its way out
             seen.append(open_sessions())
-    assert len(seen[0]) == 1
     assert seen[1:] == seen[:2]
     for _ in schemas:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from orihon.approvals.answering import approve
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.task import TaskStatus
-from tests.browser import chromium
+from tests.browser import PATIENCE, chromium, late_news
 from tests.conformance.backends import BACKENDS
 from tests.integration.asking_handlers import HANDLER
 from tests.integration.run_supervisor import LIMITS, eventually, put, workers
@@ -167,9 +168,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     with closing(browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")) as context:
-        made = context.new_page()
-        made.set_default_timeout(30_000)
-        yield made
+        context.set_default_timeout(PATIENCE)
+        yield context.new_page()
 
 
 def test_a_person_approves_in_the_browser_and_sees_the_task_go_on(queue: TaskQueue, page: Page) -> None:
@@ -211,3 +211,15 @@ def test_what_somebody_writes_is_not_lost_when_questions_come_and_go(tmp_path: P
         approve(first.base, other.uuid, first.settings, by="ann")
         page.locator(f"[data-task='{other.uuid}'][data-checkpoint]").wait_for(state="detached")
         assert mine.input_value() == "My long answer"
+
+
+@pytest.mark.parametrize("place", ["approvals", "notifications"])
+def test_a_question_that_comes_before_a_page_hears_anything_is_on_it(tmp_path: Path, page: Page, place: str) -> None:
+    loop = Loop(tmp_path / "contexts", {})
+    with serving(loop.base, loop.settings) as server:
+        page.goto(server.login_address)
+        page.wait_for_selector("nav [data-place=approvals]")
+        with late_news(page, f"{server.address}{place}", re.compile("/events")):
+            loop.ask("first")
+        shown = f"[data-task='{loop.uuid}'][data-checkpoint]" if place == "approvals" else f"a[href$='#{loop.uuid}']"
+        page.locator(shown).first.wait_for()

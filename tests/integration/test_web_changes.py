@@ -270,7 +270,7 @@ def test_whoever_breaks_a_download_off_leaves_nobody_waiting(plain: Shown) -> No
         task.stop()
     client = plain.client
     head = f"GET /tasks/{plain.uuid}/export?format=chat HTTP/1.1\r\nHost: 127.0.0.1:{client.server.port}\r\n"
-    with socket.create_connection(("127.0.0.1", client.server.port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", client.server.port), timeout=120) as line:
         line.sendall(f"{head}Cookie: {client.cookie}\r\n\r\n".encode())
         assert line.recv(1000).startswith(b"HTTP/1.1 200")
         assert _is_anybody_writing()  # and has to wait for the reader

@@ -16,7 +16,7 @@ from orihon.catalogue.notices import NewNotice
 from orihon.catalogue.opening import open_catalogue
 from orihon.changes_by_hand import apply_preview, change_view, preview_compression
 from orihon.view_reading import reading_view
-from tests.browser import chromium
+from tests.browser import PATIENCE, TOASTS_STAY, chromium
 from tests.integration.run_supervisor import eventually
 from tests.integration.test_web_changes import start
 from tests.serving import serving
@@ -63,13 +63,6 @@ class Screen:
         return apply_preview(self.base, self.settings, planned, made_by="cli").record.id
 
 
-#: What is shown for some seconds is there for minutes: a busy machine may be slower than any reader.
-_TOASTS_STAY = """(() => {
-  const later = window.setTimeout;
-  window.setTimeout = (act, delay, ...rest) => later(act, delay >= 8000 ? delay * 30 : delay, ...rest);
-})()"""
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with chromium() as started:
@@ -86,9 +79,9 @@ def screen(browser: Browser, tmp_path: Path) -> Iterator[Screen]:
         serving(tmp_path / "contexts", SETTINGS) as server,
         closing(browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")) as context,
     ):
-        context.add_init_script(_TOASTS_STAY)
+        context.add_init_script(TOASTS_STAY)
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.set_default_timeout(60_000)
         page.goto(server.login_address)
         page.locator("nav [data-place=tasks]").wait_for()
         page.on("pageerror", lambda error: problems.append(str(error)))

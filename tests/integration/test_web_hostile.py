@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orihon.web.routes import PAGES
-from tests.browser import chromium
+from tests.browser import PATIENCE, TOASTS_STAY, chromium
 from tests.hostile import SENTINEL
 from tests.hostile_site import FINISHED, WAITING, HostileSite, hostile_site, tell
 from tests.serving import Client, serving
@@ -66,6 +66,8 @@ class Watch:
         self.noticed: list[str] = []
         self._server = server
         self.context: BrowserContext = browser.new_context()
+        self.context.set_default_timeout(PATIENCE)
+        self.context.add_init_script(TOASTS_STAY)
         self.context.add_init_script(
             f"window.{SENTINEL} = what => window.told('ran ' + what);"
             "addEventListener('securitypolicyviolation', event => window.told('blocked ' + event.violatedDirective))"
@@ -82,7 +84,7 @@ class Watch:
 
     def wait_for(self, start: str | tuple[str, ...]) -> None:
         """Until something was noticed that starts so."""
-        give_up = time.monotonic() + 60
+        give_up = time.monotonic() + PATIENCE / 1000
         while not any(line.startswith(start) for line in self.noticed):
             assert time.monotonic() < give_up, self.noticed
             self.page.wait_for_timeout(20)
@@ -148,13 +150,20 @@ def test_folds_and_dialogs_show_what_they_hold(watch: Watch, server: WebServer) 
     page = watch.page
     page.goto(f"{server.address}tasks/{WAITING}")
     page.wait_for_selector("[data-live][data-on]", state="attached")
+    opened = []
     for act in ("compress", "edit", "rewind", "fork"):
         button = page.locator(f"[data-act={act}]:visible").first
         if button.count() == 0:
             continue
         button.click()
-        page.wait_for_timeout(300)
+        page.wait_for_selector(f"dialog[data-dialog={act}][open]")
+        if act == "compress":  # what it would fold comes later
+            page.wait_for_selector("dialog[data-dialog=compress] [data-planned][aria-busy=false]")
+        page.wait_for_timeout(50)
         page.keyboard.press("Escape")
+        page.wait_for_selector(f"dialog[data-dialog={act}]", state="hidden")
+        opened.append(act)
+    assert opened == ["compress", "edit", "fork"]
     assert watch.noticed == []
 
 
@@ -163,6 +172,7 @@ def test_a_notice_that_comes_is_only_text(watch: Watch, server: WebServer, site:
     page = watch.page
     page.goto(f"{server.address}workers")
     page.wait_for_selector("[data-live][data-on]", state="attached")
+    page.evaluate("() => new Promise(heard => orihon.listen('/events', heard))")  # what comes before that is no news
     tell(site.base, 1)
     page.wait_for_selector(".toast")
     page.wait_for_timeout(200)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from orihon.catalogue import Catalogue, WorkerFigures
 from orihon.catalogue.notices import NewNotice
 from orihon.costs import cost_report
 from orihon.task import TaskStatus
+from orihon.web import site_look
 from orihon.web.site_look import SiteLook, SiteTold
 from orihon.web.site_news import MOST_PUSHED
 from tests.catalogues import CataloguePlace
@@ -35,7 +37,8 @@ def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
 
 
 @pytest.fixture
-def client(place: CataloguePlace, catalogue: Catalogue) -> Iterator[Client]:
+def client(place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr("orihon.web.site_look._PAUSE", 0)  # a look that the machine held up delays no other
     with serving(place.base_dir, place.settings) as server:
         yield Client(server).log_in()
 
@@ -139,7 +142,7 @@ def test_a_folder_without_tasks_says_how_to_begin(tmp_path: Path) -> None:
 
 @contextmanager
 def hearing(client: Client, path: str = "/events") -> Iterator[Iterator[dict[str, Any]]]:
-    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", client.server.port, timeout=60)
     connection.request("GET", path, headers={"Cookie": client.cookie})
     answer = connection.getresponse()
     assert answer.status == 200
@@ -259,6 +262,21 @@ def test_a_look_at_nothing_new_reads_nothing(
         catalogue.update("one", priority=3)
         look._not_before = 0.0
         assert list(look.state()["tasks"]) == ["one"]
+    finally:
+        look.close()
+
+
+def test_a_look_that_was_held_up_silences_no_page_for_minutes(
+    place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(catalogue, "one")
+    look = SiteLook(place.base_dir, place.settings)
+    try:
+        hours = iter((0.0, 3600.0))
+        with monkeypatch.context() as patch:
+            patch.setattr(site_look, "time", SimpleNamespace(monotonic=lambda: next(hours)))
+            look.state()
+        assert look._not_before == 3600 + site_look._LONGEST_PAUSE
     finally:
         look.close()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,9 @@ from orihon import TaskKey, load_settings
 from orihon.catalogue import Catalogue, WorkerFigures
 from orihon.catalogue.opening import open_catalogue
 from orihon.task import TaskStatus
+from orihon.web import access
 from orihon.web.server import WebServer
-from tests.browser import chromium
+from tests.browser import PATIENCE, chromium
 from tests.serving import Client, serving
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def server(tmp_path: Path, catalogue: Catalogue) -> Iterator[WebServer]:
 def page(browser: Browser, server: WebServer) -> Iterator[Page]:
     """A page that has shown the token; whatever it complains about fails the test."""
     context = browser.new_context(locale="en-US")
+    context.set_default_timeout(PATIENCE)
     shown = context.new_page()
     shown.goto(server.login_address)
     shown.wait_for_selector("header.top")
@@ -70,9 +73,32 @@ def register(catalogue: Catalogue, uuid: str, title: str, status: TaskStatus = T
 def usage(catalogue: Catalogue, days: int = 5) -> None:
     register(catalogue, "paid", "Paid for")
     catalogue.update("paid", llm_provider="openai")
+    today = _day_that_lasts()
     for ago in range(days):
-        day = (datetime.now(UTC).date() - timedelta(days=ago)).isoformat()
+        day = (today - timedelta(days=ago)).isoformat()
         catalogue.add_usage("paid", "gpt-4o", day, input=1_000_000 * (ago + 1), saved=500_000)
+
+
+def _day_that_lasts() -> date:
+    """Today, also when the page is there: just before midnight it is waited for."""
+    now = datetime.now(UTC)
+    tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
+    if (left := tomorrow - now) < timedelta(seconds=30):
+        time.sleep(left.total_seconds())
+        return tomorrow.date()
+    return now.date()
+
+
+def wait_for_focus(page: Page, address: str) -> None:
+    page.wait_for_function("address => document.activeElement.getAttribute('href') === address", arg=address)
+
+
+def wait_for_tip(page: Page, text: str) -> None:
+    """The box beside the pointer says it."""
+    page.wait_for_function(
+        "text => [...document.querySelectorAll('.tip:not([hidden])')].some(tip => tip.textContent.includes(text))",
+        arg=text,
+    )
 
 
 def test_the_list_follows_what_happens(page: Page, server: WebServer, catalogue: Catalogue) -> None:
@@ -103,7 +129,7 @@ def test_a_filtered_list_lets_go_of_what_no_longer_fits(page: Page, server: WebS
     page.locator("[data-live][data-on]").wait_for()
     for key, reached in (("j", "two"), ("j", "one"), ("j", "one"), ("k", "two")):
         page.keyboard.press(key)
-        assert page.evaluate("document.activeElement.getAttribute('href')") == f"/tasks/{reached}"
+        wait_for_focus(page, f"/tasks/{reached}")
     page.keyboard.press("/")
     page.keyboard.type("guide")
     page.keyboard.press("Enter")
@@ -141,23 +167,23 @@ def test_charts_answer_to_pointer_and_keyboard(page: Page, server: WebServer, ca
     page.goto(f"{server.address}statistics")
     chart = page.locator("figure[data-chart]").first
     chart.locator("rect.series").first.wait_for()
+    for name in ("Slowest tools", "Storage"):  # they come later: from then on nothing moves
+        page.get_by_role("heading", name=name).wait_for()
     assert chart.locator("rect.series").count() == 10  # five days, paid and saved
     chart.locator("[data-draw]").focus()
     page.keyboard.press("End")
-    tip = page.locator(".tip")
-    assert "Cost: $2.50\nSaved by folding: $1.25\nSum: $3.75" in (tip.text_content() or "")
+    wait_for_tip(page, "Cost: $2.50\nSaved by folding: $1.25\nSum: $3.75")
     page.keyboard.press("ArrowLeft")
-    assert "Cost: $5.00" in (tip.text_content() or "")
+    wait_for_tip(page, "Cost: $5.00")
     page.keyboard.press("Escape")
-    assert tip.is_hidden()
-    chart.get_by_role("button", name="Saved by folding").click()
+    page.locator(".tip").wait_for(state="hidden")
+    chart.get_by_role("button", name="Saved by folding", pressed=True).click()
+    chart.get_by_role("button", name="Saved by folding", pressed=False).wait_for()
     assert chart.locator("rect.series").count() == 5
     box = chart.locator("rect.series").last.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 5)
-    assert "Cost: $2.50" in (tip.text_content() or "")
-    page.get_by_role("heading", name="Slowest tools").wait_for()
-    page.get_by_role("heading", name="Storage").wait_for()
+    wait_for_tip(page, "Cost: $2.50")
 
 
 @pytest.mark.parametrize("path", ["", "workers", "statistics"])
@@ -168,6 +194,7 @@ def test_pages_fit_on_a_phone_and_in_the_dark(
     register(catalogue, "one", "設定の読み込みを直す" * 8)
     catalogue.add_worker("box-with-a-very-long-name-that-goes-on-and-on", "1")
     context = browser.new_context(viewport=_PHONE, color_scheme="dark", locale="ja-JP")  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(server.login_address)
     page.wait_for_selector("header.top")
@@ -186,20 +213,23 @@ def test_pages_fit_on_a_phone_and_in_the_dark(
 
 def test_the_printed_address_works_in_a_page_that_is_open_already(browser: Browser, server: WebServer) -> None:
     with browser.new_context(locale="en-US") as context:
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto(f"{server.address}statistics")
         for token, shows in (("x" * 43, ".wrong"), (server.token, "header.top")):
             page.evaluate("token => { location.hash = `token=${token}`; }", token)
             page.wait_for_selector(shows)
-            assert page.url == f"{server.address}statistics"
+            page.wait_for_url(f"{server.address}statistics")
 
 
-def test_whoever_has_to_wait_is_told_so(browser: Browser, server: WebServer) -> None:
+def test_whoever_has_to_wait_is_told_so(browser: Browser, server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "FAILURE_SECONDS", 3600.0)  # however long it takes here
     stranger = Client(server, token="x" * 43)
     while stranger.as_program("GET", "/api/health").status != 429:
         pass
     with browser.new_context(locale="en-US") as context:
+        context.set_default_timeout(PATIENCE)
         page = context.new_page()
         page.goto(server.login_address)
         page.wait_for_selector("text=Wait a minute")
-        assert page.url == server.address
+        page.wait_for_url(server.address)

@@ -139,6 +139,8 @@ def test_the_examples_work_as_they_are_written(server: WebServer) -> None:
     environment = {"ADDRESS": server.address.rstrip("/"), "TOKEN": server.token, "PATH": "/usr/bin:/bin"}
     for name in ("listTasks", "showTask", "listMessages", "search", "previewCompression"):
         command = examples(ENDPOINTS)[name].replace("@last", "paused-1")
-        run = subprocess.run(["sh", "-c", f"{command} -sf"], env=environment, capture_output=True, check=False)
+        run = subprocess.run(
+            ["sh", "-c", f"{command} -sf"], env=environment, capture_output=True, check=False, timeout=120
+        )
         assert run.returncode == 0, (command, run.stderr)
         assert isinstance(json.loads(run.stdout), dict)

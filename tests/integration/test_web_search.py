@@ -14,7 +14,7 @@ from orihon import TaskContextManager, TaskKey, load_settings
 from orihon.settings import Settings
 from orihon.settings.in_force import settings_in_force
 from orihon.web.server import WebServer
-from tests.browser import chromium
+from tests.browser import PATIENCE, chromium
 from tests.conformance.backends import BACKENDS
 from tests.damage import settings_for
 from tests.serving import Client, serving
@@ -135,12 +135,14 @@ def test_settings_say_where_each_value_came_from_and_no_secret(reader: Client, s
 def test_search_and_settings_in_a_browser(server: WebServer) -> None:
     with chromium() as browser:
         page = browser.new_context(viewport={"width": 390, "height": 800}).new_page()
+        page.set_default_timeout(PATIENCE)
         said: list[str] = []
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.goto(server.login_address)
         page.wait_for_selector("nav")
         said.clear()  # that the first page asks for the token
         page.goto(f"{server.address}search")
+        page.wait_for_selector("input[name=query]:focus")  # a page may have come before it is shown
         page.keyboard.type("lantern")
         page.keyboard.press("Enter")
         page.wait_for_selector("mark")
@@ -156,6 +158,7 @@ def test_search_and_settings_in_a_browser(server: WebServer) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         page.goto(f"{server.address}settings")
         page.keyboard.press("/")
+        page.wait_for_selector("[data-filter]:focus")
         page.keyboard.type("context_storage.lease")
         assert 1 <= page.locator("[data-setting]:visible").count() <= 5
         assert page.locator('[data-setting="context_storage.lease_seconds"]').is_visible()

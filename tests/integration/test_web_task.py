@@ -24,6 +24,7 @@ from orihon.task_reading import reading_task
 from orihon.view import PlannedFold
 from orihon.view_reading import reading_view
 from orihon.web.api.timeline import MOST_POINTS
+from orihon.web.looks import TaskLook
 from orihon.web.server import WebServer
 from orihon.web.task_memory import TaskMemory
 from tests.conformance.backends import BACKENDS
@@ -471,6 +472,17 @@ def test_a_new_message_is_told_as_it_is_shown(shown: Shown) -> None:
             assert folded["tokens"] == reading.figures().tokens
         shown.task.stop()
         assert until(events, status="paused")["messages"] == LAST + 1
+
+
+def test_a_task_on_its_way_to_another_place_has_what_it_had(plain: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = TaskLook(plain.base, plain.settings, plain.uuid)
+    before, folder = look.state(), look._folder
+    with monkeypatch.context() as patch:
+        patch.setattr(look._base.folders, "find", lambda _: folder)  # looked for just before it is moved
+        plain.task.stop()
+        assert look.state() == {**before, "status": "paused"}
+    assert look.state() == {**before, "status": "paused"}
+    look.close()
 
 
 def test_of_many_new_messages_only_the_number_is_told(plain: Shown) -> None:

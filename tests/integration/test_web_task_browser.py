@@ -13,7 +13,8 @@ from orihon import Settings, TaskContextManager, TaskKey, load_settings, view_at
 from orihon.task import TaskStatus, new_uuid
 from orihon.view import PlannedFold
 from orihon.web.server import Listening, WebServer
-from tests.browser import chromium
+from tests.browser import PATIENCE, chromium, late_news
+from tests.ports import free_port
 from tests.serving import serving
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ def server(tmp_path: Path, settings: Settings) -> Iterator[WebServer]:
 def open_page(browser: Browser, server: WebServer) -> Iterator[Open]:
     """Opens an address of the server; whatever a page complains about fails the test."""
     context = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 800})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(server.login_address)
     page.wait_for_selector("header.top")
@@ -99,6 +101,15 @@ def numbers(page: Page) -> list[int]:
     """The messages that are on the page, in their order."""
     found = page.evaluate("[...document.querySelectorAll('[data-conversation] .message')].map(m => +m.dataset.seq)")
     return [int(number) for number in found]
+
+
+def scroll(page: Page, place: str, until: str) -> None:
+    """To a place of the conversation, and there again until something is so: the page may still be on its way itself.
+
+    It goes to its end when it has been drawn, and looks a second time at what it was sent to.
+    """
+    box = "const box = document.querySelector('[data-conversation]')"
+    page.wait_for_function(f"() => {{ {box}; if ({until}) return true; box.scrollTop = {place}; return false; }}")
 
 
 def test_a_fold_opens_in_place_and_so_does_the_fold_in_it(task: TaskContextManager, open_page: Open) -> None:
@@ -133,15 +144,14 @@ def test_a_jump_goes_into_the_folds_that_hold_the_message(long_task: TaskContext
 
 def test_the_timeline_leads_to_folds_and_messages(task: TaskContextManager, open_page: Open) -> None:
     page = open_page(f"/tasks/{task.uuid}")
-    band = page.wait_for_selector(".plot [data-mark=f2]")
-    assert band is not None
+    band = page.locator(".plot [data-mark=f2]")
     label = band.get_attribute("aria-label") or ""
     assert "messages 2–20" in label
     assert "summarize" in label
     assert "old" in label
     band.focus()
     assert "All" not in (page.locator(".tip").text_content() or "")
-    page.keyboard.press("Enter")
+    band.press("Enter")
     page.wait_for_selector("#f2 #m15")
     box = page.locator(".plot svg").bounding_box()
     assert box is not None
@@ -156,8 +166,7 @@ def test_a_long_log_loads_as_one_scrolls_and_jumps_anywhere(long_task: TaskConte
     page.wait_for_selector(f"#m{MESSAGES}", state="visible")
     for _ in range(12):  # upwards
         first = numbers(page)[0]
-        page.evaluate("document.querySelector('[data-conversation]').scrollTop = 0")
-        page.wait_for_function(f"() => +document.querySelector('[data-conversation] .message').dataset.seq < {first}")
+        scroll(page, "0", f"+box.querySelector('.message').dataset.seq < {first}")
     here = numbers(page)
     assert here == list(range(here[0], here[-1] + 1))
     assert here[-1] < MESSAGES
@@ -166,15 +175,10 @@ def test_a_long_log_loads_as_one_scrolls_and_jumps_anywhere(long_task: TaskConte
     page.keyboard.press("Enter")
     page.wait_for_selector("#m300.found")
     page.wait_for_function(_VISIBLE.format(seq=300))
-    assert "at=300" in page.url
+    page.wait_for_url(re.compile("at=300"))
     for _ in range(6):  # downwards
         last = numbers(page)[-1]
-        page.evaluate(
-            "{ const box = document.querySelector('[data-conversation]'); box.scrollTop = box.scrollHeight; }"
-        )
-        page.wait_for_function(
-            f"() => +[...document.querySelectorAll('[data-conversation] .message')].at(-1).dataset.seq > {last}"
-        )
+        scroll(page, "box.scrollHeight", f"+[...box.querySelectorAll('.message')].at(-1).dataset.seq > {last}")
     here = numbers(page)
     assert here == list(range(here[0], here[-1] + 1))
     page.locator("main").focus()
@@ -211,6 +215,15 @@ def test_what_is_added_and_folded_appears_by_itself(task: TaskContextManager, op
     page.locator("[data-tab=plans]").filter(has_text="1").wait_for()
 
 
+def test_a_fold_that_is_made_before_the_page_hears_anything_is_on_it(
+    task: TaskContextManager, server: WebServer, open_page: Open
+) -> None:
+    page = open_page("/")
+    with late_news(page, f"{server.address}tasks/{task.uuid}", re.compile(f"/tasks/{task.uuid}/events")):
+        number = fold(task, 21, 40, "The middle.")
+    page.wait_for_selector(f"#f{number}", state="attached")
+
+
 def test_a_queued_task_is_shown_when_it_begins(
     tmp_path: Path, settings: Settings, task: TaskContextManager, open_page: Open
 ) -> None:
@@ -229,7 +242,7 @@ def test_a_queued_task_is_shown_when_it_begins(
 
 def test_who_reads_further_up_is_told_and_not_pulled_down(task: TaskContextManager, open_page: Open) -> None:
     page = open_page(f"/tasks/{task.uuid}")
-    page.evaluate("document.querySelector('[data-conversation]').scrollTop = 0")
+    scroll(page, "0", "box.scrollTop === 0")
     seqs = [task.message_store.add_message("user", f"More {number}.") for number in range(3)]
     page.wait_for_function("() => document.querySelector('[data-news]').textContent.includes('3')")
     box = "document.querySelector('[data-conversation]')"
@@ -243,9 +256,10 @@ def test_a_page_comes_back_after_a_restart_of_the_server(
     task: TaskContextManager, browser: Browser, settings: Settings, tmp_path: Path
 ) -> None:
     context = browser.new_context(locale="en-US")
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    with serving(tmp_path, settings) as first:
-        port = first.port
+    port = free_port()  # the second server comes back to it: nobody may get it meanwhile
+    with serving(tmp_path, settings, Listening(port=port)) as first:
         page.goto(first.login_address)
         page.wait_for_selector("header.top")
         page.goto(f"{first.address}tasks/{task.uuid}")
@@ -278,6 +292,7 @@ def test_a_narrow_dark_japanese_page_needs_no_sideways_scrolling(
 ) -> None:
     viewport = {"width": 390, "height": 844}
     context = browser.new_context(locale="ja-JP", color_scheme="dark", viewport=viewport)  # type: ignore[arg-type]
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(server.login_address)
     page.wait_for_selector("header.top")

@@ -23,9 +23,11 @@ from orihon.task import TaskStatus
 from orihon.verify import verify
 from tests.helpers import refused
 from tests.integration.run_supervisor import LIMITS, eventually, put, workers
-from tests.integration.worker_handlers import HANDLER
+from tests.integration.worker_handlers import HANDLER, HELD
 
 SHORT_LEASE = {"context_storage": {"lease_seconds": 3.0}, "multiprocess": {"heartbeat_interval": 0.2}}
+ENDLESS = "steps 1000000 0.02"
+FOR_EVER = 3600.0  # seconds
 
 
 @pytest.fixture
@@ -119,8 +121,9 @@ def test_misfortunes_of_a_task_are_its_own(queue: TaskQueue) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_drained_workers_leave_paused_tasks_that_go_on_later(queue: TaskQueue, number: signal.Signals) -> None:
-    uuids = [put(queue, "steps 40 0.02", each) for each in range(2)]
-    with workers(queue, 2) as started:
+    uuids = [put(queue, "steps 10 0.02", each) for each in range(2)]
+    (queue.base_dir / HELD).touch()
+    with workers(queue, 2, limits={"drain_seconds": FOR_EVER}) as started:
         eventually(lambda: all((queue.base_dir / "running" / uuid / "current.jsonl").exists() for uuid in uuids))
         started.process.send_signal(number)
         assert started.wait() == 0
@@ -128,38 +131,47 @@ def test_drained_workers_leave_paused_tasks_that_go_on_later(queue: TaskQueue, n
     for row in rows(queue, *uuids):
         assert (row.status, row.requested, row.lease_owner, row.attempts) == (TaskStatus.PAUSED, "resume", None, 0)
         assert (queue.base_dir / "paused" / row.uuid).is_dir()
+    (queue.base_dir / HELD).unlink()
     with workers(queue, 2, until_empty=True) as started:
         assert started.wait() == 0
-    check_done_once(queue, 40, *uuids)
+    check_done_once(queue, 10, *uuids)
 
 
 def test_a_second_signal_ends_at_once_and_the_task_is_taken_over(queue: TaskQueue) -> None:
     uuid = put(queue, "hang")
-    with workers(queue, 1) as started:
+    config = {"multiprocess": {"heartbeat_interval": 0.1}}
+    with workers(queue, 1, config=config, limits={"drain_seconds": FOR_EVER}) as started:
         eventually(lambda: queue.catalogue.get(uuid).lease_owner)
-        began = time.monotonic()
         started.process.send_signal(signal.SIGTERM)
-        time.sleep(0.3)
+        # Two signals that come before the first one is heard would be one.
+        eventually(lambda: [row.state for row in queue.catalogue.workers(silence=FOR_EVER)] == ["draining"])
         assert started.process.poll() is None  # the handler does not stop
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
-        assert time.monotonic() - began < LIMITS["drain_seconds"]
         assert started.pids() == {}
     task = queue.dequeue()
     assert task is not None
     assert (task.uuid, task.attempt, task.lease.epoch) == (uuid, 2, 2)
 
 
-def test_no_worker_is_left_alone_when_its_supervisor_is_killed(queue: TaskQueue) -> None:
-    uuids = [put(queue, "steps 1000 0.02"), put(queue, "hang")]
-    with workers(queue, 2, limits={"drain_seconds": 1.0}) as started:
-        eventually(lambda: statuses(queue, *uuids) == {TaskStatus.RUNNING} and len(started.pids()) == 2)
-        pids = list(started.pids().values())
+@pytest.mark.parametrize(
+    ("prompt", "drain_seconds", "left"),
+    [
+        (ENDLESS, FOR_EVER, (TaskStatus.PAUSED, "resume")),
+        ("hang", 0.2, (TaskStatus.RUNNING, None)),  # its worker went with it: the next one takes it
+    ],
+)
+def test_no_worker_is_left_alone_when_its_supervisor_is_killed(
+    queue: TaskQueue, prompt: str, drain_seconds: float, left: tuple[TaskStatus, str | None]
+) -> None:
+    uuid = put(queue, prompt)
+    with workers(queue, 1, limits={"drain_seconds": drain_seconds}) as started:
+        eventually(lambda: statuses(queue, uuid) == {TaskStatus.RUNNING})
+        (pid,) = started.pids().values()
         started.process.kill()
-        eventually(lambda: not any(is_alive(pid, 0) for pid in pids))
-    steps, hanging = rows(queue, *uuids)
-    assert (steps.status, steps.requested) == (TaskStatus.PAUSED, "resume")
-    assert hanging.status is TaskStatus.RUNNING  # its worker went with it: the next one takes it
+        eventually(lambda: not is_alive(pid, 0))
+    (row,) = rows(queue, uuid)
+    assert (row.status, row.requested) == left
 
 
 def test_a_dead_worker_is_replaced(queue: TaskQueue) -> None:
@@ -173,7 +185,7 @@ def test_a_dead_worker_is_replaced(queue: TaskQueue) -> None:
 
 
 def test_people_pause_resume_and_cancel_what_runs(queue: TaskQueue) -> None:
-    uuid, other = put(queue, "steps 200 0.02"), put(queue, "wait")
+    uuid, other = put(queue, ENDLESS), put(queue, "wait")
     with workers(queue, 2):
         eventually(lambda: statuses(queue, uuid, other) == {TaskStatus.RUNNING})
         assert queue.pause(uuid).requested == "pause"
@@ -188,15 +200,18 @@ def test_people_pause_resume_and_cancel_what_runs(queue: TaskQueue) -> None:
         eventually((queue.base_dir / "completed" / uuid).is_dir)  # the folder follows
 
 
-def _stop_until_taken_over(queue: TaskQueue, uuid: str, pid: int) -> None:
-    """Stop a worker; one that holds the lock of the catalogue just then keeps all others out, and is stopped again."""
-    epoch = rows(queue, uuid)[0].epoch
+def _stopped_until_taken_over(queue: TaskQueue, uuid: str) -> int:
+    """Stop the worker that has a task, until another one has it; one that holds the lock of the catalogue just then
+    keeps all others out, and is stopped again. Returns its process, which stands still.
+    """
     for _ in range(5):
+        pid = rows(queue, uuid)[0].lease_pid
+        assert pid is not None
         os.kill(pid, signal.SIGSTOP)
         give_up = time.monotonic() + 20
         while time.monotonic() < give_up:
-            if rows(queue, uuid)[0].epoch > epoch:
-                return
+            if rows(queue, uuid)[0].lease_pid not in (None, pid):
+                return pid
             time.sleep(0.02)
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.1)
@@ -204,34 +219,44 @@ def _stop_until_taken_over(queue: TaskQueue, uuid: str, pid: int) -> None:
 
 
 def test_a_worker_stopped_past_its_lease_lets_go_and_goes_on(queue: TaskQueue) -> None:
-    uuid = put(queue, "steps 60 0.03")
-    with workers(queue, 2, config=SHORT_LEASE) as started:
+    uuid = put(queue, "steps 20 0.03")
+    (queue.base_dir / HELD).touch()
+    # A busy machine may stop the other worker past its short lease, too.
+    with workers(queue, 2, config=SHORT_LEASE, limits={"max_attempts": 1000}) as started:
         eventually(lambda: (queue.base_dir / "running" / uuid / "current.jsonl").exists())
-        first = queue.catalogue.get(uuid)
-        assert first.lease_pid is not None
-        _stop_until_taken_over(queue, uuid, first.lease_pid)
-        os.kill(first.lease_pid, signal.SIGCONT)
+        first = _stopped_until_taken_over(queue, uuid)
+        os.kill(first, signal.SIGCONT)
+        (queue.base_dir / HELD).unlink()
         eventually(lambda: statuses(queue, uuid) == {TaskStatus.COMPLETED})
-        # Both workers go on with what comes next.
-        others = [put(queue, "steps 10 0.05", number) for number in range(2, 8)]
-        eventually(lambda: statuses(queue, *others) == {TaskStatus.COMPLETED})
-        assert first.lease_pid in started.pids().values()
-        assert first.lease_pid in {row.process_id for row in rows(queue, *others)}
-    assert steps_of(queue, uuid) == [f"step {number}" for number in range(1, 61)]
+        # Both workers go on with what comes next: these two are not done by one alone.
+        others = [put(queue, "wait", number) for number in (2, 3)]
+        eventually(lambda: {row.lease_pid for row in rows(queue, *others)} == set(started.pids().values()))
+        assert first in started.pids().values()
+        for other in others:
+            queue.cancel(other)
+        eventually(lambda: statuses(queue, *others) == {TaskStatus.CANCELLED})
+    assert steps_of(queue, uuid) == [f"step {number}" for number in range(1, 21)]
     assert (queue.base_dir / "effects").read_text().split().count(uuid) == 1
-    assert rows(queue, uuid)[0].retry_count == 1
+    (row,) = rows(queue, uuid)
+    assert row.attempts == row.retry_count + 1 >= 2
 
 
 def test_a_task_has_only_so_much_time(queue: TaskQueue) -> None:
-    slow, hanging = put(queue, "steps 1000 0.05"), put(queue, "hang")
-    config = {"multiprocess": {"process_timeout": 2}}  # enough for the last task on a busy machine
-    with workers(queue, 1, config=config, limits={"drain_seconds": 0.5}):
+    slow, hanging = put(queue, ENDLESS), put(queue, "hang")
+    config = {"multiprocess": {"process_timeout": 1}}
+    with workers(queue, 1, config=config, limits={"drain_seconds": 2.0}):
         eventually(lambda: statuses(queue, slow, hanging) == {TaskStatus.FAILED})
-        other = put(queue, "steps 1 0")  # for a new worker: the old one went with the hanging handler
-        eventually(lambda: statuses(queue, other) == {TaskStatus.COMPLETED})
+        # For a new worker: the old one went with the hanging handler. On a busy machine one may take too long.
+        eventually(lambda: _ended(queue, put(queue, "steps 1 0")) is TaskStatus.COMPLETED)
+        eventually((queue.base_dir / "completed" / slow).is_dir)
     for row in rows(queue, slow, hanging):
         assert "process_timeout" in str(row.error_message)
-    assert (queue.base_dir / "completed" / slow).is_dir()
+
+
+def _ended(queue: TaskQueue, uuid: str) -> TaskStatus:
+    """How a task has ended, once it has."""
+    eventually(lambda: statuses(queue, uuid) & {TaskStatus.COMPLETED, TaskStatus.FAILED})
+    return queue.catalogue.get(uuid).status
 
 
 def test_workers_that_cannot_work_say_so_and_end(queue: TaskQueue) -> None:

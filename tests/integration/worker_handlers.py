@@ -16,6 +16,8 @@ from orihon.settings import Settings
 from tests.helpers import raw_database
 
 HANDLER = "tests.integration.worker_handlers:PromptHandler"
+#: While this file lies in the base folder, no task comes to its last step, however long a test needs.
+HELD = "held"
 
 
 class PromptHandler:
@@ -39,7 +41,8 @@ class PromptHandler:
                     return
                 time.sleep(float(seconds))
                 number = context.message_store.count_messages() + 1
-                context.message_store.add_message("user", f"step {number}")
+                if number < int(count) or not (self._base_dir / HELD).exists():
+                    context.message_store.add_message("user", f"step {number}")
             # The effect of a finished task: done twice, it would stand there twice.
             context.register_completion_hook("effect", lambda: self._effect(task))
             context.complete()
@@ -109,6 +112,13 @@ class PromptHandler:
     def _wait(self, task: QueuedTask, should_stop: Callable[[], bool]) -> None:
         while not should_stop():
             time.sleep(0.01)
+
+    def _meet(self, task: QueuedTask, should_stop: Callable[[], bool], count: str) -> None:
+        """Done when so many workers have such a task."""
+        (self._base_dir / f"met-{task.uuid}").touch()
+        while len(list(self._base_dir.glob("met-*"))) < int(count) and not should_stop():
+            time.sleep(0.01)
+        self._effect(task)
 
     def _reach(self, task: QueuedTask, should_stop: Callable[[], bool], other: str) -> None:
         """Tries to open a task that it does not hold."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from orihon.compression.pages import NothingToFold, WhyNot
 from orihon.compression.planning import Draft
 from orihon.context import TaskContextManager
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput
+from orihon.notifications import webhook
 from orihon.records import FoldReport
 from orihon.settings.rungs import EVENTS
 from orihon.store import MessageStore
@@ -24,7 +24,7 @@ from orihon.verify import verify
 from tests.configurations import load
 from tests.helpers import refused
 from tests.ladders import PRESETS
-from tests.receivers import Receiver
+from tests.receivers import PATIENCE, receiving
 from tests.stored.make import UUIDS
 from tests.unit.llm_models import Model
 from tests.unit.test_compressor import all_represented_once
@@ -536,17 +536,14 @@ def test_a_view_that_is_still_full_is_told(tmp_path: Path, backend: str) -> None
 
 def test_a_webhook_of_the_settings_is_called(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
-    with Receiver() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    monkeypatch.setattr(webhook, "TIMEOUT", 2 * PATIENCE)
+    with receiving() as server:
         config = Stores(tmp_path, backend).config() | {"notifications": {"webhook": server.url}}
         with TaskContextManager(tmp_path, KEY, config) as ctx:
             fill(ctx.message_store, 5000)
             assert ctx.compress_if_needed()
         for _ in range(2):
             server.wait_for_arrival()
-        server.shutdown()
-        thread.join()
     assert [body["kind"] for body in server.bodies] == ["recommended", "compressed"]
     assert {body["task"] for body in server.bodies} == {ctx.uuid}
     assert server.bodies[1]["actions"]["undo"] == f"orihon undo {ctx.uuid} --compression 1"

@@ -61,8 +61,8 @@ def test_a_right_address_is_taken(url: str) -> None:
 def test_what_no_further_attempt_mends_is_said_at_once(postgres: Database, parameter: str, said: str) -> None:
     started = time.monotonic()
     with refused(StorageUnavailable, "server_settings") as caught:
-        Postgres(f"{postgres.url.partition('?')[0]}?{parameter}", "orihon", timeout=30).open()
-    assert time.monotonic() - started < 20
+        Postgres(f"{postgres.url.partition('?')[0]}?{parameter}", "orihon", timeout=120).open()
+    assert time.monotonic() - started < 100
     assert said in str(caught.value)
     assert SECRET not in str(caught.value)
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -185,6 +186,7 @@ while True:
         try:
             while not (tmp_path / "empty.0").exists():
                 assert writer.poll() is None
+                time.sleep(0.001)
             assert {folder_size(tmp_path) for _ in range(3000)} == {len(b"content")}
         finally:
             writer.kill()

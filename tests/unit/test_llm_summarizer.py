@@ -325,7 +325,7 @@ print(written, asking.last_failure)
 
 
 def test_a_client_that_hangs_does_not_keep_the_interpreter() -> None:
-    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run([sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=300, check=True)
     assert ended.stdout.split() == ["None", "timed_out"]
 
 
@@ -345,7 +345,7 @@ class Hanging:
         _thread.interrupt_main()
         threading.Event().wait()
 
-asking = LLMSummarizer(Hanging(), window=8000, timeout=50)
+asking = LLMSummarizer(Hanging(), window=8000, timeout=900)
 try:
     asking.summarize([Message("user", "word " * 200)], 100)
 except KeyboardInterrupt:
@@ -354,5 +354,5 @@ except KeyboardInterrupt:
 
 
 def test_waiting_for_a_client_can_be_interrupted() -> None:
-    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=40, check=True)
+    ended = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, check=True)
     assert ended.stdout.split() == ["interrupted"]

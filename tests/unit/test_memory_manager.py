@@ -22,6 +22,7 @@ from orihon.compression.lists.memory_manager import (
 from orihon.compression.lists.plain_history import History, Message, tool_units
 from orihon.errors import BudgetExceeded, InvalidSettings
 from orihon.texts import set_language
+from tests.helpers import logged
 
 
 @pytest.fixture(autouse=True)
@@ -233,7 +234,7 @@ def test_the_table_decides_when(
     history = [message("user", "x", tokens * 2)]
     assert manager.memory_config.action(tokens) is action
     assert manager.check_if_pruning_needed(history) is prunes
-    warned = any(record.levelno == logging.WARNING for record in caplog.records)
+    warned = any(record.levelno == logging.WARNING for record in logged(caplog, "orihon.memory_manager"))
     assert warned is (action is PruneAction.WARN)
 
 

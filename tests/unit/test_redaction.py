@@ -408,7 +408,7 @@ def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
         assert worker.stdin is not None
         worker.stdin.close()
         worker.stdin = None
-    [keys] = {worker.communicate(timeout=60)[0] for worker in workers}
+    [keys] = {worker.communicate(timeout=300)[0] for worker in workers}
     assert len(set(keys.split())) == 20
 
 

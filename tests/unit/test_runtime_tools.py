@@ -419,7 +419,7 @@ def test_a_search_has_its_time_out(workspace: Path) -> None:
 
 @pytest.fixture
 def shell(workspace: Path) -> Iterator[ToolBox]:
-    with ToolBox.from_config({}, ToolOptions(workspace=workspace, shell=True, timeout=30)) as box:
+    with ToolBox.from_config({}, ToolOptions(workspace=workspace, shell=True, timeout=300)) as box:
         yield box
 
 
@@ -443,8 +443,11 @@ def test_a_command_runs_in_the_workspace(shell: ToolBox, monkeypatch: pytest.Mon
 
 def test_a_command_is_ended_with_all_it_started(shell: ToolBox, workspace: Path) -> None:
     command = "trap '' TERM; (trap '' TERM; sleep 600 & echo $! > child; wait) & echo begun; wait"
-    answer = failed(shell.call("shell_run", {"command": command, "timeout": 3}))
-    assert answer == "begun\n[ended after 3 seconds, with everything it had started]"
+    for seconds in (1, 5, 25, 125):  # it may be over before a busy machine has come to the command
+        answer = failed(shell.call("shell_run", {"command": command, "timeout": seconds}))
+        if answer.startswith("begun") and (workspace / "child").exists() and (workspace / "child").read_text():
+            break
+    assert answer == f"begun\n[ended after {seconds} seconds, with everything it had started]"
     assert_dead(int((workspace / "child").read_text()))
 
 
@@ -468,7 +471,8 @@ def test_what_leaves_the_group_is_ended_too(shell: ToolBox, workspace: Path) -> 
     assert said(shell.call("shell_run", {"command": away})) == "[exit status 0]"
     found = [int(path.stem) for path in workspace.glob("*.pid")]
     assert len(found) == 2
-    assert not [pid for pid in found if Path(f"/proc/{pid}").exists()]
+    for pid in found:
+        assert_dead(pid)
 
 
 def test_a_command_does_not_outlive_its_worker(workspace: Path) -> None:
@@ -484,11 +488,7 @@ def test_a_command_does_not_outlive_its_worker(workspace: Path) -> None:
         time.sleep(0.02)
     worker.kill()
     worker.wait()
-    shell = Path(f"/proc/{running.read_text().split()[0]}")
-    give_up = time.monotonic() + 60
-    while shell.exists() and time.monotonic() < give_up:
-        time.sleep(0.02)
-    assert not shell.exists()
+    assert_dead(int(running.read_text().split()[0]))
 
 
 def test_a_signal_that_ends_a_command_is_told(shell: ToolBox) -> None:

@@ -17,6 +17,7 @@ from orihon import load_settings
 from orihon.catalogue import Catalogue
 from orihon.catalogue.notices import NewNotice
 from orihon.cli.main import build
+from orihon.notifications import webhook
 from orihon.notifications.delivery import Delivery, deliver
 from orihon.notifications.webhook import Webhook, signed_headers
 from orihon.settings import schema
@@ -81,6 +82,7 @@ def test_the_receiver_of_the_page_takes_what_we_send_and_nothing_else(
     page: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(webhook, "TIMEOUT", 120.0)  # seconds; nothing here takes so long unless it hangs
     (source,) = [block for block in blocks(page, "python") if "class Hook" in block]
     example: dict[str, Any] = {"__name__": "example"}
     exec(compile(source, page, "exec"), example)

@@ -11,7 +11,7 @@ import pytest
 
 from orihon.web.turns import MOST_WAITING, Turns
 
-LONG = 60.0
+LONG = 240.0
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class PostgresTasks:
         self._postgres = postgres
         self._news = News(postgres)
         # Not from zero: of processes that live for a few writes only, some must merge, too.
-        self._writes = itertools.count(secrets.randbelow(WRITES_PER_MERGE))
+        self._writes = itertools.count(1 + secrets.randbelow(WRITES_PER_MERGE))
         self._has_joined = False
 
     @property

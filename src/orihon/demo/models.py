@@ -31,7 +31,7 @@ _REAL_WINDOW = 8_000
 _LOCAL_WINDOW = 4_096
 _FEW = 3  # functions that a real model is asked to mend
 _PAUSE_AFTER = 4  # tool calls of a real model
-_OLLAMA_SECONDS = 2.0
+_OLLAMA_TIMES = httpx.Timeout(20.0, connect=2.0)  # whoever is there may be busy
 _LOCAL_PAUSE = 5  # messages: a model of this size hardly ever calls a tool
 _LOCAL_LIMITS = {"runtime.max_llm_process_num": 6, "llm.openai.max_token": 96}
 _LIMITS = {"runtime.max_llm_process_num": 60, "runtime.max_seconds": 600.0, "llm.retries": 2}
@@ -133,7 +133,7 @@ def _real(settings: Settings, provider: str, model: str, address: str) -> DemoMo
 def _ollama_models(base_url: str) -> list[str]:
     """The names of the models there; none when nobody answers."""
     try:
-        answer = httpx.get(f"{base_url.rstrip('/')}/api/tags", timeout=_OLLAMA_SECONDS, trust_env=False)
+        answer = httpx.get(f"{base_url.rstrip('/')}/api/tags", timeout=_OLLAMA_TIMES, trust_env=False)
         return [str(model["name"]) for model in answer.json()["models"]]
     except (httpx.HTTPError, ValueError, KeyError, TypeError):
         return []

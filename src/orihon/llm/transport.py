@@ -13,7 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -154,10 +154,10 @@ class Transport:
         with (
             self._line(url) as line,
             _opened(body) as content,
-            _Watch(line, self.timeouts) as watch,
+            _Watch(line, self.timeouts, url) as watch,
             _wrapped(url, call, watch),
             call.using(line),
-            line.post(url, headers, content, self.timeouts, call) as response,
+            line.post(url, headers, content, self.timeouts, (call.check, watch.check)) as response,
         ):
             watch.has_begun = True
             yield Response(response)
@@ -216,8 +216,14 @@ class _Line:
 
     @contextmanager
     def post(
-        self, url: str, headers: Mapping[str, str], content: Any, timeouts: Timeouts, call: Call
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        content: Any,
+        timeouts: Timeouts,
+        checks: Iterable[Callable[[], None]],
     ) -> Iterator[httpx.Response]:
+        """The answer; ``checks`` raise where the call was over before there was a connection."""
         import httpx
 
         # Unpacking would let a small answer fill the memory.
@@ -228,9 +234,10 @@ class _Line:
             if event.endswith(_CONNECTED):
                 self._stream = info["return_value"]
                 try:
-                    call.check()  # it may have been cancelled while there was nothing to cut
+                    for check in checks:  # it may have been ended while there was nothing to cut
+                        check()
                     self._check_address(url)
-                except (Cancelled, Unreachable):
+                except LLMError:
                     self._stream.close()  # nobody else knows of it yet
                     raise
 
@@ -260,8 +267,9 @@ class _Line:
 class _Watch:
     """Cuts a line when the time for the whole call is over."""
 
-    def __init__(self, line: _Line, timeouts: Timeouts) -> None:
+    def __init__(self, line: _Line, timeouts: Timeouts, url: str) -> None:
         self.timeouts = timeouts
+        self.url = shown_url(url)
         self.has_begun = False  # the answer
         self.is_over = False
         self._line = line
@@ -274,6 +282,11 @@ class _Watch:
 
     def __exit__(self, *_: object) -> None:
         self._timer.cancel()
+
+    def check(self) -> None:
+        """``TimedOut`` if the time is over."""
+        if self.is_over:
+            raise TimedOut("total", url=self.url, seconds=self.timeouts.total)
 
     def _end(self) -> None:
         self.is_over = True

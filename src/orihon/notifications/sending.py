@@ -89,7 +89,7 @@ class _Sender:
                     self._changed.wait_for(lambda: self._asked > asked, rest)  # noqa: B023 - waits here and now
 
     def _pass(self) -> bool:
-        """Once through the outbox; is there nothing left that failed?"""
+        """Once through the outbox; is nothing left in it, not even what was put off?"""
         try:
             if not catalogue_exists(self._base_dir, self._settings):  # gone meanwhile: opening would make it anew
                 return True
@@ -102,8 +102,9 @@ class _Sender:
             logger.exception("notifications were not sent")
             return True
         failed = found.failed + found.given_up
-        self._say(failed > 0, found.waiting)
-        return failed == 0
+        if failed or found.delivered or not found.waiting:  # who was not asked has not said anything
+            self._say(failed > 0, found.waiting)
+        return not failed and not found.waiting
 
     def _say(self, is_out: bool, waiting: int) -> None:
         """An outage once, and its end."""

@@ -28,7 +28,7 @@ INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER")
 KEPT_BYTES = 4 << 20  # of the beginning, and again of the end
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _GUARD = Path(__file__).with_name("shell_guard.py")
-_GUARD_PATIENCE = 5.0  # seconds for the guard to end everything
+_GUARD_PATIENCE = 60.0  # seconds for the guard to end everything; killed, it would leave what has left its group
 _BLOCK = 1 << 16
 _TICK = 0.1
 

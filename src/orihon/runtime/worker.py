@@ -243,7 +243,7 @@ class WorkerProcess:
             raise
         except Waiting as waiting:  # neither done nor failed: this worker is free for others
             logger.info("%s: %s", task.uuid, waiting)
-            return self.queue.ack(task, stopped=True)
+            return self._let_wait(task)
         except (Exception, SystemExit) as error:
             if isinstance(error, StorageUnavailable) and error.reason == "elsewhere":
                 self.queue.give_back(task, error)
@@ -253,6 +253,14 @@ class WorkerProcess:
         if holding.reason == "timeout":
             return self.queue.nack(task, self._timeout_text(), retry=False)
         return self.queue.ack(task, stopped=holding.reason is not None)
+
+    def _let_wait(self, task: QueuedTask) -> TaskStatus | None:
+        """Somebody may have answered by now, and another worker have the task: the claim is no attempt all the same."""
+        try:
+            return self.queue.ack(task, stopped=True)
+        except StaleWriter:
+            self.queue.catalogue.forgive_attempt(task.lease.uuid)
+            return None
 
     def _count(self, status: TaskStatus | None) -> None:
         done = status is TaskStatus.COMPLETED

@@ -40,20 +40,23 @@ class TaskLook:
         self._uuid = uuid
         self._folder: Path | None = None
         self._store: TaskStore | None = None
+        self._counts: dict[str, int] = dict.fromkeys(_COUNTED, 0)
         self._counted = (0, 0)  # messages and changes that the tokens are of
         self._tokens = 0
 
     def state(self) -> State:
         catalogue = self._base.open_catalogue_if_sound()
         row = None if catalogue is None else catalogue.find(self._uuid)
-        counts: dict[str, int] = dict.fromkeys(_COUNTED, 0)
+        # On its way to another place it has what it had: a page must not hear that there is nothing in it.
         with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
             store = self._at_hand()
+            lasts = (0,) * len(_COUNTED) if store is None else store.records.lasts(*_COUNTED)
+            self._counts = dict(zip(_COUNTED, lasts, strict=True))
             if store is not None:
-                counts = dict(zip(_COUNTED, store.records.lasts(*_COUNTED), strict=True))
-                self._count(store, row, (counts["messages"], counts["compressions"]))
+                self._count(store, row, (self._counts["messages"], self._counts["compressions"]))
         usage = gauge_of(row, self._base.settings).usage(self._tokens)
-        return {**counts, "status": "" if row is None else row.status.value, "tokens": self._tokens, "usage": usage}
+        status = "" if row is None else row.status.value
+        return {**self._counts, "status": status, "tokens": self._tokens, "usage": usage}
 
     def _count(self, store: TaskStore, row: TaskRow | None, now: tuple[int, int]) -> None:
         """Follow the tokens of the view; what was counted before is not read again."""

@@ -27,8 +27,8 @@ _OVERLAP = timedelta(seconds=60)
 _SECONDS_BETWEEN_FULL_LOOKS = 5.0
 #: Workers that are heard of again within so many seconds are no news.
 _BEAT = 10.0
-#: A look that takes so long is followed by a pause of so many times that.
-_PAUSE = 15
+#: A look that takes so long is followed by a pause of so many times that; not of minutes, for one that was held up.
+_PAUSE, _LONGEST_PAUSE = 15, 30.0
 
 
 class SiteLook:
@@ -58,7 +58,8 @@ class SiteLook:
             return self._state
         self._look(catalogue)
         self._version, self._looked = version, started
-        self._not_before = time.monotonic() + _PAUSE * (time.monotonic() - started)
+        ended = time.monotonic()
+        self._not_before = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
         return self._state
 
     def close(self) -> None:

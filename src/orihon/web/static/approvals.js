@@ -89,13 +89,14 @@
   document.addEventListener("DOMContentLoaded", () => {
     limits();
     setInterval(limits, 10000);
-    // Everything that is asked or answered is told; an answered task that changes shows its new state.
+    // Everything that is asked or answered is told; an answered task that changes shows its new state. What has come
+    // between this page and its first news is told by nobody: it is fetched.
     let notice = null;
     orihon.listen("/events", (state) => {
       const shown = [...root.querySelectorAll("[data-answered] [data-task]")].map((one) => one.dataset.task);
       const cards = [...root.querySelectorAll("[data-key]")].map((one) => one.dataset.task);
       const touched = state.tasks.some((uuid) => shown.includes(uuid) || cards.includes(uuid));
-      if (state.missed || touched || (notice !== null && state.notice !== notice) || (state.first && notice !== null)) refresh();
+      if (state.missed || touched || state.first || (notice !== null && state.notice !== notice)) refresh();
       notice = state.notice;
     });
     window.addEventListener("focus", () => { document.title = document.title.replace(/^\(\d+\) /, ""); });

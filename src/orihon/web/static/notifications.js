@@ -22,7 +22,8 @@
     let last = null;
     orihon.listen("/events", (state) => {
       const tasks = new Set([...feed.querySelectorAll("a[href^='/tasks/']")].map((one) => one.pathname.split("/")[2]));
-      if (last !== null && (state.first || state.notice !== last || state.tasks.some((uuid) => tasks.has(uuid)))) refresh();
+      // What has come between this page and its first news is told by nobody: it is fetched.
+      if (state.first || (last !== null && (state.notice !== last || state.tasks.some((uuid) => tasks.has(uuid))))) refresh();
       last = state.notice;
     });
     document.addEventListener("orihon:changed", refresh);

@@ -186,7 +186,8 @@
     if (hasBegun(state, before) || isGone(state, before)) { location.reload(); return; }
     if (box) await alone(() => come(state));
     else timeline.add(state.messages, state.tokens);
-    const refolded = before.compressions !== null && before.compressions !== state.compressions;
+    // Folds may have been made between this page and its first news.
+    const refolded = state.compressions !== (before.compressions ?? Number(root.dataset.changes));
     if (refolded) { await refold(); timeline.reload(); }
     if (refolded || (before.checkpoints !== null && before.checkpoints !== state.checkpoints) || before.status !== state.status) refreshHead();
   }

@@ -16,20 +16,21 @@ const timeline = (() => {
 
   // Who turns a wheel asks faster than is answered: only the last answer counts.
   let round = 0, goal = null;
-  async function load(range = view) {
+  async function load(range = view, aim = null) {
+    const reached = () => { if (goal === aim) goal = null; }; // a turn of the wheel meanwhile is still to be followed
     const query = range ? `?first=${range[0]}&last=${range[1]}` : "", mine = ++round;
     let found;
     try {
       found = await orihon.api("GET", path + query);
     } catch (error) {
       if (mine !== round) return;
-      goal = null;
+      reached();
       // A drawing that is there says more than that it cannot be made anew.
       if (data) orihon.complain(error); else place.textContent = error.message;
       return;
     }
     if (mine !== round) return;
-    goal = null;
+    reached();
     data = found;
     view = range ? [data.first, data.last] : null;
     extra = extra.filter(([seq]) => seq > data.end);
@@ -39,7 +40,7 @@ const timeline = (() => {
   // Many changes in a short time are one look at the server; pages that are open side by side do not ask all at once.
   function reload() {
     if (pending) return;
-    pending = setTimeout(() => { pending = null; load(); }, 150 + Math.random() * 350);
+    pending = setTimeout(() => { pending = null; if (goal) ask(); else load(); }, 150 + Math.random() * 350);
   }
   // A message that has come: the line goes on without asking.
   function add(seq, tokens) {
@@ -197,7 +198,7 @@ const timeline = (() => {
     goal = [Math.max(1, first), Math.min(end, last)];
     ask();
   }
-  const ask = orihon.sparing(120, () => goal && load(goal[0] <= 1 && goal[1] >= data.end ? null : goal));
+  const ask = orihon.sparing(120, () => goal && load(goal[0] <= 1 && goal[1] >= data.end ? null : goal, goal));
   // Closer to a message, which stays where it is on the screen.
   function around(middle, factor) {
     const [first, last] = goal || view || [1, data.end];
