@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 
 import pytest
@@ -73,6 +74,26 @@ def test_of_many_values_the_shortest_are_found_at_every_place(before: int) -> No
 def test_invisible_characters_hide_nothing(hidden: str) -> None:
     split = hidden.join((TOKEN[:7], TOKEN[7:20], TOKEN[20:]))
     assert redactor.mask(f"日本 {split} です") == f"日本 {redactor.mask(TOKEN)} です"
+
+
+@pytest.mark.parametrize("value", ["pwd" + "1" * 200, "pwd1" + "id" * 100, "insert" + "me" * 60, "set" + "a" * 200])
+def test_no_value_takes_long_to_judge(value: str) -> None:
+    start = time.thread_time()
+    redactor.mask(f"password={value}! password='{value}#1'")
+    # The wrong expression takes longer than anybody waits.
+    assert time.thread_time() - start < 0.2
+
+
+def test_a_long_run_behind_a_name_that_says_nothing_hides_no_value() -> None:
+    value = "a1B2c3D4e5F6" * 5
+    assert value not in redactor.mask(f"keyは\u200bAPI_KEY={value}")
+    assert value not in redactor.mask(f"token--API_KEY={value}")
+
+
+def test_a_value_is_judged_for_each_sort_of_name_by_itself() -> None:
+    masked = redactor.mask("password: dragonfly1-x token: dragonfly1-x the password is 'dragonfly' token = 'dragonfly'")
+    assert masked.count("[PASSWORD]#") == 2
+    assert masked.endswith("token = 'dragonfly'")
 
 
 def test_base64_of_a_secret_goes_whole_and_other_base64_stays() -> None:

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
-from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
@@ -24,21 +23,19 @@ from orihon.guard.views import Span, Views
 # Expressions with more forms than that are cut: a shorter literal is only found more often.
 _MOST_FORMS = 128
 _PIECE = re.compile(r"\[([^\]]*)\](\{)?|\\?(.)", re.DOTALL)
-_beginning = itemgetter(1)
 _SPECIAL = frozenset("()|*+?{}^$.")
 # Characters that nobody sees: zero-width ones, marks of direction, the soft hyphen.
 UNSEEN = (
     *"\u00ad\u034f\u061c\u180e\ufeff",
     *map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), *range(0xFE00, 0xFE10))),
 )
-_UNSEEN = re.compile(f"[{''.join(UNSEEN)}]")
 # In ``Places``, where they stand.
 UNSEEN_PLACES = -1
 
 # By the number of a finder, where it has to look.
 Places = dict[int, list[int]]
-# The number of a literal, and where it begins and ends.
-Hit = tuple[int, int, int]
+# The bytes of a character but for its first.
+_IS_FOLLOWING = bytes(code & 0xC0 == 0x80 for code in range(256))
 
 
 class Anchor(NamedTuple):
@@ -67,10 +64,11 @@ class Finders:
     def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None) -> None:
         """``after_dots`` is asked before the others, and looks where long runs stand behind dots."""
         self._finders: Final = [*finders] if after_dots is None else [after_dots, *finders]
-        asked: dict[str, list[tuple[int, int]]] = {character: [] for character in UNSEEN}
+        # How far from the end of each they look: the hits come in the order of their ends.
+        asked: dict[str, list[tuple[int, int]]] = {character: [(UNSEEN_PLACES, -1)] for character in UNSEEN}
         for number, finder in enumerate(self._finders):
             for literal, offset in finder.anchors:
-                asked.setdefault(literal, []).append((number, offset))
+                asked.setdefault(literal, []).append((number, offset - len(literal)))
         self._asked: Final = list(asked.values())
         # What the library takes by itself for so many literals is smaller and half as fast.
         self._automaton: Final = BytesAhoCorasick([text.encode() for text in asked], implementation=Implementation.DFA)
@@ -80,31 +78,18 @@ class Finders:
         places: Places = defaultdict(list)
         if dots := dotted_runs(views):
             places[0] = dots
-        hits = self._automaton.find_matches_as_indexes(views.raw, overlapping=True)
-        if not hits:
-            return places
-        if not views.is_ascii:
-            hits = self._in_characters(views, hits, places)
-        for literal, begin, _ in hits:
-            for number, offset in self._asked[literal]:
-                places[number].append(begin + offset)
+        asked = self._asked
+        following = b"" if views.is_ascii else views.raw.translate(_IS_FOLLOWING)
+        done = shift = 0  # so many more bytes than characters
+        for literal, _, end in self._automaton.find_matches_as_indexes(views.raw, overlapping=True):
+            if following:
+                shift += following.count(1, done, end)
+                done = end
+            for number, offset in asked[literal]:
+                places[number].append(end - shift + offset)
         for several in places.values():
             several.sort()
         return places
-
-    def _in_characters(self, views: Views, hits: list[Hit], places: Places) -> list[Hit]:
-        """The hits with their places among the characters; those that nobody sees are counted apart."""
-        visible = [hit for hit in hits if hit[0] >= len(UNSEEN)]
-        if len(visible) < len(hits):
-            places[UNSEEN_PLACES] = [match.start() for match in _UNSEEN.finditer(views.text)]
-        raw, moved = views.raw, []
-        done = count = 0
-        for literal, begin, end in sorted(visible, key=_beginning):
-            if begin > done:
-                count += len(raw[done:begin].decode("utf-8", "surrogatepass"))
-                done = begin
-            moved.append((literal, count, end))
-        return moved
 
     def find(self, views: Views, places: Places, start: int, end: int) -> list[Span]:
         """The secrets between ``start`` and ``end``."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
-from orihon.guard.views import Span, Views
+from orihon.guard.views import Judged, Span, Views
 
 # First and last place of each.
 Runs = list[tuple[int, int]]
@@ -74,7 +74,7 @@ def dotted_runs(views: Views) -> list[int]:
 class Encoded:
     """Base64 that decodes to a text with a secret: it goes whole."""
 
-    find_in: Callable[[str], list[Span]]  # the secrets of a text that was decoded
+    find_in: Callable[[str, Judged], list[Span]]  # the secrets of a text that was decoded
 
     def find(self, views: Views, runs: Runs, start: int, end: int) -> list[Span]:
         """The long runs of the text, as far as they lie between ``start`` and ``end``, that hide something."""
@@ -93,15 +93,15 @@ class Encoded:
             if hidden is not None:
                 padded = last + len(text[last : last + 2]) - len(text[last : last + 2].lstrip(b"="))
                 found.append(((first, min(padded, end), "BASE64_SECRET"), hidden))
-        return self._hiding(found)
+        return self._hiding(found, views.judged)
 
-    def _hiding(self, found: list[tuple[Span, str]]) -> list[Span]:
+    def _hiding(self, found: list[tuple[Span, str]], judged: Judged) -> list[Span]:
         """Those with a secret. All are looked at together, which is much faster than one by one."""
         if not found:
             return []
         spans: list[Span] = []
         starts = [0, *accumulate(len(hidden) + len(_BETWEEN) for _, hidden in found)]
-        secrets = sorted(self.find_in(_BETWEEN.join(hidden for _, hidden in found)))
+        secrets = sorted(self.find_in(_BETWEEN.join(hidden for _, hidden in found), judged))
         taken = -1
         for first, last, _ in secrets:
             number = max(bisect_right(starts, first) - 1, taken + 1)
@@ -109,7 +109,7 @@ class Encoded:
                 span, hidden = found[number]
                 # What goes over several of them is a secret of one of them only if that has it alone.
                 is_inside = starts[number] <= first and last <= starts[number] + len(hidden)
-                if is_inside or self.find_in(hidden):
+                if is_inside or self.find_in(hidden, judged):
                     spans.append(span)
                 taken = number
                 number += 1

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from orihon.guard.anchors import Anchor
-from orihon.guard.judging import is_quoted_secret, is_strong
-from orihon.guard.naming import read_value
+from orihon.guard.values import Judge, quoted, secret_in, told, with_value
 from orihon.guard.views import Span, Views
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.
@@ -28,7 +28,7 @@ _NAMES = (
     ),
 )
 # Between name and value: a few words, but not those after which a figure or a format is named.
-_BOUND = re.compile(
+_BOUND = with_value(
     r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}"
     r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
 )
@@ -36,6 +36,8 @@ _BOUND = re.compile(
 _VALUE = re.compile("[!-~]")
 _REACH = 48
 _PIN = re.compile(r"[0-9][0-9-]{3,9}(?![0-9A-Za-z])")
+_PASSWORD: Judge = partial(told, 5, ".,;:)]}?")
+_SECRET: Judge = partial(told, 8, ".,;:)]}?")
 _OTHER_THINGS = re.compile(
     "期限|形式|長さ|文字|件数|個数|方式|種類|アルゴリズム|ハッシュ|更新日|ファイル|変数|環境|名前|数は|数が|上限|最大|最小|使用量"
     "|消費|単価|予算"
@@ -54,7 +56,7 @@ class JapaneseValues:
         spans: list[Span] = []
         for place in places:
             name = self.rest.match(views.text, place, end) if start <= place else None
-            span = None if name is None else _value_of(views.text, self.kind, name.end(), end)
+            span = None if name is None else _value_of(views, self.kind, name.end(), end)
             if span is not None:
                 spans.append(span)
         return spans
@@ -68,23 +70,19 @@ def japanese_values() -> tuple[JapaneseValues, ...]:
     )
 
 
-def _value_of(text: str, kind: str, after: int, end: int) -> Span | None:
+def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
+    text = views.text
     if _VALUE.search(text, after, min(after + _REACH, end)) is None:
         return None
     binding = _BOUND.match(text, after, end)
-    if binding is None or _OTHER_THINGS.search(binding["words"]):
+    if binding is None:
         return None
-    value = read_value(text, binding, end)
-    if value is None:
+    words, quote, written = binding.groups()
+    if written is None or _OTHER_THINGS.search(words):
         return None
-    start, taken, is_quoted = value
+    start = binding.start("value")
     if kind == "PIN":
-        digits = _PIN.match(taken)
+        digits = _PIN.match(written)
         return None if digits is None else (start, start + digits.end(), kind)
-    is_password = kind == "PASSWORD"
-    if is_quoted:
-        is_secret = is_quoted_secret(taken, is_password=is_password)
-    else:
-        taken = taken.rstrip(".,;:)]}?")
-        is_secret = is_strong(taken, is_password=is_password, least=5 if is_password else 8)
-    return (start, start + len(taken), kind) if is_secret else None
+    judge = quoted if quote is not None else _PASSWORD if kind == "PASSWORD" else _SECRET
+    return secret_in(views, start, written, kind, judge)
