@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,14 +52,25 @@ def chromium() -> Iterator[Browser]:
 @contextmanager
 def late_news(page: Page, address: str, stream: Pattern[str]) -> Iterator[None]:
     """Open a page that hears nothing before the block is over."""
+    from playwright.sync_api import Error
+
     held: list[Route] = []
-    page.route(stream, lambda route: held.append(route))
+    is_over = False
+
+    def meet(route: Route) -> None:
+        if is_over:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route(stream, meet)
     with page.expect_request(stream):
         page.goto(address)
     yield
-    page.unroute(stream)
+    is_over = True
     for route in held:
-        route.continue_()
+        with suppress(Error):  # a page that was left has given its request up
+            route.continue_()
 
 
 def _missing(reason: str) -> None:
