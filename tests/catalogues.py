@@ -77,7 +77,6 @@ class CataloguePlace:
         """What somebody else's program does to the tables; values stand for question marks."""
         if self.database is None:
             with raw_database(self.base_dir / "tasks.db") as connection:
-                connection.set_busy_timeout(60_000)
                 connection.execute(text, values)
             return
         with self._session(self.database) as session:

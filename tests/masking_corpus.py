@@ -3,7 +3,8 @@
 
 ``provider_tokens`` gives one token of every well-known form, ``messages`` texts with the values that must not stay in
 them, in two halves: rules are written with ``"known"``, and measured on ``"unseen"``, which has other sentences.
-``told`` gives whole messages with several values, written before the rules were read (89 of 102 values went then);
+``told`` gives whole messages with several values, written before the rules were read (89 of 102 values went then),
+with those of ``masking_transcripts``; ``mended`` gives forms that were missing once;
 ``look_alikes`` what must stay as it is.
 """
 
@@ -14,6 +15,8 @@ import re
 import string
 from base64 import b64encode
 from collections.abc import Callable, Iterator
+
+from tests.masking_transcripts import HARD_LOOK_ALIKES, MENDED, TRANSCRIPTS
 
 ALNUM = string.ascii_letters + string.digits
 LOWER = string.ascii_lowercase + string.digits
@@ -140,6 +143,8 @@ class Maker:
             return self.encoded(f"deploy:{self.marked(14)}")
         if name == "b64env":
             return self.encoded(f"DB_HOST=db\nDB_PASSWORD={self.run(ALNUM, 20)}\nAPI_TOKEN={self.run(ALNUM, 32)}\n")
+        if name == "b64pem":
+            return self.encoded(self.pem())
         if name == "code":
             return f"{self.run(ALNUM, 4)}{self.pin()[0]}-{self.run(ALNUM, 5)}"
         if name == "uuid":
@@ -151,9 +156,13 @@ class Maker:
             return self.marked(length)
         if letter == "b":
             return self.encoded(self.marked(length))
-        if letter == "w":
+        if letter == "m":
+            names = ("Moss", "Kelp", "Heron", "Slate", "Tundra", "Hazel", "Momiji", "Kawa", "Sakura", "Juniper", "Wren")
+            first, second = self._random.sample(names, 2)
+            return first + self.run("-_#!+.", 1) + second + self.run(string.digits, length)
+        if letter in "ws":
             words = ("maple", "otter", "lantern", "quiet", "river", "copper", "violet", "pepper", "tundra", "saddle")
-            return ("-" if length > 3 else " ").join(self._random.sample(words, length))
+            return ("-" if letter == "w" and length > 3 else " ").join(self._random.sample(words, length))
         alphabets = {"a": ALNUM, "h": HEX, "X": HEX.upper(), "U": UPPER, "d": string.digits, "B": ALNUM + "+/"}
         return self.run(alphabets[letter], length)
 
@@ -367,8 +376,17 @@ _BLANK = re.compile("⟦([^⟧]+)⟧")
 
 def told(seed: int) -> Iterator[tuple[str, list[str]]]:
     """Whole messages, and all the values in each that must go."""
+    return _filled((*_TOLD, *TRANSCRIPTS), seed)
+
+
+def mended(seed: int) -> Iterator[tuple[str, list[str]]]:
+    """Forms that stayed before there was a rule for them."""
+    return _filled(MENDED, seed)
+
+
+def _filled(templates: tuple[str, ...], seed: int) -> Iterator[tuple[str, list[str]]]:
     maker = Maker(seed)
-    for template in _TOLD:
+    for template in templates:
         values = [maker.blank(name) for name in _BLANK.findall(template)]
         left = iter(values)
         yield _BLANK.sub(lambda _, left=left: next(left), template), values  # type: ignore[misc]
@@ -377,5 +395,5 @@ def told(seed: int) -> Iterator[tuple[str, list[str]]]:
 def look_alikes(seed: int) -> Iterator[str]:
     """Texts that have nothing secret, though it looks so."""
     maker = Maker(seed)
-    for template in _LOOK_ALIKES:
+    for template in (*_LOOK_ALIKES, *HARD_LOOK_ALIKES):
         yield _BLANK.sub(lambda blank: maker.blank(blank[1]), template)

@@ -119,6 +119,7 @@ def _insisting(url: str, change: Callable[[psycopg.Connection], object]) -> None
 def empty(database: Database) -> None:
     """Nothing is left in the tables of a schema; they stay: making and dropping them takes longer than most tests."""
     _drop_late_records(database.schema)
+    _end_senders(database.schema)
     close_connections(database.schema)
     _insisting(database.url, lambda connection: _empty(connection, database.schema))
 
@@ -145,6 +146,18 @@ def _drop_late_records(schema: str) -> None:
         if one.settings.database.schema == schema:
             with one._lock:
                 one._waiting.clear()
+
+
+def _end_senders(schema: str) -> None:
+    """What a later test tells is not sent to the receiver of an earlier one, who may be gone."""
+    from orihon.notifications import sending
+
+    for key, one in list(sending._SENDERS.items()):
+        if one._settings.database.schema == schema:
+            del sending._SENDERS[key]
+            one._pass = lambda: True  # type: ignore[method-assign]
+            if one._thread is not None:
+                one.wake()
 
 
 def close_connections(schema: str) -> None:

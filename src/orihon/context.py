@@ -299,7 +299,9 @@ class TaskContextManager(Asking, TaskFigures):
                 self._create_final_summary()
             message = None if error_message is None else self.task_store.redactor.mask(error_message)
             if status is TaskStatus.FAILED:
-                logger.error("%s: failed: %s", self.uuid, message)
+                # What a sealed task says is in no log either; 'orihon show' tells.
+                told = "its error is sealed" if self.task_store.records.is_sealed else message
+                logger.error("%s: failed: %s", self.uuid, told)
             self._finalize_task_db_and_move(status, message)
         except StaleWriter:
             self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -211,6 +212,21 @@ def test_a_person_cannot_be_exchanged_or_taken_away(place: AuditPlace) -> None:
     place.change_people(lambda _: "eve")
     assert place.kinds() == {"person_changed"}
     place.change_people(lambda _: None)
+    assert place.kinds() == {"person_missing"}
+
+
+@pytest.mark.parametrize(
+    "written", ['{"%s": 7}', '{"%s": {"user": "eve"}}', '{"%s": {"user": 1, "salt": 2}}', "[]", "7"]
+)
+def test_a_table_of_persons_that_is_none_is_found_and_stops_nobody(tmp_path: Path, written: str) -> None:
+    place = AuditPlace.made(tmp_path / "contexts", None)
+    place.record(2)
+    table = place.base / "audit" / "people.json"
+    (name,) = json.loads(table.read_bytes())
+    table.write_text(written.replace("%s", name), encoding="utf-8")
+    (place.base / "audit" / "settings.json").write_text("[1]", encoding="utf-8")
+    assert place.kinds() == {"person_missing"}
+    AuditTrail(place.base, place.settings).record("undo", "task-1")  # as another process
     assert place.kinds() == {"person_missing"}
 
 

@@ -18,6 +18,7 @@ from orihon.audit.record import read_line
 from orihon.errors import StorageUnavailable
 from orihon.settings import load_settings
 from tests.audits import SINKS, AuditPlace
+from tests.integration.killing import ended
 from tests.services import Database
 
 
@@ -155,7 +156,7 @@ def test_a_forked_child_writes_what_is_its_own(place: AuditPlace) -> None:
             os._exit(0)
         finally:
             os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
+    assert ended(child) == 0
     tasks = [one.task for one in audit_records(place.base, settings) if one.action != "configure"]
     assert sorted(tasks) == ["childs", "parents"]
     assert verify_audit(place.base, settings).is_sound

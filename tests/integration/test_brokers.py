@@ -32,6 +32,7 @@ from tests.brokers import BROKERS, OwnQueue, kombu, own_queue, said
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
 from tests.integration.asking_handlers import AskingHandler
+from tests.integration.killing import ended
 from tests.integration.run_supervisor import eventually, put, workers
 
 SELDOM = QueueLimits(poll_interval=3600)  # what is found before the test gives up was found by a message
@@ -535,7 +536,7 @@ def test_threads_and_forks_have_connections_of_their_own(own: OwnQueue, opened: 
         finally:
             os._exit(0)
     enqueue(5)
-    assert os.waitpid(child, 0)[1] == 0
+    assert ended(child) == 0
     enqueue(7)
     assert own.size() == 1 + 7 * 5
     assert queue.catalogue.count_waiting()[0] == 36

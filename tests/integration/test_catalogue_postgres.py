@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -28,6 +27,7 @@ from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
 from tests.integration.killing import ended
 from tests.private_postgres import private_postgres
+from tests.receivers import closed_port
 from tests.services import Database
 
 KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
@@ -381,11 +381,9 @@ def test_a_server_with_a_password_that_is_restarted_and_crashes(tmp_path: Path) 
         with refused(StorageUnavailable, "server_denied") as caught:
             open_catalogue(tmp_path, _settings(url.replace("right", "wrong"), "ours"))
         assert "wrong" not in str(caught.value)
-        with socket.socket() as taken:  # by us, who do not listen: nobody else can begin to
-            taken.bind(("127.0.0.1", 0))
-            nobody = f"postgresql://orihon:right@127.0.0.1:{taken.getsockname()[1]}/postgres"
-            with refused(StorageUnavailable, "server_unreachable"):
-                open_catalogue(tmp_path, _settings(nobody, "ours", db_timeout=0.2))
+        nobody = f"postgresql://orihon:right@127.0.0.1:{closed_port()}/postgres"
+        with refused(StorageUnavailable, "server_unreachable"):
+            open_catalogue(tmp_path, _settings(nobody, "ours", db_timeout=0.2))
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import apsw
 import psycopg
 import pytest
 
@@ -17,7 +16,7 @@ from orihon.catalogue.opening import open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import Settings, load_settings
 from orihon.task import TaskKey, TaskStatus, new_uuid
-from tests.helpers import refused
+from tests.helpers import raw_database, refused
 from tests.services import Database
 
 Execute = Callable[[str], None]
@@ -41,10 +40,8 @@ def execute(tmp_path: Path, settings: Settings) -> Execute:
     """Changes the catalogue as another machine would have."""
 
     def in_file(statement: str) -> None:
-        connection = apsw.Connection(str(tmp_path / "tasks.db"))
-        connection.set_busy_timeout(60_000)
-        connection.execute(statement)
-        connection.close()
+        with raw_database(tmp_path / "tasks.db") as connection:
+            connection.execute(statement)
 
     def on_server(statement: str) -> None:
         assert settings.database.url is not None

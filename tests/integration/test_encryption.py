@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from orihon.migration import migrate_tasks
 from orihon.mirror.mirror import Mirror
 from orihon.objects import ObjectStorage
 from orihon.retention import delete_old_contexts
+from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.search import search_history
 from orihon.settings import Settings
@@ -105,7 +107,23 @@ def test_nothing_plain_is_ever_written(place: Place) -> None:
     assert verify(place.base, "failed-1", place.settings) == []
 
 
-def test_a_request_and_a_kept_answer_leave_nothing_plain(place: Place) -> None:
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_failed_attempt_leaves_nothing_plain(attempts: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What broke often quotes what was said: the row has it sealed, and the log not at all."""
+    place = Place(tmp_path, sealed_settings(write_key(tmp_path / "master")), None)
+    with closing(TaskQueue(place.base, place.settings, limits=QueueLimits(max_attempts=attempts))) as queue:
+        uuid = queue.enqueue(KEY, prompt=SAID)
+        task = queue.dequeue()
+        assert task is not None
+        assert queue.nack(task, f"it broke: {SAID}") is (TaskStatus.DEAD if attempts == 1 else TaskStatus.QUEUED)
+        assert SAID in str(queue.catalogue.get(uuid).error_message)
+    assert ("dead" if attempts == 1 else "attempt 1 failed") in caplog.text
+    assert CANARY not in caplog.text
+    assert place.leaks() == []
+
+
+@pytest.mark.parametrize("is_on", [True, False], ids=["on", "switched off"])
+def test_a_request_and_a_kept_answer_leave_nothing_plain(place: Place, is_on: bool) -> None:
     seen: list[list[str]] = []
 
     def answered(request: Request) -> Reply:
@@ -119,8 +137,10 @@ def test_a_request_and_a_kept_answer_leave_nothing_plain(place: Place) -> None:
         backend = place.settings.context_storage.backend
         settings = sealed_settings(place.settings.encryption.key, backend, place.database, llm=llm)
         for uuid in ("first-1", "second-1"):  # the second one gets the answer that was kept for the first
-            task = start_sealed(place.base, settings, uuid)
-            client = get_llm_client(settings, task_ctx=task)
+            start_sealed(place.base, settings, uuid).stop()
+            in_force = settings.replace(**{"encryption.enabled": is_on})
+            task = TaskContextManager.resume(place.base, uuid, in_force)
+            client = get_llm_client(in_force, task_ctx=task)
             text, *_ = client.get_response()
             assert text == SAID
             task.stop()
@@ -230,6 +250,24 @@ def test_plain_tasks_and_sealed_ones_lie_side_by_side(tmp_path: Path) -> None:
             task.message_store.get_current_context_file()
     leaking = {name.split("/")[2] for name in files_with(base, CANARY) if name.startswith("./completed/")}
     assert leaking == {"plain-1"}
+
+
+def test_what_a_sealed_task_says_stays_sealed_when_new_ones_are_plain(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its row is written anew, its notices and its end come later: the catalogue goes on sealing, no log tells it."""
+    start_sealed(place.base, place.settings, "sealed-1").stop()
+    start_sealed(place.base, place.settings, "sealed-2", replace(KEY, task_id="28")).stop()
+    plain = place.settings.replace(**{"encryption.enabled": False})
+    with TaskContextManager.resume(place.base, "sealed-1", plain) as task:
+        ask(task)
+    with TaskContextManager.resume(place.base, "sealed-2", plain) as task:
+        task.fail(f"it broke: {SAID}")
+    assert place.leaks() == []
+    assert "failed" in caplog.text
+    assert CANARY not in caplog.text
+    with open_catalogue(place.base, plain) as catalogue:
+        assert catalogue.get("sealed-2").error_message == f"it broke: {SAID}"
 
 
 def test_a_plain_task_is_sealed_by_a_fork_and_by_a_move_into_the_database(

@@ -112,6 +112,7 @@ def test_nor_where_the_server_shows_each_transaction_an_old_picture(base: Path, 
 
 
 def _race_for_ten_places(base: Path, settings: Settings) -> None:
+    today = lasting_day()
     TaskQueue(base, settings).close()
     ready, go = os.pipe()
     children = [_fork_that_enqueues(base, settings, ready, go) for _ in range(8)]
@@ -119,7 +120,7 @@ def _race_for_ten_places(base: Path, settings: Settings) -> None:
     os.close(go)  # the last writing end: all of them begin now
     got = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     with open_catalogue(base, settings) as catalogue:
-        assert catalogue.taken_by("ann", utc_now()[:10]).tasks == got == 10
+        assert catalogue.taken_by("ann", today).tasks == got == 10
 
 
 def _fork_that_enqueues(base: Path, settings: Settings, ready: int, go: int) -> int:

@@ -7,8 +7,7 @@ import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from orihon.runtime.tool import ToolResult
 from orihon.runtime.tools import ToolBox, ToolOptions
 from orihon.store import MessageStore
 from tests.helpers import refused
+from tests.integration.run_supervisor import eventually
 from tests.ports import free_port
 
 HERE = Path(__file__).parent
@@ -43,13 +43,6 @@ def said(result: ToolResult) -> str:
 def failed(result: ToolResult) -> str:
     assert result.is_error, result.text
     return result.text
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def is_alive(group: int) -> bool:

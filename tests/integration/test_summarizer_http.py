@@ -10,7 +10,7 @@ from orihon.records import SUMMARY_PREFIX
 from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
 from tests.integration.chat_http import HttpChatClient, Scripted, ScriptedServer, problem, says, serving
 from tests.integration.run_supervisor import eventually
-from tests.ports import free_port
+from tests.receivers import closed_port
 
 COUNT = tokenizer(DEFAULT_TOKENIZER)
 
@@ -99,7 +99,7 @@ def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
 
 
 def test_a_server_that_is_not_there_fails_like_a_client_that_raises() -> None:
-    client = HttpChatClient(f"http://127.0.0.1:{free_port()}")
+    client = HttpChatClient(f"http://127.0.0.1:{closed_port()}")
     asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.0)
     assert (asking.summarize(RUN, 100), asking.last_failure) == (None, Failure.RAISED)
 

@@ -6,7 +6,6 @@ import http.client
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,10 +22,10 @@ from orihon.web import site_look
 from orihon.web.site_look import SiteLook, SiteTold
 from orihon.web.site_news import MOST_PUSHED
 from tests.catalogues import CataloguePlace
+from tests.helpers import lasting_day
 from tests.serving import Client, serving
 
 HOSTILE = '<script>alert("x")</script>\u202e'
-TODAY = datetime.now(UTC).date().isoformat()
 
 
 @pytest.fixture
@@ -78,8 +77,8 @@ def test_the_first_page_says_how_everything_stands(client: Client, catalogue: Ca
     register(catalogue, "one", metadata={"title": HOSTILE}, llm_provider="openai", model="gpt-4o")
     register(catalogue, "two", status=TaskStatus.QUEUED)
     catalogue.set_totals("one", view_tokens=90_000)
-    catalogue.add_usage("one", "gpt-4o", TODAY, input=1_000_000)
-    catalogue.acquire("one", seconds=60)
+    catalogue.add_usage("one", "gpt-4o", lasting_day(), input=1_000_000)
+    catalogue.acquire("one", seconds=3600)
     page = client.ask("GET", "/")
     assert page.status == 200
     texts = _Texts(page.text)
@@ -337,7 +336,7 @@ def test_statistics_draw_what_the_report_says(client: Client, place: CataloguePl
 
 def test_statistics_without_prices_show_tokens(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one")
-    catalogue.add_usage("one", "homemade", TODAY, input=3000, saved=1000)
+    catalogue.add_usage("one", "homemade", lasting_day(), input=3000, saved=1000)
     page = client.ask("GET", "/statistics").text
     assert "Nobody has named a price for these models." in page
     assert "homemade" in page

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from orihon.task import TaskStatus
 from orihon.web import access
 from orihon.web.server import WebServer
 from tests.browser import PATIENCE, chromium
+from tests.helpers import lasting_day
 from tests.serving import Client, serving
 
 if TYPE_CHECKING:
@@ -73,20 +73,10 @@ def register(catalogue: Catalogue, uuid: str, title: str, status: TaskStatus = T
 def usage(catalogue: Catalogue, days: int = 5) -> None:
     register(catalogue, "paid", "Paid for")
     catalogue.update("paid", llm_provider="openai")
-    today = _day_that_lasts()
+    today = date.fromisoformat(lasting_day())
     for ago in range(days):
         day = (today - timedelta(days=ago)).isoformat()
         catalogue.add_usage("paid", "gpt-4o", day, input=1_000_000 * (ago + 1), saved=500_000)
-
-
-def _day_that_lasts() -> date:
-    """Today, also when the page is there: just before midnight it is waited for."""
-    now = datetime.now(UTC)
-    tomorrow = datetime.combine(now.date() + timedelta(days=1), datetime.min.time(), UTC)
-    if (left := tomorrow - now) < timedelta(seconds=30):
-        time.sleep(left.total_seconds())
-        return tomorrow.date()
-    return now.date()
 
 
 def wait_for_focus(page: Page, address: str) -> None:

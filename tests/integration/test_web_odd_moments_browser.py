@@ -238,3 +238,52 @@ def test_a_wheel_looks_closer_and_the_last_turn_counts(browser: Browser, place: 
         page.evaluate(_TURNS_AT_ONCE)
         eventually(lambda: page.evaluate("[timeline.data.first, timeline.data.last - timeline.data.end]") == [1, 0])
         assert 0 < len(asked) < 10
+
+
+def test_the_address_of_a_folded_message_leads_into_its_fold_again(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        page.locator("#goto").fill("4")
+        page.keyboard.press("Enter")
+        page.locator("#m4.found").wait_for()
+        page.wait_for_url(re.compile(r"\?at=4#m4$"))
+        page.reload()
+        page.locator("#m4.found").wait_for()
+        assert page.locator("#m4").is_visible()
+
+
+def test_a_key_that_leads_to_a_page_one_may_not_see_does_nothing(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        page.evaluate(
+            "document.querySelector('[data-place=workers]').remove()"
+        )  # as whoever is no administrator has it
+        page.keyboard.press("g")
+        page.keyboard.press("w")
+        page.keyboard.press("g")
+        page.keyboard.press("a")
+        page.wait_for_url(re.compile("/approvals$"))
+
+
+def test_what_was_written_is_there_again_after_escape_and_gone_after_cancel(browser: Browser, place: Place) -> None:
+    with seen_by(browser) as context:
+        page = place.open(context)
+        for button, wanted in (("#f1 [data-act=edit]", "edit"), ("[data-actions] [data-act=compress]", "compress")):
+            text = page.locator(f"dialog[data-dialog={wanted}] textarea").first
+            page.locator(button).click()
+            page.locator(f"dialog[data-dialog={wanted}] [data-go]:not([disabled])").wait_for()
+            before = text.input_value()
+            assert before
+            text.fill("Mine, and long.")
+            page.keyboard.press("Escape")
+            text.wait_for(state="hidden")
+            page.wait_for_timeout(500)  # a double click is one wish
+            page.locator(button).click()
+            page.locator(f"dialog[data-dialog={wanted}] [data-go]:not([disabled])").wait_for()
+            assert text.input_value() == "Mine, and long."
+            page.locator(f"dialog[data-dialog={wanted}] [data-close]").first.click()
+            page.wait_for_timeout(500)
+            page.locator(button).click()
+            page.locator(f"dialog[data-dialog={wanted}] [data-go]:not([disabled])").wait_for()
+            assert text.input_value() == before
+            page.keyboard.press("Escape")

@@ -18,6 +18,7 @@ from openapi_spec_validator import validate
 from schemathesis import GenerationMode
 from schemathesis import checks as found
 
+from orihon.records import Compression, ModelCall, Usage
 from orihon.texts import LANGUAGES, speaking
 from orihon.web.call import Endpoint
 from orihon.web.openapi import document, examples
@@ -68,6 +69,13 @@ def test_every_answer_and_every_field_is_described() -> None:
     assert [one.name for one in ENDPOINTS if not one.answer] == []
     fields = [(one.name, field.name) for one in ENDPOINTS for field in (*one.query, *one.body) if not field.about]
     assert fields == []
+
+
+def test_a_change_that_asked_a_model_is_as_described() -> None:
+    calls = (ModelCall("a-model", Usage(2215, 0, 37)), ModelCall("another", cost=0.2))
+    shape = {"$ref": "#/components/schemas/compression", "components": document(ENDPOINTS)["components"]}
+    for made in (Compression(3, "compress", calls=calls), Compression(3, "compress")):
+        assert list(Draft202012Validator(shape).iter_errors(made.as_record())) == []
 
 
 def test_the_server_hands_out_what_the_documentation_has(server: WebServer) -> None:

@@ -482,6 +482,10 @@ def test_a_task_on_its_way_to_another_place_has_what_it_had(plain: Shown, monkey
         plain.task.stop()
         assert look.state() == {**before, "status": "paused"}
     assert look.state() == {**before, "status": "paused"}
+    with monkeypatch.context() as patch:
+        patch.setattr(look._base.folders, "find", lambda _: folder)  # went on, and came back before it was opened there
+        assert look.state() == {**before, "status": "paused"}
+    assert look.state() == {**before, "status": "paused"}
     look.close()
 
 

@@ -13,6 +13,7 @@ from orihon.errors import InvalidSettings
 from orihon.guard import Redactor
 from orihon.guard.live import LIVE, LiveValues, register_environment
 from orihon.guard.patterns import WINDOW
+from tests.fuzzing import no_hang
 
 KEY = bytes(range(32))
 TOKEN = "ghp_" + "a1B2" * 9
@@ -79,9 +80,9 @@ def test_invisible_characters_hide_nothing(hidden: str) -> None:
 @pytest.mark.parametrize("value", ["pwd" + "1" * 200, "pwd1" + "id" * 100, "insert" + "me" * 60, "set" + "a" * 200])
 def test_no_value_takes_long_to_judge(value: str) -> None:
     start = time.thread_time()
-    redactor.mask(f"password={value}! password='{value}#1'")
-    # The wrong expression takes longer than anybody waits.
-    assert time.thread_time() - start < 0.2
+    with no_hang():  # the wrong expression takes longer than anybody waits
+        redactor.mask(f"password={value}! password='{value}#1'")
+    assert time.thread_time() - start < 2
 
 
 def test_a_long_run_behind_a_name_that_says_nothing_hides_no_value() -> None:

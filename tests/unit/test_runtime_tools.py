@@ -210,11 +210,16 @@ def test_schemas_have_the_shape_of_openai() -> None:
     assert box.approve("own") == []
 
 
-def test_a_tool_that_breaks_is_an_answer() -> None:
+def test_a_tool_that_breaks_is_an_answer_and_no_log_quotes_it(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "orihon")
+
     def breaking(arguments: Any, deadline: Any) -> Answer:
         raise ZeroDivisionError("by nothing")
 
     assert "ZeroDivisionError: by nothing" in failed(answering(breaking).call("own_act", {}))
+    assert "tool own_act broke: ZeroDivisionError" in caplog.text
+    assert "tool own_act failed: broken" in caplog.text
+    assert "by nothing" not in caplog.text
 
 
 def test_wrong_names_and_arguments_are_answers() -> None:

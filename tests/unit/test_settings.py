@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.errors import InvalidSettings
+from orihon.errors import InvalidSettings, KeyUnavailable
+from orihon.guard.master import read_master_key
 from orihon.settings import Settings, load_settings, schema
 from tests.configurations import Write, load, refused
 
@@ -101,6 +102,18 @@ def test_secrets_are_shown_nowhere() -> None:
     assert settings.as_dict()["llm"]["ollama"]["api_key"] is None
     assert settings.as_dict(mask_secrets=False)["llm"]["openai"]["api_key"] == "sk-very-secret"
     assert "12345" not in str(refused({"llm": {"openai": {"api_key": 12345}}}))
+
+
+@pytest.mark.parametrize("key", ["0a1B" * 16, "q83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJA="])
+def test_a_master_key_that_was_written_in_place_of_its_source_is_not_shown(key: str) -> None:
+    encryption = {"key": key, "former_keys": [f"env:{key}", "file:~/master.key"]}
+    settings = load_settings({"encryption": encryption}, environ={})
+    shown = settings.as_dict()["encryption"]
+    assert (shown["key"], shown["former_keys"]) == ("***", ["env:***", "file:~/master.key"])
+    assert settings.secret_values().count(key) == 2
+    with pytest.raises(KeyUnavailable) as caught:
+        read_master_key(key)
+    assert key not in str(caught.value)
 
 
 def test_the_chosen_provider_decides_model_window_and_reserve() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import orihon.errors
-from orihon.errors import InvalidMessage, OrihonError
+from orihon.errors import DamagedStore, InvalidMessage, InvalidSettings, KeyUnavailable, OrihonError
+from orihon.logs import masked
 from orihon.texts import LANGUAGES, language, set_language, text
 
 SOURCE = Path(orihon.errors.__file__).parent
@@ -123,3 +124,31 @@ def test_a_text_found_by_itself_is_the_one_of_the_whole_catalogue() -> None:
         for key in whole:
             fields = dict.fromkeys(_fields(whole[key]), 7)
             assert text(key, lang=lang, **fields) == whole[key].format_map(fields), key
+
+
+TASK, FINGERPRINT, KEYS = "d6bfa1f3-6696-4b6e-8ec4-c5af67d7229f", "6dd78404f38dab98", "/home/ana/contexts/keys"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KeyUnavailable("other_master", key=TASK, wanted=FINGERPRINT, known=FINGERPRINT, task=TASK),
+        KeyUnavailable("missing", key=TASK, where=KEYS),
+        KeyUnavailable("erased", task=TASK, at="2026-11-15T09:12:03.123456+00:00"),
+        KeyUnavailable("sealed", task=TASK),
+        KeyUnavailable("not_in_keyring", service="orihon", name="master-2026"),
+        DamagedStore("data_key", key=TASK, where=KEYS),
+        InvalidSettings("broker_address"),
+        InvalidSettings("broker_database"),
+        InvalidSettings("broker_rabbitmq"),
+    ],
+    ids=lambda error: str(error.reason),
+)
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_masking_leaves_what_an_error_about_keys_names(error: OrihonError, lang: str) -> None:
+    """Errors are masked on the screen and in the log: "the key X" would hide which one is wanted."""
+    set_language(lang)
+    try:
+        assert masked(str(error)) == str(error)
+    finally:
+        set_language(None)

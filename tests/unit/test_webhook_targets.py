@@ -17,15 +17,54 @@ from tests.receivers import receiving
 
 @pytest.mark.parametrize(
     "address",
-    ["169.254.169.254", "169.254.170.2", "fe80::1%lo", "fd00:ec2::254", "100.100.100.200", "::ffff:169.254.169.254"],
+    [
+        *(
+            "169.254.169.254",
+            "169.254.170.2",
+            "fe80::1%lo",
+            "fd00:ec2::254",
+            "100.100.100.200",
+            "::ffff:169.254.169.254",
+        ),
+        *("fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42"),
+        *("::169.254.169.254", "64:ff9b::169.254.169.254", "2002:a9fe:a9fe::1"),
+    ],
 )
 def test_addresses_of_metadata(address: str) -> None:
     assert targets.is_metadata(address)
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.4", "8.8.8.8", "2001:db8::1"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.4", "8.8.8.8", "2001:db8::1", "::7f00:1"]
+)
 def test_other_addresses(address: str) -> None:
     assert not targets.is_metadata(address)
+
+
+ANOTHER_WAY = [
+    *("169.254.169.254", "2852039166", "0xa9fea9fe", "0251.0376.0251.0376", "169.254.43518", "[::ffff:a9fe:a9fe]"),
+    *("metadata.google.internal", "METADATA.google.internal."),
+]
+
+
+@pytest.mark.parametrize("host", ANOTHER_WAY)
+def test_a_proxy_is_not_asked_for_such_an_address(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection goes to the proxy: its address says nothing about where the request ends."""
+    with receiving() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        monkeypatch.setenv("no_proxy", "")
+        webhook._opener.cache_clear()
+        try:
+            failure = Webhook(f"http://{host}/latest").post("1", b"{}")
+            with pytest.raises(Unreachable) as caught, Transport().post_file(f"http://{host}/v1", {}, b"{}"):
+                pass
+        finally:
+            webhook._opener.cache_clear()
+        assert failure is not None
+        assert "metadata" in failure.reason
+        assert caught.value.reason == "metadata"
+        assert proxy.raw == []
 
 
 def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,7 +34,8 @@ def change_of_settings(sink: AuditSink, settings: Settings) -> SettingsChange:
     """How the settings differ from those of the last run with the same configuration; keeps nothing yet."""
     place, digests = _digests(settings)
     kept: dict[str, Any] = sink.load(_NAME) or {}
-    before = kept.get(place) or {}
+    before = kept.get(place)
+    before = before if isinstance(before, dict) else {}
     keys = sorted(key for key in {*before, *digests} if before.get(key) != digests.get(key))
 
     def keep() -> None:

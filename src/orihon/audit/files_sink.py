@@ -237,10 +237,11 @@ class FilesAudit(AuditSink):
 
     def head(self, chain: str) -> Head | None:
         path = self.folder / f"{chain}.head"
-        try:
-            found = _HEAD.fullmatch(path.read_bytes())
-        except FileNotFoundError:
-            return None
+        with wrapping(path):
+            try:
+                found = _HEAD.fullmatch(path.read_bytes())
+            except FileNotFoundError:
+                return None
         return Head(chain, int(found[1]), found[2].decode("ascii")) if found else Head(chain, 0, GENESIS[:-1] + "?")
 
     def drop(self, chain: str, first: int) -> None:
@@ -256,8 +257,11 @@ class FilesAudit(AuditSink):
     # ---- persons and small values ------------------------------------------------------------------------------
 
     def people(self) -> dict[str, tuple[Person, str]]:
+        """An entry of another form is nobody's: whoever proves the chains misses the person."""
         entries = self.load(_PEOPLE) or {}
-        return {name: (Person(one["user"], one["address"]), one["salt"]) for name, one in entries.items()}
+        return {
+            name: (Person(one["user"], one["address"]), one["salt"]) for name, one in entries.items() if _names(one)
+        }
 
     def forget(self, names: Sequence[str]) -> None:
         with wrapping(self.folder), self._alone():
@@ -291,14 +295,19 @@ class FilesAudit(AuditSink):
     def load(self, name: str) -> Any:
         path = self.folder / f"{name}.json"
         with wrapping(path):
-            try:
-                return jsonio.decode(path.read_bytes())
-            except FileNotFoundError:
-                return None
-            except ValueError:
+            with suppress(FileNotFoundError, ValueError):
+                found = jsonio.decode(path.read_bytes())
+                if isinstance(found, dict):
+                    return found
+            if path.exists():
                 logger.warning("%s cannot be read", path)
-                return None
+            return None
 
     def save(self, name: str, value: Any) -> None:
         make_private_folder(self.folder)
         replace_file(self.folder / f"{name}.json", [jsonio.encode_pretty(value)])
+
+
+def _names(entry: Any) -> bool:
+    """Is this what the table has for a person?"""
+    return isinstance(entry, dict) and all(isinstance(entry.get(name), str) for name in ("user", "address", "salt"))

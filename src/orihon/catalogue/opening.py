@@ -42,14 +42,20 @@ def catalogue_beside(base_dir: Path, settings: Settings) -> Catalogue | None:
 
 
 def _guarded(catalogue: Catalogue, base_dir: Path, settings: Settings) -> Catalogue:
-    """Its texts are sealed, or can at least be opened, where the settings name a master key."""
+    """Its texts are sealed, or can at least be opened, where the settings name a master key.
+
+    Where tasks were ever sealed, texts go on being so: the row of such a task would else say plain what it says.
+    """
     encryption = settings.encryption
     if not encryption.enabled and encryption.key is None:
         return catalogue
     from orihon.catalogue.sealed_db import SealedTasks, Texts
-    from orihon.store.key_places import needed_keys
+    from orihon.store.key_places import key_place, needed_keys
 
-    texts = Texts(partial(needed_keys, base_dir, settings), seals=encryption.enabled)
+    def seals() -> bool:
+        return encryption.enabled or any(key_place(base_dir, settings).ids())
+
+    texts = Texts(partial(needed_keys, base_dir, settings), seals=seals)
     return catalogue.through(lambda database: SealedTasks(database, texts))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from orihon import jsonio
@@ -31,17 +32,18 @@ _EMPTY = "{}"
 
 
 class Texts:
-    """Seals and opens the values of statements; fetches the key when the first one needs it."""
+    """Seals and opens the values of statements; fetches the key when the first one needs it.
 
-    def __init__(self, keys: Callable[[], DataKeys], *, seals: bool) -> None:
+    ``seals`` is asked once, by the first value that would be sealed.
+    """
+
+    def __init__(self, keys: Callable[[], DataKeys], *, seals: Callable[[], bool]) -> None:
         self._keys = keys
-        self._seals = seals
+        self._seals = cache(seals)
         self._sealer: Sealer | None = None
 
     def sealed(self, bindings: Mapping[str, Value]) -> dict[str, Value]:
         """The bindings as the database keeps them."""
-        if not self._seals:
-            return dict(bindings)
         return {name: self._sealed_value(name, value) for name, value in bindings.items()}
 
     def opened(self, record: Record) -> Record:
@@ -51,9 +53,9 @@ class Texts:
     def _sealed_value(self, name: str, value: Value) -> Value:
         if not isinstance(value, str) or not value:
             return value
-        if name in _TEXTS:
+        if name in _TEXTS and self._seals():
             return self._sealing().seal_text(_TEXTS[name], value)
-        if name in _OBJECTS and value != _EMPTY:
+        if name in _OBJECTS and value != _EMPTY and self._seals():
             notes = jsonio.decode(value)
             visible = {each: 1 for each in _VISIBLE if each in notes}
             return jsonio.encode({**visible, _SEALED: self._sealing().seal_text(_OBJECTS[name], value)}).decode()

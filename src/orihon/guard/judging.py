@@ -14,9 +14,9 @@ LONGEST = 256
 
 # Code, templates, addresses and places in the file system are no secrets, whatever they are called.
 _CODE = re.compile(
-    r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@
+    r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@|!{1,2}(?:\(|[a-z_]\w*+[.(\[])
     |[A-Za-z_][\w.]*+(?:->|::)?[(\[{]                     # a call, an index, a type with parameters
-    |(?:~|\.{1,2})?/[\w.~-]+(?:/|$) | [A-Za-z]:\\ | [a-z][a-z0-9+.-]*://
+    |(?:~|\.{1,2})?/[\w.~-]+(?:/|$) | [A-Za-z]:\\ | [a-z][a-z0-9+.-]*:// | arn:aws | projects/[\w-]+/
     |(?:self|this|cls|os|sys|env|args|opts|options|config|settings|process|request|req|ctx|data|props|params|secrets
        |vault|System|var|local|module|context|state|kwargs|obj|user|conf|cfg|event|input|form|session|response|result
        |Optional|Union|List|Dict|Option|Vec|Map)\??[.\[|]
@@ -170,6 +170,27 @@ _WORDS = frozenset(
         "through",
     ]
 )
+# Words with a capital and a digit between dots are a password, unless one of them is what fields or modules are named.
+_DOTTED_WORDS = re.compile(
+    r"(?!(?i:[a-z0-9.]*?(?:pass|pwd|auth|login|label|user|form|field|secret|token|cred|config|setting)))"
+    r"(?!(?i:(?:[a-z0-9]++\.)*?(?:key|conf|env|base|utf|sha|md[45]|http|s3|db|sql|util|client|server|test|step|page|item"
+    r"|value|get)))"
+    r"(?=[A-Za-z.]*+[0-9])(?=[a-z0-9.]*+[A-Z])[A-Za-z0-9]{3,}+(?:\.[A-Za-z0-9]{3,}+)++"
+)
+# What sentences about passwords have, and passphrases do not, in the languages that labels are translated to most.
+_IN_SENTENCES = """
+    the and for with your you not are was has have had can must may will this that from but all any its our their
+    then than when what which who how why use using used please enter type password passwords passphrase username
+    user email account login sign again least characters letters numbers digits symbols empty short match matches
+    invalid incorrect wrong required missing change changed reset forgot forgotten confirm current new old default
+    secret token key value field string here there should could would cannot does did only also into over under
+    before after until without stored hashed encrypted same different some each every more most less too very one
+    two three none null true false error failed success set get read write file path environment variable contain
+    contains provide choose words word phrase test example bitte ihr ihre das der die den und oder ein eine ist
+    nicht mit passwort kennwort votre mot passe les des pour avec est une entrez sua senha seu para com por
+    introduce ingrese los las una del que con inserisci tua della wachtwoord voer het een
+"""
+_SENTENCE_WORDS = frozenset(_IN_SENTENCES.split())
 _MARK = re.compile(r"[!@#$%^&*~+=?]")
 _DIGIT = re.compile(r"[0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
@@ -225,6 +246,12 @@ def is_env_secret(value: str, *, is_password: bool) -> bool:
     )
 
 
+def is_passphrase(value: str) -> bool:
+    """Are these words that nobody puts into a sentence?"""
+    words = value.split(" ")
+    return len(set(words)) >= 4 and _SENTENCE_WORDS.isdisjoint(words)
+
+
 def _is_plain_name(value: str) -> bool:
     """Is it a template or a name, where it has letters and digits only? All other forms of those have marks."""
     lower = value.lower()
@@ -235,7 +262,8 @@ def _is_plain_name(value: str) -> bool:
 
 def _is_name(value: str, *, is_password: bool, has_digit: bool) -> bool:
     if _THING.fullmatch(value.lower()) or _IDENTIFIER.fullmatch(value):
-        return not (is_password and has_digit and value.count("-") >= 2)
+        is_chosen = value.count("-") >= 2 or (len(value) >= 8 and _DOTTED_WORDS.fullmatch(value) is not None)
+        return not (is_password and has_digit and is_chosen) or _FILE.fullmatch(value) is not None
     if _NO_SECRET.fullmatch(value):
         return True
     return not is_password and _DASHED_NAME.fullmatch(value) is not None

@@ -12,7 +12,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orihon.guard.anchors import Anchor, in_any_case
-from orihon.guard.values import OPEN, OUTSIDE, SAID, Judge, assigned, exported, quoted, secret_in, with_value
+from orihon.guard.values import (
+    OPEN,
+    OUTSIDE,
+    SAID,
+    Judge,
+    assigned,
+    changed_to,
+    dashed,
+    exported,
+    phrase_at,
+    quoted,
+    secret_in,
+    with_value,
+)
 from orihon.guard.views import Span, Views
 
 # What may follow "=" or ":" and then the end of a word, and is no secret: too little, or a word. Of those with marks
@@ -21,7 +34,8 @@ _SHORT = r"[^\s\"'`\\<>?*=:|-][^\s\"'`\\<>?*]"
 _NO_PASSWORD = f"{_SHORT}{{0,2}}"
 _NO_KEY = rf"{_SHORT}{{0,6}}|[a-z_./,;][a-z_./,;-]{{0,14}}"
 _NOT_FOLLOWED = (
-    r"(?!\s{{0,2}}[=:]\s{{0,2}}(?!(?:bearer|token|(?:api)?key|securestring\()[ \t]{{0,2}}\S{{4}}|str|char|opt)"
+    r"(?!\s{{0,2}}[=:]\s{{0,2}}(?!(?:bearer|token|(?:api)?key|sec(?:ure|ret)[a-z]{{1,16}}[(:.])[ \t]{{0,2}}\S{{4}}"
+    r"|&|str|char|opt|secretstr|final)"
     r"(?:{})(?:[\s\"'`\\<>]|$))"
 )
 # The words that begin a name, what they have in common, the rest of the name behind that, its beginning looked back at,
@@ -33,25 +47,29 @@ _NAMES = (
     ("pw", "pw", r"(?:d|(?<![a-z0-9]pw))", _NO_PASSWORD),
     ("psk", "psk", r"(?<![a-z0-9]psk)", _NO_KEY),
     # Credentials may be a pair, of which the first is short.
-    ("secret cred", "cre", rf"(?:(?<=secre)t{_NOT_FOLLOWED.format(_NO_KEY)}|dentials?)", "(?!)"),
+    ("secret cred", "cre", rf"(?:(?<=secre)t{_NOT_FOLLOWED.format(_NO_KEY)}|dentials?|ds)", "(?!)"),
     ("auth", "auth", r"(?:orization)?", _NO_KEY),
 )
 _SUFFIX = (
     r"(?:[_-]?([0-9]{1,2}|prod|production|staging|dev|test|live|local|backup|old|new|value|main|primary|secondary|id"
     r"|string|text|plain|raw|hash|base|base64|b64)(?![a-z0-9]))?(?![a-z0-9_]|\]#)"
 )
-# What must follow a name for anything to be said of it: spares most names the closer look.
+# What must follow a name for anything to be said of it: spares most names the closer look. A user before
+# a password may be short.
 _FOLLOWED = (
-    r"(?=[\"'`\](*<?]|\\{1,8}[\"'`\]),\s\-vdct]|\s{0,24}-?[ \t]?value"
+    r"(?=[\"'`\](*<?]|\[[0-9]{0,4}\]|\\{1,8}[\"'`\]),\s\-vdct]|\s{0,24}-?[ \t]?value"
     r"|[ \t]{0,12}(?:[=:|>?]|-(?:>|[ \t]?\\{0,4}[\"']?(?:val|def|con|text)))"
-    r"|[ \t]{1,4}(?:(?=[^\s-]\S{4})\S{0,48}?[0-9\"'`!@#$%^&*?]|(?:for|of|to|on|in|from|as|at|that"
-    r"|which|we|i|you|it|they|is|was|are|will|should|must|becomes|has|set|reset|changed|rotated|updated|equals|and)\b))"
+    r"|[ \t]{1,4}(?:(?=[^\s-]\S{4}|\w{1,4}[ \t]{0,2}[/:,])\S{0,48}?[0-9\"'`!@#$%^&*?]"
+    r"|(?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they|is|was|are|will|should|must|becomes|has|set"
+    r"|reset|changed|rotated|updated|equals|and|string)\b))"
 )
 _KINDS = {
     **dict.fromkeys(("ss", "ssword", "sswort", "sswd", "ssphrase", "sscode", "pwd", "pw"), "PASSWORD"),
-    **dict.fromkeys(("cret", "credential", "credentials", "psk"), "SECRET"),
+    **dict.fromkeys(("cret", "credential", "credentials", "creds", "psk"), "SECRET"),
     "ken": "TOKEN",
 }
+# The names of what may be several words.
+_PHRASES = ("ssword", "ssphrase")
 _WORD = "abcdefghijklmnopqrstuvwxyz0123456789_.-"
 # Names that end with these name no secrets.
 _NO_SECRETS = ("id", "hash")
@@ -71,32 +89,46 @@ _SORTS_BY_END = {
 
 
 _CLOSE = r"(?:\\{0,4}[\"'`\])]|\*\*|__|</(?:td|th|dt|b|strong|code)>){0,3}"
-_BOUND = (
-    rf"{_CLOSE}[ \t]{{0,12}}(?::[ \t]?(?:str|string|String|Optional\[str\]|char[ \t]?\*)[ \t]{{0,4}}(?==))?"
-    r"(?P<by>=>|:=|\?=|==|->|→|=|:|：|＝|\||>|は、?|を|が)(?:\*\*|</(?:b|strong)>)?[ \t]{0,12}"
-    r"(?P<line>\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?)?"
-    r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key|SecureString\()[ \t]{0,2})?"
+_TYPE = (
+    r"(?::[ \t]?(?:&(?:'[a-z]{1,8}[ \t])?)?(?:str|string|String\??|Optional\[str\]|char[ \t]?\*|SecretStr"
+    r"|Final(?:\[str\])?|str[ \t]\|[ \t]None)|(?<=[ \t])string)"
 )
-_CALL = r"\([ \t]{0,2}(?=\\{0,4}[\"'`])"
+_BOUND = (
+    rf"{_CLOSE}(?:\[[0-9]{{0,4}}\])?[ \t]{{0,12}}(?:{_TYPE}[ \t]{{0,4}}(?==))?"
+    r"(?P<by>=>|:=|\?=|==|->|→|=|:|：|＝|\||>|は、?|を|が)(?:\*\*|</(?:b|strong)>)?[ \t]{0,12}"
+    r"(?P<line>\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
+    r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key"
+    r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2})?"
+)
+# Also what is typed into a field of that name: find("password").send_keys("…").
+_CALL = r"(?:[\"'\])]{0,5}\.(?:type|fill|send_keys|sendKeys|setValue)(?=\())?\([ \t]{0,2}(?=\\{0,4}[\"'`])"
 _ARGUMENT = r"\\{0,4}[\"'][ \t]{0,4},[ \t]{0,4}(?=\\{0,4}[\"'])"
-# The next field of the same thing: {"name": "PASSWORD", "value": "…"}, <add key="ApiKey" value="…"/>.
+# The next field of the same thing: {"name": "PASSWORD", "value": "…"}, <add key="ApiKey" value="…"/>; in Terraform a
+# variable has others before its default.
 _BESIDE = (
-    r"\\{0,4}[\"']?,?\s{0,24}-?[ \t]?\\{0,4}[\"']?(?:value|val|default|content|text)\\{0,4}[\"']?"
+    r"\\{0,4}[\"']?(?:[ \t]{0,4}\{(?:\s{1,24}(?:type|description|sensitive|nullable)[ \t]{1,16}=[^\n]{1,120}\n){0,4})?"
+    r",?\s{0,24}-?[ \t]?\\{0,4}[\"']?(?:value|val|default|content|text)\\{0,4}[\"']?"
     r"[ \t]{0,4}[:=][ \t]{0,4}"
 )
 _FOR = r" (?:for|of|to|on)[ \t][^\n.;:=\"'`]{1,40}:\s{1,4}"
 _SAID = (
-    r"\*{0,2}(?:[ \t](?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they)[ \t][^\n.;=\"'`]{1,40}?)?[ \t]{1,4}"
+    r"(?:\*{1,2}|(?<=[A-Z])`)?"
+    r"(?:[ \t](?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they)[ \t][^\n.;=\"'`]{1,40}?)?[ \t]{1,4}"
     r"(?:is|was|are|will be|should be|must be|becomes|has been (?:re)?set to|has been (?:changed|rotated|updated) to"
     r"|(?:re)?set to|changed to|rotated to|updated to|equals)(?:[ \t]+(?:now|still|set to|currently|actually|just"
     r"|simply|going to be|called|as follows))?(?:[ \t]?:)?\s{1,4}(?P<said>)"
 )
-_BARE = r"[ \t]{1,4}(?:[\[(]|(?:of|to|as|with|from|value|named|=|:)[ \t]{1,4})?(?P<bare>)"
+_BARE = (
+    r"(?:(?<=[A-Z])`(?=[ \t](?:to|as|with)[ \t]))?[ \t]{1,4}"
+    r"(?:[\[(]|(?:of|to|as|with|from|value|named|=|:)[ \t]{1,4})?(?P<bare>)"
+)
 # The first that is there decides.
 _BINDING = with_value(f"(?:{'|'.join((_BOUND, _CALL, _BESIDE, _ARGUMENT, _FOR, _SAID, _BARE))}){OPEN}")
 _NOTHING = (None,) * _BINDING.groups
 # Behind a name in a sentence.
 _IN_SENTENCES = (" ", "\t", "*")
+_SAYS = re.compile(r"[ \t]{0,3}(?:are|is|:|=)")
+_BEFORE_PAIRS = ("and", "/", "&", "+")
 _PAIR = with_value(
     r"[ \t]{0,3}(?:(?:are|is|:|=|with|as|using|\()[ \t]{0,3})?[\"'`]?[\w.@+-]{1,64}[\"'`]?"
     rf"[ \t]{{0,2}}(?:/|:|,|and)[ \t]{{0,2}}{OPEN}"
@@ -136,7 +168,10 @@ class NamedValues:
             span = None if flat.startswith(_NO_VALUE, after) else _value_of(views, name, end)
             if span is not None:
                 spans.append(span)
-                done = span[1]
+                new = changed_to(views, after, span, end)
+                if new is not None:
+                    spans.append(new)
+                done = spans[-1][1]
             elif after + _LONG_VALUE < end and flat[after] > " " < flat[after + _LONG_VALUE]:
                 run = _OUTSIDE.match(flat, after, end)
                 done = run.end() if run is not None and run.end() - after > _LONG_VALUE else done
@@ -166,12 +201,26 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> Span | None:
     found = None
     if binding is not None and written is not None:
         found = _bound(views, name, binding, kind) if by is not None else _told(views, name, binding, kind)
-    if found is None and word.startswith("credential") and (by is not None or text[after] in _IN_SENTENCES):
+        if found is None and word == "ssphrase":
+            found = secret_in(views, binding.start("value"), written, kind, dashed)
+    elif binding is not None and binding["quote"] is not None and word in _PHRASES:
+        found = phrase_at(views, binding.end("quote"), end)
+    if found is None and (by is not None or text[after] in _IN_SENTENCES) and _may_be_pair(views, name, word):
         pair = _PAIR.match(text, after, end)
         if pair is not None and pair["value"] is not None:
             judge = SAID[5] if pair["quote"] is None else quoted
             found = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", judge)
     return found
+
+
+def _may_be_pair(views: Views, name: re.Match[str], word: str) -> bool:
+    """Does the name stand for a user and a password: "credentials", "user and password"?"""
+    if word.startswith("cred"):
+        return True
+    if word not in _PHRASES or _SAYS.match(views.text, name.end()) is None:
+        return False
+    first = _beginning(views, name)
+    return views.lower[max(0, first - 5) : first].rstrip().endswith(_BEFORE_PAIRS)
 
 
 def _told(views: Views, name: re.Match[str], binding: re.Match[str], kind: str) -> Span | None:

@@ -42,8 +42,8 @@ _DIGEST_DIGITS = 12
 _MOST_PASSES = 4
 # How far a secret lies at most from the placeholder that makes it one.
 _SEAM = 600
-# Names such as PASSWORD would be looked at again in every placeholder.
-_NAMELESS = "[X]#" + "0" * _DIGEST_DIGITS
+# Which secret it was does not matter beside a placeholder; its name may.
+_ANY_DIGEST = "0" * _DIGEST_DIGITS
 _UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
 _KEY_FILE = re.compile(rb"[0-9a-f]{64}\n?")
 
@@ -240,13 +240,13 @@ def _beside(text: str, spans: list[Span]) -> Iterator[str]:
     """What lies near the spans, which are in order, with a placeholder for each of them."""
     done = spans[0][0]
     pieces = [text[max(0, done - _SEAM) : done]]
-    for start, end, _ in spans:
+    for start, end, name in spans:
         if start - done > 2 * _SEAM:
             yield "".join((*pieces, text[done : done + _SEAM]))
             pieces = [text[start - _SEAM : start]]
         else:
             pieces.append(text[done:start])
-        pieces.append(_NAMELESS)
+        pieces.append(f"[{name}]#{_ANY_DIGEST}")
         done = end
     yield "".join((*pieces, text[done : done + _SEAM]))
 

@@ -33,6 +33,7 @@ from orihon.guard.providers import (
     Prefixed,
 )
 from orihon.guard.spoken import japanese_values
+from orihon.guard.tables import Tables
 from orihon.guard.views import ESCAPE_LETTERS, Span, Views
 
 # A key starts where no word is going on: ``task-12`` and ``laughs_1`` are none. Some things end with a
@@ -253,4 +254,4 @@ def built_in_finders(*, email: bool, ssn: bool) -> Finders:
         literals.setdefault(tuple(rules), []).append(literal)
     scanners = (Scanner(rules, anchors) for rules, anchors in literals.items())
     dotted = [key(name, before, dot, then, f"{_PLAUSIBLE}{after}") for name, before, dot, then, after in AFTER_DOT]
-    return Finders((*scanners, *header_values(), *named_values(), *japanese_values()), Scanner(dotted, ()))
+    return Finders((*scanners, *header_values(), *named_values(), *japanese_values(), Tables()), Scanner(dotted, ()))

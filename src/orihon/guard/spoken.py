@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orihon.guard.anchors import Anchor
-from orihon.guard.values import Judge, quoted, secret_in, told, with_value
+from orihon.guard.values import OPEN, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
 from orihon.guard.views import Span, Views
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.
@@ -30,17 +30,22 @@ _NAMES = (
 # Between name and value: a few words, but not those after which a figure or a format is named.
 _BOUND = with_value(
     r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}"
+    r"(?:(?:以下|下記|次の)[^\x00-\x7f\n。：]{0,10}[。：:]?[ \t]{0,2}\n{1,2}(?:```\w{0,12}\n)?[ \t]{0,8})?"
     r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
 )
 # A value begins with that, so far from its name at most: a quick look before the closer one.
 _VALUE = re.compile("[!-~]")
 _REACH = 48
+# 「ユーザー名とパスワードは admin / … です」
+_BEFORE_PAIRS = re.compile(r"[と/／・&][ \t]?パスワード\Z")
+_LONGEST_NAME = 8
+_SECOND = with_value(rf"[A-Za-z][\w.@-]{{1,31}}[ \t]?[/／][ \t]?{OPEN}")
 _PIN = re.compile(r"[0-9][0-9-]{3,9}(?![0-9A-Za-z])")
 _PASSWORD: Judge = partial(told, 5, ".,;:)]}?")
 _SECRET: Judge = partial(told, 8, ".,;:)]}?")
 _OTHER_THINGS = re.compile(
     "期限|形式|長さ|文字|件数|個数|方式|種類|アルゴリズム|ハッシュ|更新日|ファイル|変数|環境|名前|数は|数が|上限|最大|最小|使用量"
-    "|消費|単価|予算"
+    "|消費|単価|予算|条件|要件|規則|ルール|ポリシー|仕様|制約"
 )
 
 
@@ -57,8 +62,11 @@ class JapaneseValues:
         for place in places:
             name = self.rest.match(views.text, place, end) if start <= place else None
             span = None if name is None else _value_of(views, self.kind, name.end(), end)
-            if span is not None:
+            if name is not None and span is not None:
                 spans.append(span)
+                new = changed_to(views, name.end(), span, end)
+                if new is not None:
+                    spans.append(new)
         return spans
 
 
@@ -78,6 +86,8 @@ def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
     if binding is None:
         return None
     words, quote, written = binding.groups()
+    if written is None and quote is not None and kind == "PASSWORD":
+        return phrase_at(views, binding.end("quote"), end)
     if written is None or _OTHER_THINGS.search(words):
         return None
     start = binding.start("value")
@@ -85,4 +95,10 @@ def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
         digits = _PIN.match(written)
         return None if digits is None else (start, start + digits.end(), kind)
     judge = quoted if quote is not None else _PASSWORD if kind == "PASSWORD" else _SECRET
-    return secret_in(views, start, written, kind, judge)
+    found = secret_in(views, start, written, kind, judge)
+    if found is None and quote is None and _BEFORE_PAIRS.search(text, max(0, after - _LONGEST_NAME), after):
+        pair = _SECOND.match(text, start, end)
+        if pair is not None and pair["value"] is not None:
+            second: Judge = _PASSWORD if pair["quote"] is None else quoted
+            found = secret_in(views, pair.start("value"), pair["value"], kind, second)
+    return found

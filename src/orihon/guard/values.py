@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from orihon.guard.judging import is_env_secret, is_quoted_secret, is_strong
+from orihon.guard.judging import is_env_secret, is_passphrase, is_quoted_secret, is_strong
 from orihon.guard.views import Span, Views
 
 # How many characters of a value, which may be that of a password, are a secret.
@@ -35,18 +35,19 @@ _QUOTED = (
 )
 # Nothing shorter is a secret, and nothing longer is judged.
 _WIDTH = "{4,256}+"
-_VALUE = "|".join(
-    (
-        rf"(?<![\"'`“「『‘]){OUTSIDE}{_WIDTH}",
-        *(rf"(?<={opening}){inside}{_WIDTH}(?=[{closing}\\])" for opening, inside, closing in _QUOTED),
-    )
-)
+_IN_QUOTES = "|".join(rf"(?<={opening}){inside}{_WIDTH}(?=[{closing}\\])" for opening, inside, closing in _QUOTED)
+# What a binding does not take for a quote is none, whatever it looks like.
+_VALUE = rf"(?(quote)(?:{_IN_QUOTES})|{OUTSIDE}{_WIDTH})"
+
+# Behind the quote that opens it, which is no backtick: commands stand there.
+_PHRASE = re.compile(r"(?<!`)(?:[a-z]{3,10} ){3,23}+[a-z]{3,10}(?=[\"'”」』’\\])")
+_DASHED_PHRASE = re.compile(r"(?:[a-z]{3,10}-){3,23}+[a-z]{3,10}")
 
 
 def with_value(binding: str) -> re.Pattern[str]:
     """An expression for what binds a value to its name, and for the value, if there is one; a quote holds one word
     only. ``binding`` has the group ``quote``, and ends with it."""
-    return re.compile(rf"(?>{binding})(?P<value>(?!{_NO_VALUE})(?:{_VALUE}))?")
+    return re.compile(rf"(?>{binding})(?P<value>(?!{_NO_VALUE}){_VALUE})?")
 
 
 def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -> Span | None:
@@ -56,6 +57,20 @@ def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -
     if length is None:
         length = views.judged[key] = judge(written, kind == "PASSWORD")
     return (start, start + length, kind) if length else None
+
+
+def phrase_at(views: Views, start: int, end: int) -> Span | None:
+    """The passphrase of several words behind the quote that ends at ``start``."""
+    phrase = _PHRASE.match(views.text, start, end)
+    if phrase is None or not is_passphrase(phrase[0]):
+        return None
+    return start, phrase.end(), "PASSWORD"
+
+
+def dashed(written: str, _is_password: bool) -> int:
+    """Several words, and dashes in between."""
+    phrase = _DASHED_PHRASE.match(written)
+    return phrase.end() if phrase is not None and is_passphrase(phrase[0].replace("-", " ")) else 0
 
 
 def quoted(written: str, is_password: bool) -> int:
@@ -82,3 +97,19 @@ def told(least: int, trailing: str, written: str, is_password: bool) -> int:
 
 
 SAID: Final[dict[int, Judge]] = {least: partial(told, least, _TRAILING) for least in (5, 6, 8, 16)}
+
+
+# Between an old value and the one that replaces it.
+_CHANGED = with_value(rf"[\"'`”」』’]?[ \t]{{0,3}}(?:to(?=[ \t])|→|->|=>|から)[ \t]{{0,3}}{OPEN}")
+
+
+def changed_to(views: Views, after: int, old: Span, end: int) -> Span | None:
+    """The value that replaces ``old``, which belongs to a name that ends at ``after``: "from … to …", 「…から…に」."""
+    change = _CHANGED.match(views.text, old[1], end)
+    if change is None or change["value"] is None:
+        return None
+    # "with the password … to a host" is another matter.
+    if views.lower.find("to", old[1], change.start("value")) >= 0 > views.lower.find("from", after, old[0]):
+        return None
+    judge = SAID[6 if old[2] == "PASSWORD" else 8] if change["quote"] is None else quoted
+    return secret_in(views, change.start("value"), change["value"], old[2], judge)

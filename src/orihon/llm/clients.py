@@ -61,7 +61,8 @@ def _means(settings: Settings, task_ctx: TaskContextManager | None) -> dict[str,
         "stream": wanted.stream,
     }
     if task_ctx is not None and wanted.cache:
-        sealer = _cache_sealer(task_ctx) if settings.encryption.enabled else None
+        is_sealed = settings.encryption.enabled or task_ctx.task_store.records.is_sealed
+        sealer = _cache_sealer(task_ctx) if is_sealed else None
         means["cache"] = ResponseCache(task_ctx.base_dir / CACHE_FOLDER, ttl=wanted.cache_ttl, sealer=sealer)
     if task_ctx is not None and wanted.requests_per_minute is not None:
         means["rate_limit"] = RateLimit(task_ctx.catalogue, wanted.requests_per_minute)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from orihon.errors import Cancelled, CutOff, LLMError, NotJSON, TimedOut, Unreachable
 from orihon.folders import wrapping
 from orihon.llm.endpoints import parsed
-from orihon.notifications.targets import is_metadata
+from orihon.notifications.targets import is_metadata, names_metadata
 
 if TYPE_CHECKING:
     import ssl
@@ -226,6 +226,8 @@ class _Line:
         """The answer; ``checks`` raise where the call was over before there was a connection."""
         import httpx
 
+        if not self._allow_metadata and names_metadata(urlsplit(url).hostname):
+            raise Unreachable("metadata", url=shown_url(url))  # a connection to a proxy would not show it
         # Unpacking would let a small answer fill the memory.
         sent = {"Content-Type": "application/json", "Accept-Encoding": "identity", **headers}
         seconds = httpx.Timeout(timeouts.read, connect=timeouts.connect)

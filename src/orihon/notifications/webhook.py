@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from orihon.errors import InvalidSettings
+from orihon.notifications.targets import MetadataAddress, names_metadata
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector
@@ -46,6 +47,7 @@ class Webhook:
         self._url, self._headers, self.shown = _parsed(url)
         self._secret = secret
         self._opener = _opener(allow_metadata)
+        self._is_refused = not allow_metadata and names_metadata(urlsplit(self._url).hostname)
 
     def post(self, event: str, body: bytes) -> Failure | None:
         """Send one notice; ``None`` when it was taken."""
@@ -53,6 +55,8 @@ class Webhook:
         from urllib.error import HTTPError, URLError
         from urllib.request import Request
 
+        if self._is_refused:
+            return Failure(_described(MetadataAddress()))
         headers = self._headers | signed_headers(self._secret, event, body, int(time.time()))
         request = Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 - http(s), checked
         try:

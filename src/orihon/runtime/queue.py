@@ -192,7 +192,8 @@ class TaskQueue(Wishes):
             self._conclude(row, TaskStatus.FAILED, message)
             return TaskStatus.FAILED
         if row.status not in (TaskStatus.RUNNING, TaskStatus.FAILED):
-            logger.warning("%s: is %s although its work failed: %s", row.uuid, row.status.value, message)
+            told = self._in_log(message)
+            logger.warning("%s: is %s although its work failed: %s", row.uuid, row.status.value, told)
             return row.status
         if row.requested == "cancel" and row.status is TaskStatus.RUNNING:
             self._change(row.uuid, task.lease, TaskStatus.CANCELLED)
@@ -212,7 +213,8 @@ class TaskQueue(Wishes):
         self.catalogue.put_back(row.uuid, epoch=task.lease.epoch, error_message=message, delay=delay)
         if row.requested == "pause":
             self.catalogue.request(row.uuid, "pause", TaskStatus.QUEUED)
-        logger.warning("%s: attempt %d failed, next in %.1f s: %s", row.uuid, row.attempts, delay, message)
+        told = self._in_log(message)
+        logger.warning("%s: attempt %d failed, next in %.1f s: %s", row.uuid, row.attempts, delay, told)
         return TaskStatus.QUEUED
 
     def give_back(self, task: QueuedTask, why: object) -> None:
@@ -295,8 +297,12 @@ class TaskQueue(Wishes):
 
     def _bury(self, uuid: str, lease: Lease, message: str) -> None:
         self.catalogue.bury(uuid, epoch=lease.epoch, error_message=message)
-        logger.error("%s: %s", uuid, message)
+        logger.error("%s: dead: %s", uuid, self._in_log(message))
         self._let_go(uuid, lease, TaskStatus.DEAD)
+
+    def _in_log(self, message: str) -> str:
+        """An error as the log has it: one of a sealed task may quote what was said there."""
+        return message if self.settings.encryption.key is None else "'orihon show' tells why"
 
     @cached_property
     def _redactor(self) -> Redactor:

@@ -152,7 +152,8 @@ class ToolBox:
         except OrihonError as error:
             answer = Answer(str(error), is_error=True)
             content, truncated = self._cut(answer.text, ""), False
-            logger.info("tool %s failed: %s", name, error.cause)
+            # Not why: that may quote arguments and files, which belong in the task alone.
+            logger.info("tool %s failed: %s", name, error.reason)
         duration = round((time.monotonic() - started) * 1000)
         return ToolResult(content, answer.is_error, duration, name, truncated)
 
@@ -166,7 +167,8 @@ class ToolBox:
         except OrihonError:
             raise
         except Exception as error:
-            logger.exception("tool %s broke", name)
+            logger.error("tool %s broke: %s", name, type(error).__name__)
+            logger.debug("tool %s: why", name, exc_info=True)
             raise ToolFailed("broken", tool=name, detail=f"{type(error).__name__}: {error}") from error
 
     def _find(self, name: str) -> Tool | None:

@@ -82,7 +82,9 @@ _FOLD_RECORD = shape(
     report=shape(found=WHOLE, kept=WHOLE, lost=many(TEXT)),
     trust=one_of("system", "user", "assistant", "tool"),
 )
+_CALL = shape("usage cost", model=TEXT, usage=maybe(table(WHOLE)), cost=maybe(NUMBER))
 _COMPRESSION = shape(
+    "calls",
     id=WHOLE,
     kind=one_of("compress", "undo", "redo", "unfold", "pin", "edit"),
     trigger=TEXT,
@@ -98,6 +100,7 @@ _COMPRESSION = shape(
     created_at=TEXT,
     visible=many(WHOLE),
     pins=many(ref("pin")),
+    calls=many(_CALL),
 )
 
 #: Shapes that stand in the output of several commands.
@@ -158,7 +161,7 @@ DEFINITIONS: dict[str, Schema] = {
         seq=WHOLE,
         tokens=WHOLE,
         timestamp=TEXT,
-        call=maybe(shape("usage cost", model=TEXT, usage=maybe(table(WHOLE)), cost=maybe(NUMBER))),
+        call=maybe(_CALL),
         message=OBJECT,
     ),
     "fold": _FOLD_RECORD,

@@ -45,6 +45,8 @@ _FLAG = "flag"
 _MASK = "***"
 #: What stands before the password of an address, and the password.
 _IN_ADDRESS = re.compile(r"(://[^/@\s:]*:)([^/@\s]+)@")
+#: A master key that somebody wrote where its source belongs: 32 bytes as hexadecimal digits or as base64.
+_MASTER_KEY = re.compile(r"(?<![0-9A-Za-z+/])(?:[0-9A-Fa-f]{64}|[0-9A-Za-z+/]{43}=)(?![0-9A-Za-z+/=])")
 
 
 class Given(NamedTuple):
@@ -156,7 +158,8 @@ class Settings:
         rows = [(row, self.get(row.key)) for row in schema().values()]
         texts = [(row, value) for row, value in rows if isinstance(value, str)]
         found = [value for row, value in texts if row.secret]
-        return [*found, *(unquote(match[2]) for _, value in texts for match in _IN_ADDRESS.finditer(value))]
+        found += [unquote(match[2]) for _, value in texts for match in _IN_ADDRESS.finditer(value)]
+        return found + _MASTER_KEY.findall(" ".join([self.encryption.key or "", *self.encryption.former_keys]))
 
     def replace(self, **dotted: object) -> Settings:
         """A copy with other values: ``settings.replace(**{"context_storage.backend": "sqlite"})``."""
@@ -330,8 +333,10 @@ def _wrong_order(settings: Settings, low: str, relation: str, high: str) -> Inva
 
 
 def _without_passwords(value: Any) -> Any:
-    """An address is shown, and not the password in it."""
-    return _IN_ADDRESS.sub(rf"\1{_MASK}@", value) if isinstance(value, str) else value
+    """An address is shown, and not the password in it; nor is a master key where its source belongs."""
+    if isinstance(value, list):
+        return [_without_passwords(part) for part in value]
+    return _MASTER_KEY.sub(_MASK, _IN_ADDRESS.sub(rf"\1{_MASK}@", value)) if isinstance(value, str) else value
 
 
 def _plain(value: object) -> Any:

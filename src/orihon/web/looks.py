@@ -89,6 +89,7 @@ class TaskLook:
         return self._store
 
     def _close_store(self) -> None:
+        self._folder = None  # it may come back to the same place
         if self._store is not None:
             self._store.close()
             self._store = None

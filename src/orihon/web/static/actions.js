@@ -51,18 +51,22 @@ const actions = (() => {
 
   const dialog = (name) => document.querySelector(`dialog[data-dialog=${name}]`);
   // Opens a dialog; `go` is called with its form when somebody agrees, and may throw what then stands in the dialog.
-  function open(name, go) {
+  // Escape may be a slip: what was written `about` the same thing is there again, and box.isBack says so.
+  function open(name, go, about = "") {
     const box = dialog(name), form = box.querySelector("form[data-main]"), button = form.querySelector("[data-go]");
+    const over = () => { box.left = null; box.close(); };
+    box.isBack = Boolean(about) && box.left === about;
+    box.oncancel = () => { box.left = about; };
     problem(box);
     button.disabled = false;
     form.onsubmit = async (event) => {
       event.preventDefault();
       problem(box);
       button.disabled = true;
-      try { await go(form.elements); box.close(); } catch (error) { problem(box, error.message); if (box.failed) box.failed(error); }
+      try { await go(form.elements); over(); } catch (error) { problem(box, error.message); if (box.failed) box.failed(error); }
       button.disabled = false;
     };
-    for (const close of box.querySelectorAll("[data-close]")) close.onclick = () => box.close();
+    for (const close of box.querySelectorAll("[data-close]")) close.onclick = over;
     if (!box.open) box.showModal();
     return form.elements;
   }
@@ -80,17 +84,18 @@ const actions = (() => {
       if (text.value === old) return;
       const { compression: made } = await post(task, "edit", { fold, text: text.value });
       orihon.toast(say("edited", { n: fold, ...sizes(made) }), { actions: [undoing(task, made.id)] });
-    });
-    fields.text.value = old;
+    }, `${task} ${fold}`);
+    if (!dialog("edit").isBack) fields.text.value = old;
     fields.text.setSelectionRange(0, 0);
     fields.text.focus();
   }
   function rewind(task, seq) {
     label("rewind", seq);
-    open("rewind", async ({ notice }) => {
+    const fields = open("rewind", async ({ notice }) => {
       const { compression: made } = await post(task, "rewind", { to: seq, notice: notice.value });
       orihon.toast(say("rewound", { n: seq, ...sizes(made) }), { actions: [undoing(task, made.id)] });
-    }).notice.value = "";
+    }, `${task} ${seq}`);
+    if (!dialog("rewind").isBack) fields.notice.value = "";
   }
   function fork(task, seq) {
     open("fork", async ({ at }) => {
@@ -115,7 +120,7 @@ const actions = (() => {
       for (const area of changed()) edited[area.dataset.start] = area.value;
       const { compression: made } = await post(task, "compress", { preview: planned.preview, texts: edited });
       orihon.toast(say("compressed", { ...sizes(made) }), { actions: [undoing(task, made.id)] });
-    });
+    }, task);
     const button = box.querySelector("[data-go]");
     const changed = () => [...place.querySelectorAll("textarea")].filter((area) => area.value !== area.defaultValue);
     async function preview() {
@@ -148,9 +153,8 @@ const actions = (() => {
     box.failed = (error) => { if (["IllegalFold.preview_old", "IllegalFold.preview_gone"].includes(error.reason)) preview(); };
     const { strategy: way, level: strength } = choices.elements;
     const fit = () => { strength.disabled = way.value !== "" && way.value !== "sections"; if (strength.disabled) strength.value = ""; };
-    choices.reset();
+    if (!box.isBack) { choices.reset(); place.replaceChildren(); }
     fit();
-    place.replaceChildren();
     preview();
   }
   function plan(box, planned) {

@@ -178,7 +178,7 @@ const orihon = (() => {
     const places = { t: "tasks", a: "approvals", f: "search", s: "statistics", w: "workers", n: "notifications", c: "settings" };
     document.addEventListener("keydown", (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
-      if (before === "g" && places[event.key]) document.querySelector(`nav [data-place=${places[event.key]}]`).click();
+      if (before === "g" && places[event.key]) document.querySelector(`nav [data-place=${places[event.key]}]`)?.click();
       else if (event.key === "?") document.querySelector("[data-keys-dialog]").showModal();
       else if (event.key === "/") { const box = document.querySelector("[data-find]"); if (box) { event.preventDefault(); box.focus(); } }
       else if (event.key === "j" || event.key === "k") walk(event.key === "j" ? 1 : -1);

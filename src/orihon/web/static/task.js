@@ -101,7 +101,7 @@
     if (inside) await reveal(seq);
     const target = find(seq);
     if (target) show(target);
-    history.replaceState(null, "", `${base}?at=${seq}`);
+    history.replaceState(null, "", `${base}?at=${seq}${inside ? `#m${seq}` : ""}`); // a copy of the address leads there, too
     report();
   });
   const toEnd = () => alone(async () => {
@@ -297,7 +297,7 @@
   });
   root.addEventListener("toggle", (event) => { if (event.target.matches("details.inside")) openInside(event.target); }, true);
   root.querySelector("[data-goto]")?.addEventListener("submit", (event) => { event.preventDefault(); jump(Number(event.target.at.value)); event.target.at.value = ""; });
-  root.addEventListener("timeline:seq", (event) => { if (box) jump(event.detail); else location.assign(`${base}?at=${event.detail}`); });
+  root.addEventListener("timeline:seq", (event) => { if (box) jump(event.detail); else location.assign(`${base}?at=${event.detail}#m${event.detail}`); });
   root.addEventListener("timeline:fold", (event) => {
     const fold = event.detail;
     if (!box) location.assign(`${base}?at=${fold.start}#f${fold.id}`);
@@ -324,8 +324,9 @@
 
   function fit() {
     if (!box || matchMedia("(max-width: 720px)").matches) return;
-    const above = box.getBoundingClientRect().top + scrollY;
-    box.style.height = `${Math.max(320, innerHeight - above - 14)}px`;
+    const above = box.getBoundingClientRect().top + scrollY, follows = atEnd();
+    box.style.height = `${Math.max(216, innerHeight - above - 14)}px`;
+    if (follows) bottom();
   }
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -334,6 +335,8 @@
     if (box) {
       fit();
       addEventListener("resize", fit);
+      const above = new ResizeObserver(fit); // heads and timelines grow when more is to be said
+      for (const one of root.querySelectorAll(".top-card, .timeline")) above.observe(one);
       const at = Number(box.dataset.at), named = location.hash.match(/^#[fm]\d+$/) && box.querySelector(location.hash);
       if (!named && location.hash === `#m${at}`) jump(at); // a folded message that a search has found
       else if (named || (at && find(at))) show(named || find(at), { focus: false });

@@ -3,8 +3,8 @@
 const timeline = (() => {
   const NS = "http://www.w3.org/2000/svg";
   const M = { left: 46, right: 10, top: 17, bottom: 18 };
-  const HEIGHT = 138, SMALLEST_RUN = 10;
-  let place, path, data, view = null, ends = null, extra = [], pending = null, here = null, svg = null;
+  const LOW = matchMedia("(min-width: 721px) and (max-height: 860px)"), SMALLEST_RUN = 10;
+  let place, path, data, view = null, ends = null, extra = [], pending = null, here = null, svg = null, high = 138;
   const number = (n) => Number(n).toLocaleString(document.documentElement.lang);
   const short = (n) => n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(n < 1e4 ? 1 : 0)}k` : `${Math.round(n)}`;
   const make = (name, attributes, parent = svg) => {
@@ -39,7 +39,7 @@ const timeline = (() => {
   }
   // Many changes in a short time are one look at the server; pages that are open side by side do not ask all at once.
   function reload() {
-    if (pending) return;
+    if (pending || !place) return; // a page of a task that is not here has none
     pending = setTimeout(() => { pending = null; if (goal) ask(); else load(); }, 150 + Math.random() * 350);
   }
   // A message that has come: the line goes on without asking.
@@ -56,7 +56,7 @@ const timeline = (() => {
     const highest = Math.max(1, ...points.map(([, tokens]) => tokens));
     const top = highest > data.budget * 0.45 ? Math.max(highest, data.budget) * 1.06 : highest * 1.25;
     const x = (seq) => M.left + (seq - first) / Math.max(1, last - first) * (width - M.left - M.right);
-    const y = (tokens) => HEIGHT - M.bottom - tokens / top * (HEIGHT - M.top - M.bottom);
+    const y = (tokens) => high - M.bottom - tokens / top * (high - M.top - M.bottom);
     const seq = (px) => Math.max(first, Math.min(last, Math.round(first + (px - M.left) / (width - M.left - M.right) * (last - first))));
     return { points, first, last, top, x, y, seq, width };
   }
@@ -64,11 +64,12 @@ const timeline = (() => {
   function draw() {
     if (!data || !place) return;
     const width = Math.max(240, place.clientWidth);
+    high = LOW.matches ? 104 : 138;
     const s = ends = scales(width);
     const focused = document.activeElement?.dataset?.mark;
-    svg = make("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, height: HEIGHT, class: "chart", role: "group", "aria-label": orihon.say("chart_label", { tokens: number(data.tokens), end: number(data.end), budget: number(data.budget) }) }, null);
+    svg = make("svg", { viewBox: `0 0 ${width} ${high}`, height: high, class: "chart", role: "group", "aria-label": orihon.say("chart_label", { tokens: number(data.tokens), end: number(data.end), budget: number(data.budget) }) }, null);
     grid(s);
-    const bottom = HEIGHT - M.bottom;
+    const bottom = high - M.bottom;
     if (s.points.length) {
       const line = s.points.map(([seq, tokens], at) => `${at ? "L" : "M"}${s.x(seq).toFixed(1)},${s.y(tokens).toFixed(1)}`).join("");
       make("path", { class: "area", d: `${line}L${s.x(s.points[s.points.length - 1][0]).toFixed(1)},${bottom}L${s.x(s.points[0][0]).toFixed(1)},${bottom}Z` });
@@ -96,7 +97,7 @@ const timeline = (() => {
     for (let seq = Math.ceil(s.first / apart) * apart; seq <= s.last; seq += apart) {
       const at = s.x(seq);
       if (at < M.left + 12 || at > s.width - M.right - 12) continue;
-      make("text", { x: at, y: HEIGHT - 4, "text-anchor": "middle" }).textContent = `#${short(seq)}`;
+      make("text", { x: at, y: high - 4, "text-anchor": "middle" }).textContent = `#${short(seq)}`;
     }
   }
   function nice(wanted) {
