@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 from orihon.audit import AuditFilter, audit_of, audit_records, verify_audit
 from orihon.audit.record import read_line
+from orihon.catalogue.opening import open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import load_settings
 from tests.audits import SINKS, AuditPlace
@@ -201,6 +203,23 @@ def test_a_writer_that_finds_a_cut_tail_says_so_for_good(tmp_path: Path) -> None
     place.record(3)
     assert place.kinds() == {"cut"}
     assert len(audit_records(tmp_path, place.settings, AuditFilter(action="cut"))) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_a_process_goes_on_in_a_place_that_was_removed_and_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    monkeypatch.setattr("orihon.audit.files_sink._PEOPLE_SECONDS", seconds)
+    place = AuditPlace.made(tmp_path / "contexts", None)
+    place.record(3)
+    shutil.rmtree(place.base)
+    with pytest.raises(StorageUnavailable, match="is not there"):
+        place.record(1)
+    place.base.mkdir()
+    open_catalogue(place.base, place.settings).close()
+    place.record(2)
+    assert place.kinds() == set()
+    assert len(audit_records(place.base, place.settings)) == 2
 
 
 def test_files_are_for_their_owner_only(tmp_path: Path) -> None:

@@ -50,15 +50,15 @@ def answer(request: Request) -> Step:
     return Reply(f"Step {step}.", calls=[*calls, third])
 
 
-def run_and_kill(folder: Path, base_url: str, backend: str, chance: random.Random) -> bool:
-    """Start an agent and kill it some time after its first effect; was it killed?"""
+def run_and_kill(folder: Path, base_url: str, backend: str, seconds: float) -> bool:
+    """Start an agent and kill it so long after its first effect, if it is not done by then; was it killed?"""
     command = [sys.executable, "-m", "tests.stress.agent_process", str(folder), base_url, backend]
     before = len(effects(folder))
     process = subprocess.Popen(command, cwd=ROOT)
     while process.poll() is None and len(effects(folder)) == before:
         time.sleep(0.002)
     try:
-        process.wait(chance.random() * 0.3)
+        process.wait(seconds)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
@@ -75,11 +75,13 @@ def test_a_killed_agent_goes_on_and_doubles_no_effect(backend: str, worker_kills
         queue = TaskQueue(tmp_path, settings)
         uuids: list[str] = []
         killed, give_up = 0, time.monotonic() + PATIENCE + worker_kills * 3
-        while killed < max(worker_kills // 2, 1) or queue.depth() or not queue.is_empty():
+        wanted = max(worker_kills // 2, 1)
+        while killed < wanted or queue.depth() or not queue.is_empty():
             assert time.monotonic() < give_up
             if queue.is_empty():
                 uuids.append(queue.enqueue(key_of(len(uuids)), prompt=f"t{len(uuids)}"))
-            killed += run_and_kill(tmp_path, model.base_url, backend, chance)
+            seconds = chance.random() * 0.3 if killed < wanted else PATIENCE
+            killed += run_and_kill(tmp_path, model.base_url, backend, seconds)
     assert {row.status for row in queue.catalogue.list_tasks()} == {TaskStatus.COMPLETED}
     check_effects(tmp_path)
     for number, uuid in enumerate(uuids):

@@ -90,8 +90,8 @@ class FilesAudit(AuditSink):
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
-        if not self._last:
-            make_private_folder(self.folder)
+        if not os.path.isdir(self._place):
+            self._begin()
         names = {draft.person: self._name(draft.person) for draft in drafts}
         try:
             chain = self._free_chain()
@@ -101,6 +101,14 @@ class FilesAudit(AuditSink):
                 os.close(chain.file)  # with its lock
         except OSError as error:
             raise storage_error(error, self.folder) from error
+
+    def _begin(self) -> None:
+        """A new folder; or one that was removed under a process that goes on, and made anew with another catalogue."""
+        if self._last and not self._catalogue.exists():
+            self._last = ""
+            raise StorageUnavailable("gone", path=self.folder.parent)
+        make_private_folder(self.folder)
+        self._people_looked_at = -math.inf
 
     def _append(self, chain: _Open, drafts: Sequence[Draft], names: Mapping[Person, str], *, durable: bool) -> Head:
         notes = [replace(drafts[0], action=action, task="", details=said) for action, said in chain.notes]
@@ -136,9 +144,6 @@ class FilesAudit(AuditSink):
         """A chain that nobody else writes to until its file is closed."""
         if self._last and (chain := self._opened(self._last, wait=False)) is not None:
             return chain
-        if not self._is_there():
-            self._last = ""
-            raise StorageUnavailable("gone", path=self.folder.parent)
         names = self.chains()
         for name in names:
             if (chain := self._opened(name, wait=False)) is not None:
