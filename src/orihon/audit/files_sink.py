@@ -90,7 +90,7 @@ class FilesAudit(AuditSink):
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
-        if not os.path.isdir(self._place):
+        if not self.folder.is_dir():
             self._begin()
         names = {draft.person: self._name(draft.person) for draft in drafts}
         try:
