@@ -37,6 +37,7 @@ NASTY = (
     "\ufe0aaccess_key --password=TOKEN=hvb.;keY値", "\ufe0a -password=fm1_=ビスキー", "rubygms_\ufe0aapikey -password=a:fm1_=合言葉",
     "</b>.**AKCa\ufeff -p ,passaAUTH*\\ --password=", "sAuTh\ufe01 -p !;mysql -p ", "mysql -p \u2064pwd「tvly-psk=seretpwdい言葉2",
     "秘密passwd --password=\ufeffdt0s16.pass*figr__hash", "password=pwd" + "1" * 40 + "! ", "password=insert" + "me" * 20 + "# ",
+    "| password |\n|---|\n| a1b2c3d4! |\n", "password from hunter%dx to hunter%dy! ", "zip -P a1b2c%d ", "PASSWORD: tanuki_%d\n",
 )  # fmt: skip
 
 

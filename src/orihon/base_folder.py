@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.opening import catalogue_exists, open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.folders import make_private_folder, sync_folder, wrapping
@@ -38,13 +38,15 @@ class Hold:
 class BaseFolder:
     """One base folder; ``catalogue`` is ``None`` while there is no readable one."""
 
-    def __init__(self, base_dir: Path | str, settings: Settings) -> None:
+    def __init__(self, base_dir: Path | str, settings: Settings, *, for_removal: bool = False) -> None:
+        """``for_removal``: rows come without what is sealed and cannot be opened, and must not be written back."""
         self.path = Path(base_dir)
         if not self.path.is_dir():
             raise StorageUnavailable("no_base_dir", path=self.path)
         self.settings = settings
         self.folders = folders_of(self.path, settings)
         self.catalogue: Catalogue | None = None
+        self._open = open_for_removal if for_removal else open_catalogue
 
     def __enter__(self) -> Self:
         return self
@@ -63,7 +65,7 @@ class BaseFolder:
     def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
         """The catalogue; ``None`` when there is none and none is wanted."""
         if self.catalogue is None and (create or catalogue_exists(self.path, self.settings)):
-            self.catalogue = open_catalogue(self.path, self.settings)
+            self.catalogue = self._open(self.path, self.settings)
         return self.catalogue
 
     def open_catalogue_if_sound(self) -> Catalogue | None:

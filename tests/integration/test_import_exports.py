@@ -7,11 +7,13 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orihon.base_folder import BaseFolder
 from orihon.catalogue.opening import open_catalogue
 from orihon.context import TaskContextManager
 from orihon.doctor import examine
@@ -190,3 +192,29 @@ def test_a_crash_leaves_the_whole_task_or_nothing(tmp_path: Path, some_steps: So
         assert contents(there, uuid, settings) == whole
         with open_catalogue(there, settings) as catalogue:
             assert catalogue.get(uuid).total_messages == 13
+
+
+def test_a_task_becomes_that_of_the_user_who_is_named(tmp_path: Path) -> None:
+    settings, there = settings_for("files"), tmp_path / "there"
+    uuid, _ = paused_task(tmp_path / "here", "files")
+    path = exported(tmp_path / "here", uuid, settings, tmp_path / "a.jsonl")
+    assert KEY.user not in ("", "bob", "eve")
+    (mine,) = bring(there, path, settings, user="bob").tasks
+    assert mine.uuid == uuid
+    assert bring(there, path, settings, user="bob").new_tasks == 0
+    os.utime(path)
+    assert bring(there, path, settings, user="bob").new_tasks == 0
+    assert bring(there, path, settings).new_tasks == 0  # nobody is named: it is there, whosever it is
+    (another,) = bring(there, path, settings, user="eve").tasks  # one of her own
+    os.utime(path)
+    assert bring(there, path, settings, user="eve").new_tasks == 0
+    with BaseFolder(there, settings) as base:
+        base.open_catalogue()
+        for task, user in ((uuid, "bob"), (another.uuid, "eve")):
+            row, place = base.row(task), base.folders.find(task)
+            assert row is not None
+            assert place is not None
+            assert row.key == replace(KEY, user=user)
+            assert json.loads((place / "metadata.json").read_bytes())["user"] == user
+    assert contents(there, another.uuid, settings) == contents(there, uuid, settings)
+    assert examine(there, settings) == []

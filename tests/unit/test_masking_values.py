@@ -164,6 +164,28 @@ def test_the_value_of_a_flag_may_be_short(text: str) -> None:
     assert redactor.mask(text.replace("--", "")) == text.replace("--", "")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "services:\n  db:\n    environment:\n      MYSQL_ROOT_PASSWORD: {}\n      MYSQL_DATABASE: shop\n",
+        "environment:\n  - MYSQL_ROOT_PASSWORD={}\n",
+        "docker run -e MYSQL_ROOT_PASSWORD={} -d mysql:8",
+        "DB_PASSWORD={}\n",
+    ],
+)
+def test_behind_the_name_of_a_password_in_capitals_a_word_with_a_number_is_a_value(text: str) -> None:
+    assert redactor.mask(text.format("tanuki_88")) == text.format(redactor.mask("DB_PASSWORD=tanuki_88")[12:])
+    for name in ("db_password_12", "field_12", "test_12"):
+        assert redactor.mask(text.format(name)) == text.format(name)
+    variable = "login(MYSQL_ROOT_PASSWORD: tanuki_88) mysql_password: tanuki_88"
+    assert redactor.mask(variable) is variable
+
+
+@pytest.mark.parametrize("text", ["パスワードは Tanuki=88x です", "パスワード: tanuki=88", "パスワード（ABC-1234）"])
+def test_a_password_may_look_like_a_field_or_a_ticket(text: str) -> None:
+    assert "[PASSWORD]#" in redactor.mask(text)
+
+
 def test_cookies_of_a_text_are_read_once_and_all_of_them() -> None:
     masked = redactor.mask(
         "Cookie: theme=dark; sid=a1b2c3d4e5f6; cookie=x; token=0f9e8d7c6b5a\nCookie: sid=9z8y7x6w5v4u"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from orihon.archive.in_database import TaskInDatabase, give_epoch, keep_for_people
 from orihon.archive.packing import contents_of, pack
@@ -54,7 +54,7 @@ AnyWork = TypeVar("AnyWork", bound="Work")
 def at_work(base_dir: Path | str, uuid: str, settings: Settings, kind: type[AnyWork]) -> Iterator[AnyWork]:
     """The task under its lease, which is renewed while the block lasts."""
     check_id(uuid)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+    with BaseFolder(Path(base_dir).absolute(), settings, for_removal=kind.for_removal) as base:
         catalogue = base.open_catalogue()
         if catalogue is None or catalogue.find(uuid) is None:
             raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
@@ -70,6 +70,8 @@ def at_work(base_dir: Path | str, uuid: str, settings: Settings, kind: type[AnyW
 
 class Work:
     """One task on its way into its archive or out of it. Each step can be the last one before a crash."""
+
+    for_removal: ClassVar[bool] = False  # see ``BaseFolder``
 
     def __init__(self, base: BaseFolder, catalogue: Catalogue, lease: Lease) -> None:
         self.lease = lease

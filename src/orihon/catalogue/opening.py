@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from orihon.catalogue import Catalogue
+from orihon.errors import KeyUnavailable
 from orihon.postgres import has_tables, postgres_of
 from orihon.settings import Settings
 
@@ -15,6 +16,21 @@ _FILE = "tasks.db"
 def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
     """The catalogue of a base folder."""
     return _guarded(_open(base_dir, settings), base_dir, settings)
+
+
+def open_for_removal(base_dir: Path, settings: Settings) -> Catalogue:
+    """The same for who removes rows: texts that are sealed are left out of them where no key opens those."""
+    from orihon.catalogue.sealed_db import ReadableTexts, SealedTasks
+    from orihon.guard.keys import CATALOGUE, DataKeys
+    from orihon.store.key_places import needed_keys
+
+    def keys() -> DataKeys:
+        if settings.encryption.key is None:
+            raise KeyUnavailable("sealed", task=CATALOGUE)
+        return needed_keys(base_dir, settings)
+
+    texts = ReadableTexts(keys)
+    return _open(base_dir, settings).through(lambda database: SealedTasks(database, texts))
 
 
 def _open(base_dir: Path, settings: Settings) -> Catalogue:

@@ -109,6 +109,7 @@ SUBTASK = "subtask"  # the type of a task that another one has started as a part
 FRESH_START = "fresh_start"
 FOLDER_LOST = "folder_lost"  # the loss of the task's records has been reported and cannot be mended
 CLEANED = "cleaned"  # the task's records were removed on purpose; what is kept of them
+UNREAD = "notes_unread"  # in the place of notes that are sealed and could not be opened: why
 IMPORT = "import"  # the task came from elsewhere, and from where
 IMPORTED_AT = "at"  # … and when: how long it may stay is counted from then on
 SPENT = "spent"  # seconds and money, while there are limits on them

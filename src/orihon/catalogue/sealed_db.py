@@ -15,9 +15,9 @@ from functools import cache
 from typing import Any
 
 from orihon import jsonio
-from orihon.catalogue.rows import CLEANED, IMPORT
+from orihon.catalogue.rows import CLEANED, IMPORT, UNREAD
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, TasksDatabase, Value
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
 from orihon.guard.keys import CATALOGUE, DataKeys
 from orihon.guard.sealing import Sealer, is_sealed_text
 
@@ -77,6 +77,36 @@ class Texts:
         if self._sealer is None:
             self._sealer = self._keys().sealer(CATALOGUE)
         return self._sealer
+
+
+class ReadableTexts(Texts):
+    """The same for who removes rows, which needs no key: what cannot be opened is left out of them.
+
+    Notes say so under ``UNREAD``. Nothing is sealed: a wrong key must leave no traces, and who removes has nothing to
+    say. Rows that are read so must never be written back.
+    """
+
+    def __init__(self, keys: Callable[[], DataKeys]) -> None:
+        super().__init__(keys, seals=lambda: False)
+        self._failure: KeyUnavailable | InvalidSettings | None = None
+
+    def _opened_value(self, name: str, value: Any) -> Any:
+        try:
+            return super()._opened_value(name, value)
+        except (KeyUnavailable, InvalidSettings, DamagedStore) as error:
+            if name not in _OBJECTS:
+                return ""
+            visible: dict[str, Any] = {each: {} for each in _VISIBLE if f'"{each}"' in value}
+            return jsonio.encode({**visible, UNREAD: error.cause}).decode()
+
+    def _opening(self) -> Sealer:
+        if self._failure is not None:  # a program that gives no key is not asked again for each row
+            raise self._failure
+        try:
+            return super()._opening()
+        except (KeyUnavailable, InvalidSettings) as error:
+            self._failure = error
+            raise
 
 
 def sealed_object(value: str) -> str:

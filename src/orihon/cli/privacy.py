@@ -94,6 +94,14 @@ def _confirmed(found: Erasure) -> bool:
     return typer.confirm(shown(text(f"cli.privacy.{question}", tasks=len(found.tasks), user=found.user)))
 
 
+def _say_unread(done: Erasure) -> None:
+    for reason in dict.fromkeys(reason for _, reason in done.unread):
+        tasks = [task for task, why in done.unread if why == reason]
+        typer.echo(shown(text("cli.privacy.unread", tasks=len(tasks), reason=reason)), err=True)
+        for task in tasks:
+            typer.echo(f"  {task}", err=True)
+
+
 def _say(done: Erasure, *, as_json: bool) -> None:
     if as_json:
         print_json(done.as_dict())
@@ -105,6 +113,7 @@ def _say(done: Erasure, *, as_json: bool) -> None:
     for place, reason in done.left:
         name = text(f"cli.privacy.places.{place}")
         typer.echo(shown(text("cli.privacy.traces", place=name, reason=reason)), err=True)
+    _say_unread(done)
     if not done.is_complete:
         typer.echo(text("cli.privacy.again"), err=True)
     typer.echo(text("cli.privacy.elsewhere"), err=True)

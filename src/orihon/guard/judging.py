@@ -16,6 +16,7 @@ LONGEST = 256
 _CODE = re.compile(
     r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@|!{1,2}(?:\(|[a-z_]\w*+[.(\[])
     |[A-Za-z_][\w.]*+(?:->|::)?[(\[{]                     # a call, an index, a type with parameters
+    |(?:env|file|ssm):[\w/.]
     |(?:~|\.{1,2})?/[\w.~-]+(?:/|$) | [A-Za-z]:\\ | [a-z][a-z0-9+.-]*:// | arn:aws | projects/[\w-]+/
     |(?:self|this|cls|os|sys|env|args|opts|options|config|settings|process|request|req|ctx|data|props|params|secrets
        |vault|System|var|local|module|context|state|kwargs|obj|user|conf|cfg|event|input|form|session|response|result
@@ -39,9 +40,15 @@ _THING = re.compile(
     r"(?:sha|md|aes|rsa|utf|base|oauth|http|ipv|ed|hs|rs|es|pbkdf|argon|bcrypt|scrypt|hmac|curve|secp|x|py|python|node"
     r"|gpt|claude|llama|qwen|gemini|user|test|key|token|pass|password|passwd|pwd|secret|value|val|arg|param|var|field"
     r"|item|foo|bar|baz|line|step|phase|level|version|v|row|col|table|part|str|string|int|uint|float|bytes?|char|bool"
-    r"|varchar|text|i|u|f|s3|ec|h|p|n|auth|section|option|type|case|mode|tls|ssl|iso|rfc|cve|issue|page|figure)"
-    r"[-_ ]?v?[0-9]++(?:[-_.]?(?:[0-9]++|sha[0-9]++|[di]|le|be|bits?|gcm|cbc))*",
+    r"|varchar|text|i|u|f|s3|ec|h|p|n|auth|section|option|type|case|mode|m?tls|ssl|iso|rfc|cve|issue|page|figure|fido"
+    r"|keepass|pkcs|ntlm)[-_ /]?v?[0-9]++(?:[-_.]?(?:[0-9]++|sha[0-9]++|[di]|le|be|bits?|gcm|cbc))*|1password",
 )
+# PBKDF2-HMAC-SHA256, "RS256-signed".
+_ALGORITHM = (
+    r"(?:pbkdf2|aws4|s?crypt|bcrypt|argon2(?:id|[di])?|hmac|sha[0-9]{0,3}|md5|aes[0-9]{0,3}|rsa[0-9]{0,4}|ecdsa|ed25519"
+    r"|[rhep]s[0-9]{3}|gcm|cbc|ctr|x?chacha20|poly1305|scram|digest|plain|base64)"
+)
+_ALGORITHMS = re.compile(rf"{_ALGORITHM}(?:[-_/](?:{_ALGORITHM}|[0-9]{{1,4}}|signed|hashed|encoded|encrypted))++")
 _NUMBER = re.compile(r"[+-]?v?[0-9][0-9.,:_/\-TZ+]*(?:[a-zA-Z%]{1,3}|min|sec|days?|hours?|tokens?|bytes)?")
 _DASHED_NAME = re.compile(r"[a-z]+[0-9]{0,2}(?:-(?:[a-z]+[0-9]{0,2}|v?[0-9]{1,4}))+")
 _IDENTIFIER = re.compile(
@@ -50,6 +57,13 @@ _IDENTIFIER = re.compile(
     r"|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]+"
     r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
 )
+# A word and a number, as people choose them, unless the word is what variables, fields and errors are named.
+_NUMBERED_WORD = re.compile(
+    r"(?![a-z_]*?(?:pass|pwd|secret|token|key|cred|var|ref|env|val|param|conf|default|err|code|msg|label|field|text))"
+    r"[a-z]{3,24}(?:_[a-z]{2,24}){0,3}_[0-9]{2,6}"
+)
+# What a line of a log says: ``input=1200``, ``profile=stage-1``.
+_FIELD = re.compile(rf"[a-z_]{{2,24}}=(?:[0-9]{{1,9}}(?:/?[a-z]{{1,2}})?|{_DASHED_NAME.pattern})")
 _FILE = re.compile(
     r"[\w./@-]+\.(?:jsonl?|ya?ml|txt|py|[jt]sx?|env|pem|key|cfg|ini|toml|sh|md|log|crt|xml|html?|css|go|rs|java|php|rb"
     r"|c|cc|cpp|h|sql|db|lock|gz|zip|png|com|org|net|io|dev|jp|local)(?::[0-9]+)?",
@@ -242,8 +256,17 @@ def is_env_secret(value: str, *, is_password: bool) -> bool:
         is_password
         and 4 <= len(value) <= 64
         and value.isascii()
-        and (_DASHED_NAME.fullmatch(value) is not None or (value.isalpha() and _is_plain_word(value)))
+        and (
+            _DASHED_NAME.fullmatch(value) is not None
+            or is_numbered_word(value)
+            or (value.isalpha() and _is_plain_word(value))
+        )
     )
+
+
+def is_numbered_word(value: str) -> bool:
+    """A word, an underscore and a number: a password where no variable can stand."""
+    return _NUMBERED_WORD.fullmatch(value) is not None and _THING.fullmatch(value) is None
 
 
 def is_passphrase(value: str) -> bool:
@@ -261,12 +284,15 @@ def _is_plain_name(value: str) -> bool:
 
 
 def _is_name(value: str, *, is_password: bool, has_digit: bool) -> bool:
-    if _THING.fullmatch(value.lower()) or _IDENTIFIER.fullmatch(value):
+    lower = value.lower()
+    if _ALGORITHMS.fullmatch(lower):
+        return True
+    if _THING.fullmatch(lower) or _IDENTIFIER.fullmatch(value):
         is_chosen = value.count("-") >= 2 or (len(value) >= 8 and _DOTTED_WORDS.fullmatch(value) is not None)
         return not (is_password and has_digit and is_chosen) or _FILE.fullmatch(value) is not None
     if _NO_SECRET.fullmatch(value):
         return True
-    return not is_password and _DASHED_NAME.fullmatch(value) is not None
+    return not is_password and (_DASHED_NAME.fullmatch(value.replace("/", "-")) or _FIELD.fullmatch(value)) is not None
 
 
 def _is_plain_word(value: str) -> bool:

@@ -21,6 +21,7 @@ from orihon.guard.values import (
     changed_to,
     dashed,
     exported,
+    listed,
     phrase_at,
     quoted,
     secret_in,
@@ -142,7 +143,9 @@ _LONG_VALUE = 48
 # In a sentence only a value with one of these is a secret, or one in quotes; so far from its name it stands at most.
 _TELLING = re.compile(r"[\x00-\t\x0b-\x1f!-'*+/0-9<-`{-\x7f“「『‘]")
 _REACH = 192
-_SHELL_WORDS = frozenset(("", "export", "ENV", "ARG", "set", "env", "-e", "setx", "declare -x", "Environment="))
+_SHELL_WORDS = frozenset(("", "-", "export", "ENV", "ARG", "set", "env", "-e", "setx", "declare -x", "Environment="))
+# Docker and others take a variable of the environment behind these, anywhere on the line.
+_BEFORE_VARIABLES = (" -e", " --env", " --build-arg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +271,10 @@ def _bound(views: Views, name: re.Match[str], binding: re.Match[str], kind: str)
     if line is not None or quote is not None:
         return secret_in(views, start, written, kind, quoted if quote is not None else SAID[8])
     found = secret_in(views, start, written, kind, assigned)
-    # What is glued to a name in capitals.
-    if by == "=" and start == name.end() + 1 and text[name.start() : name.end()].isupper():
-        whole = secret_in(views, start, written, kind, exported)
+    # What is glued to a name in capitals, or listed under one.
+    is_glued = by == "=" and start == name.end() + 1
+    if (is_glued or (by == ":" and found is None)) and text[name.start() : name.end()].isupper():
+        whole = secret_in(views, start, written, kind, exported if is_glued else listed)
         # The line is looked at only where it decides something.
         if whole != found and _starts_line(text, _beginning(views, name), name.end()):
             return whole
@@ -282,4 +286,5 @@ def _starts_line(text: str, first: int, after: int) -> bool:
     if not text[first:after].isupper():
         return False
     line = text[max(0, first - 24) : first].replace("\\n", "\n")
-    return line.rpartition("\n")[2].strip(" \t$#>\"'") in _SHELL_WORDS
+    before = line.rpartition("\n")[2].strip(" \t$#>\"'")
+    return before in _SHELL_WORDS or before.endswith(_BEFORE_VARIABLES)

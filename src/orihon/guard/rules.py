@@ -192,6 +192,13 @@ _LAST_RULES = (
         r"[A-Za-z0-9%/+_-]{32,512}+={0,2}",
         (*in_any_case("sig=", len("sig")), *in_any_case("ature=", len("ature"))),
     ),
+    # OpenWeather and others call a key so in addresses; elsewhere it names an app.
+    Rule(
+        "API_KEY",
+        "=",
+        r"(?:(?<=[?&;](?i:appid)=)|(?<=0026(?i:appid)=))()[0-9a-f]{32}(?![0-9A-Za-z_-])",
+        tuple(in_any_case("appid=", len("appid"))),
+    ),
     Rule(
         "BEARER_TOKEN",
         "earer",

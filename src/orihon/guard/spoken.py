@@ -30,6 +30,7 @@ _NAMES = (
 # Between name and value: a few words, but not those after which a figure or a format is named.
 _BOUND = with_value(
     r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}"
+    r"(?:。[ \t]?新しい(?:の|もの|方|ほう|やつ)は、?[ \t]{0,4})?"
     r"(?:(?:以下|下記|次の)[^\x00-\x7f\n。：]{0,10}[。：:]?[ \t]{0,2}\n{1,2}(?:```\w{0,12}\n)?[ \t]{0,8})?"
     r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
 )
@@ -45,8 +46,27 @@ _PASSWORD: Judge = partial(told, 5, ".,;:)]}?")
 _SECRET: Judge = partial(told, 8, ".,;:)]}?")
 _OTHER_THINGS = re.compile(
     "期限|形式|長さ|文字|件数|個数|方式|種類|アルゴリズム|ハッシュ|更新日|ファイル|変数|環境|名前|数は|数が|上限|最大|最小|使用量"
-    "|消費|単価|予算|条件|要件|規則|ルール|ポリシー|仕様|制約"
+    "|消費|単価|予算|条件|要件|規則|ルール|ポリシー|仕様|制約|時間|回数|桁数|権限|スコープ"
+    "|正規表現|指紋|フィンガープリント|関連|(?:エラー|失敗)$"
 )
+# Fields of a log and numbers of tickets: 「トークンが無効です (code=401)」、「パスワード変更 (PROJ-1234)」.
+_FIELD = re.compile(r"[A-Za-z][A-Za-z_]{1,23}=[0-9A-Za-z]")
+# A password may look like these, where it follows its name.
+_BRACKETS = "(（"
+_BEFORE_FIELDS = "(（:："
+_TICKET = re.compile(r"[A-Z]{2,8}-[0-9]{1,6}(?![!-(*-~])")
+_BEFORE_VALUES = "はがをに値"
+# What follows a place or a method, and no value.
+_NO_VALUE = re.compile(
+    r"[」』\"'`”]?[ \t]?"
+    r"(?:を(?:ご)?参照|に(?:記載|保存|格納|送信|あり|ある)|で(?:導出|ハッシュ)|から(?:取得|読)|テーブル|ヘッダー|カラム)"
+)
+# 「…ですが、本番は … に変えてあります」
+_OTHER = with_value(
+    r"[」』\"'`”]?[ \t]?(?:です|でした|だった)(?:が|けど|けれど)、?[ぁ-ヿ一-鿿]{1,12}?は、?[ \t]{0,4}"
+    r"(?P<quote>[「『\"'`“])?(?=[!-~])"
+)
+_SETTLED = re.compile(r"[」』\"'`”]?[ \t]?(?:に変|に設定|にし|です|でした|を使)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,7 @@ class JapaneseValues:
             span = None if name is None else _value_of(views, self.kind, name.end(), end)
             if name is not None and span is not None:
                 spans.append(span)
-                new = changed_to(views, name.end(), span, end)
+                new = changed_to(views, name.end(), span, end) or _other_value(views, span, end)
                 if new is not None:
                     spans.append(new)
         return spans
@@ -88,9 +108,9 @@ def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
     words, quote, written = binding.groups()
     if written is None and quote is not None and kind == "PASSWORD":
         return phrase_at(views, binding.end("quote"), end)
-    if written is None or _OTHER_THINGS.search(words):
-        return None
     start = binding.start("value")
+    if written is None or _OTHER_THINGS.search(words) or (quote is None and _is_remark(text, kind, words, start)):
+        return None
     if kind == "PIN":
         digits = _PIN.match(written)
         return None if digits is None else (start, start + digits.end(), kind)
@@ -101,4 +121,23 @@ def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
         if pair is not None and pair["value"] is not None:
             second: Judge = _PASSWORD if pair["quote"] is None else quoted
             found = secret_in(views, pair.start("value"), pair["value"], kind, second)
-    return found
+    return None if found is not None and _NO_VALUE.match(text, found[1], end) else found
+
+
+def _is_remark(text: str, kind: str, words: str, start: int) -> bool:
+    """Does what begins at ``start`` say something else about what was told in ``words``?"""
+    is_told = words[-1:] not in _BEFORE_VALUES
+    before, is_password = text[start - 1], kind == "PASSWORD"
+    if (is_told or before in (_BRACKETS if is_password else _BEFORE_FIELDS)) and _FIELD.match(text, start):
+        return True
+    return is_told and (not is_password or before in _BRACKETS) and _TICKET.match(text, start) is not None
+
+
+def _other_value(views: Views, first: Span, end: int) -> Span | None:
+    """The value for something else that is told in the same sentence."""
+    other = _OTHER.match(views.text, first[1], end) if first[2] == "PASSWORD" else None
+    if other is None or other["value"] is None:
+        return None
+    judge: Judge = _PASSWORD if other["quote"] is None else quoted
+    found = secret_in(views, other.start("value"), other["value"], "PASSWORD", judge)
+    return found if found is not None and _SETTLED.match(views.text, found[1], end) else None

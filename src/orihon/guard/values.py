@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from orihon.guard.judging import is_env_secret, is_passphrase, is_quoted_secret, is_strong
+from orihon.guard.judging import is_env_secret, is_numbered_word, is_passphrase, is_quoted_secret, is_strong
 from orihon.guard.views import Span, Views
 
 # How many characters of a value, which may be that of a password, are a secret.
@@ -81,6 +81,11 @@ def quoted(written: str, is_password: bool) -> int:
 def exported(written: str, is_password: bool) -> int:
     """Glued to a name in capitals at the beginning of a line."""
     return len(written) if is_env_secret(written, is_password=is_password) else 0
+
+
+def listed(written: str, is_password: bool) -> int:
+    """Behind a name in capitals and a colon at the beginning of a line, as in YAML."""
+    return len(written) if is_password and is_numbered_word(written) else 0
 
 
 def assigned(written: str, is_password: bool) -> int:

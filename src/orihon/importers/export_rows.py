@@ -9,9 +9,9 @@ from typing import Any
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import IMPORT, IMPORTED_AT
 from orihon.clock import as_utc, utc_now
+from orihon.importers.identity import owned_by
 from orihon.importers.owning import Place
 from orihon.importers.shapes import fields, words
-from orihon.settings import Settings
 from orihon.store.opening import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.task import FINISHED, TaskKey, TaskStatus
@@ -22,9 +22,14 @@ _COUNTS = ("context_length", "llm_call_count", "tool_call_count", "total_tokens"
 _LARGEST = 1 << 62
 
 
-def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, settings: Settings, epoch: int, path: str) -> TaskRow:
+def key_of(told: Mapping[str, Any], user: str) -> TaskKey:
+    """The task's key, as the task of ``user`` if one is given. ``InvalidInput`` when the export names no task."""
+    return owned_by(TaskKey.from_dict({**told, "repository": told.get("repository") or ""}), user)
+
+
+def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: Place, epoch: int, path: str) -> TaskRow:
     """The row. ``InvalidInput`` when the export names no task."""
-    key = TaskKey.from_dict({**told, "repository": told.get("repository") or ""})
+    key = key_of(told, place.user)
     tail, now = store.tail, utc_now()
     created = _time(told.get("created_at")) or now
     origin = {"format": "orihon", "path": path, "uuid": told.get("uuid"), IMPORTED_AT: now}
@@ -40,7 +45,7 @@ def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, settings: Setti
         updated_at=now,
         started_at=_time(told.get("started_at")) or created,
         completed_at=_time(told.get("completed_at")),
-        backend=settings.context_storage.backend,
+        backend=place.settings.context_storage.backend,
         correction=float(correction) if isinstance(correction, int | float) and 0 < correction < 100 else 1.0,
         keep=told.get("keep") is True,
         metadata=metadata,

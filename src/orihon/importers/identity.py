@@ -36,10 +36,15 @@ def task_uuid(form: str, thread_id: str, user: str, round_: int = 0) -> str:
 def task_key(form: str, thread: Thread, user: str) -> TaskKey:
     """The key of the task that a thread becomes."""
     if thread.key is not None:
-        return replace(thread.key, user=thread.key.user or _fitting(user))
+        return owned_by(thread.key, user)
     owner, repo = repository_of(thread)
     kind = SESSION if thread.parent is None else SUBTASK
     return TaskKey(form, _fitting(owner), _fitting(repo), kind, _fitting(thread.id) or "-", _fitting(user))
+
+
+def owned_by(key: TaskKey, user: str) -> TaskKey:
+    """The key of a task that comes with one: whose it becomes is said by who imports it, or else by the key."""
+    return replace(key, user=_fitting(user)) if user else key
 
 
 def repository_of(thread: Thread) -> tuple[str, str]:

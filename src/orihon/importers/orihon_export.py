@@ -19,13 +19,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from orihon import jsonio
-from orihon.catalogue.metadata import write_metadata
+from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
 from orihon.errors import IllegalTransition, KeyUnavailable, OrihonError, StorageUnavailable
 from orihon.export.sealed_pieces import VERSION as SEALED_VERSION
 from orihon.export.sealed_pieces import open_lines
 from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.importers.base import Problem
-from orihon.importers.export_rows import record_usage, row_of
+from orihon.importers.export_rows import key_of, record_usage, row_of
 from orihon.importers.identity import task_uuid
 from orihon.importers.lines import LONGEST_LINE
 from orihon.importers.owning import Place
@@ -268,25 +268,40 @@ class _Staging:
             candidate = check_id(own)
         except OrihonError:
             candidate = task_uuid(OrihonExport.name, own, self._place.user)
-        if self._place.catalogue.tombstone(candidate) is not None:  # before anything of it is where tasks are
-            raise IllegalTransition("erased", uuid=candidate)
+        self._refuse_erased(candidate)
         number = 0
         mine = contents_of(self.store)
         while (here := self._place.base.folders.find(candidate)) is not None or self._place.base.row(candidate):
             if here is not None:
                 with closing(open_for_reading(here, self._place.settings, name=candidate)) as other:
                     theirs = contents_of(other)
-                if (theirs.streams, theirs.view) == (mine.streams, mine.view):
+                    is_wanted = self._is_for(candidate, other)
+                if is_wanted and (theirs.streams, theirs.view) == (mine.streams, mine.view):
                     self._is_there = self._place.base.row(candidate) is None
                     return candidate if self._is_there else None
             candidate = task_uuid(OrihonExport.name, own, self._place.user, number)
+            self._refuse_erased(candidate)
             number += 1
         return candidate
 
+    def _refuse_erased(self, uuid: str) -> None:
+        """Before anything of it is where tasks are."""
+        if self._place.catalogue.tombstone(uuid) is not None:
+            raise IllegalTransition("erased", uuid=uuid)
+
+    def _is_for(self, uuid: str, store: TaskStore) -> bool:
+        """Is a task that is here whose this one shall be? Another's is no reason to go without."""
+        if not self._place.user:
+            return True
+        row = self._place.base.row(uuid)
+        key = key_in(read_metadata(store.records) or {}) if row is None else row.key
+        return key is not None and key.user == key_of(self._told, self._place.user).user
+
     def _settled(self, uuid: str, path: Path) -> None:
         place = self._place
-        row = row_of(self._told, uuid, self.store, place.settings, self._epoch, str(path))
-        if uuid != self._told.get("uuid") or self.store.records.kept_file("metadata.json") is None:
+        row = row_of(self._told, uuid, self.store, place, self._epoch, str(path))
+        is_told = uuid == self._told.get("uuid") and key_in(read_metadata(self.store.records) or {}) == row.key
+        if not is_told:
             write_metadata(self.store.records, row, place.settings)
         if self._is_there:
             pass

@@ -4,6 +4,7 @@ A task is erased in steps that a second run goes on with: its name is buried fir
 its data key goes, its records wherever they are, packed copies and mirrors, its words in the search index, and last its
 row with notices and figures. What remains is a tombstone: a name, a time, and who asked. A task that a live process
 works on is asked to stop, and refused if it does not. What could not be done is in the result: a second run does it.
+No master key is needed: users and names of tasks are readable, and what is sealed goes unread.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from orihon.archive.work import MIRRORS, at_work
 from orihon.audit import audited, forget_person
 from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.catalogue.rows import CLEANED
+from orihon.catalogue.opening import open_for_removal
+from orihon.catalogue.rows import CLEANED, UNREAD
 from orihon.clock import utc_now
 from orihon.errors import InvalidInput, OrihonError, StateError, TaskBusy, TaskNotFound
 from orihon.folders import make_private_folder
@@ -58,6 +60,7 @@ class Erasure:
     left: tuple[tuple[str, str], ...] = ()
     grants: int = 0
     names: int = 0  # entries of the audit that no longer name the user
+    unread: tuple[tuple[str, str], ...] = ()  # tasks whose notes are sealed and could not be opened, and why
 
     @property
     def is_complete(self) -> bool:
@@ -72,6 +75,7 @@ class Erasure:
             "left": [{"place": place, "reason": reason} for place, reason in self.left],
             "grants": self.grants,
             "audit_names": self.names,
+            "unread": [{"task": task, "reason": reason} for task, reason in self.unread],
         }
 
 
@@ -82,9 +86,11 @@ def erase_user(
     if not user:
         raise InvalidInput("no_user")
     base = Path(base_dir).absolute()
-    tasks = [row.uuid for row in rows_of(base, settings, user)]
+    unread: dict[str, str] = {}
+    tasks = _tasks_of(base, settings, user, unread)
     if dry_run:
-        return Erasure(user, (*tasks, *(uuid for uuid, _ in unlisted_of(base, settings, user))))
+        tasks += [uuid for uuid, _ in unlisted_of(base, settings, user)]
+        return Erasure(user, tuple(tasks), unread=tuple(unread.items()))
     erased: list[str] = []
     failed: dict[str, str] = {}
     while tasks:
@@ -97,7 +103,7 @@ def erase_user(
             except OrihonError as error:  # the others go all the same
                 failed[uuid] = str(error)
         # A task that was at work may have begun parts of it meanwhile.
-        tasks = [row.uuid for row in rows_of(base, settings, user) if row.uuid not in failed]
+        tasks = [uuid for uuid in _tasks_of(base, settings, user, unread) if uuid not in failed]
     for uuid, place in unlisted_of(base, settings, user):
         try:
             with audited(base, settings, "erase", uuid, begun=True):
@@ -105,7 +111,8 @@ def erase_user(
             erased.append(uuid)
         except OrihonError as error:
             failed[uuid] = str(error)
-    return _finish(base, settings, Erasure(user, tuple(erased), tuple(failed.items())), wait)
+    done = Erasure(user, tuple(erased), tuple(failed.items()), unread=tuple(unread.items()))
+    return _finish(base, settings, done, wait)
 
 
 def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait: float = 0.0) -> None:
@@ -120,7 +127,7 @@ def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait:
         except TaskBusy:  # somebody took it up in this moment
             if time.monotonic() >= until:
                 raise
-    with BaseFolder(base, settings) as folder:
+    with BaseFolder(base, settings, for_removal=True) as folder:
         catalogue = folder.open_catalogue()
         assert catalogue is not None
         erase_words(folder, uuid, until - time.monotonic())
@@ -129,6 +136,8 @@ def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait:
 
 class Erasing(Cleaning):
     """One task on its way out, of which nothing is to be left."""
+
+    for_removal = True
 
     def erase(self, by: str) -> None:
         """Remove whatever holds something of the task, but for its row."""
@@ -175,9 +184,9 @@ class Erasing(Cleaning):
                 path.unlink()
 
 
-def rows_of(base_dir: Path, settings: Settings, user: str) -> Iterator[TaskRow]:
+def rows_of(base_dir: Path, settings: Settings, user: str, *, for_removal: bool = False) -> Iterator[TaskRow]:
     """The tasks of a user, newest first, a page at a time."""
-    with BaseFolder(base_dir, settings) as base:
+    with BaseFolder(base_dir, settings, for_removal=for_removal) as base:
         catalogue = base.open_catalogue()
         last: str | None = None
         while catalogue is not None:
@@ -188,9 +197,16 @@ def rows_of(base_dir: Path, settings: Settings, user: str) -> Iterator[TaskRow]:
             last = page[-1].uuid
 
 
+def _tasks_of(base: Path, settings: Settings, user: str, unread: dict[str, str]) -> list[str]:
+    """The tasks of a user, by what is readable of their rows; ``unread`` learns of which something was not."""
+    rows = list(rows_of(base, settings, user, for_removal=True))
+    unread |= {row.uuid: str(row.metadata[UNREAD]) for row in rows if UNREAD in row.metadata}
+    return [row.uuid for row in rows]
+
+
 def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
     """Whoever has one of these tasks is asked to give it up; all at once, so that they stop at the same time."""
-    with closing(TaskQueue(base, settings)) as queue:
+    with closing(TaskQueue(base, settings, catalogue=open_for_removal(base, settings))) as queue:
         for uuid in tasks:
             row = queue.catalogue.find(uuid)
             if row is None or row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
@@ -204,7 +220,7 @@ def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
 
 def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float) -> None:
     """Wait for whoever has the task."""
-    with BaseFolder(base, settings) as folder:
+    with BaseFolder(base, settings, for_removal=True) as folder:
         catalogue = folder.open_catalogue()
         row = None if catalogue is None else catalogue.find(uuid)
         if catalogue is None or row is None:
@@ -221,7 +237,7 @@ def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> E
     """What belongs to the user and to no task. Also where no task is left: a run that died may have come so far."""
     left: list[tuple[str, str]] = []
     grants = 0
-    with BaseFolder(base_dir, settings) as base:
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         if catalogue is not None:
             grants = catalogue.forget_grants(done.user)

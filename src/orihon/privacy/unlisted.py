@@ -19,7 +19,7 @@ from orihon.errors import OrihonError, StorageUnavailable
 from orihon.folders import wrapping
 from orihon.settings import Settings
 from orihon.store.key_places import erase_key
-from orihon.store.opening import open_for_reading
+from orihon.store.opening import open_bare
 from orihon.task_folders import FORK, IMPORT, SCRATCH, remove_unfinished
 
 logger = logging.getLogger("orihon.privacy")
@@ -27,7 +27,7 @@ logger = logging.getLogger("orihon.privacy")
 
 def unlisted_of(base_dir: Path, settings: Settings, user: str) -> list[tuple[str, Path]]:
     """Tasks without a row whose own description says that they are the user's, or whose removal was begun."""
-    with BaseFolder(base_dir, settings) as base:
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         if catalogue is None:
             return []
@@ -44,7 +44,7 @@ def unlisted_of(base_dir: Path, settings: Settings, user: str) -> list[tuple[str
 
 def erase_unlisted(base_dir: Path, settings: Settings, name: str, place: Path, *, by: str) -> None:
     """Bury the name, then remove the records."""
-    with BaseFolder(base_dir, settings) as base:
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         assert catalogue is not None
         if catalogue.tombstone(name) is None:
@@ -66,8 +66,8 @@ def erase_unfinished(base_dir: Path) -> None:
 
 def _user_in(base: BaseFolder, name: str, place: Path) -> str | None:
     try:
-        with closing(open_for_reading(place, base.settings, name=name)) as store:
-            key = key_in(read_metadata(store.records) or {})
+        with closing(open_bare(place, base.settings)) as records:
+            key = key_in(read_metadata(records) or {})
     except OrihonError as error:  # nobody can tell whose it is
         logger.warning("%s: %s", name, error)
         return None

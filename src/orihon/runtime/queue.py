@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.audit import audited
-from orihon.catalogue import Lease, TaskRow, WorkerFigures
+from orihon.catalogue import Catalogue, Lease, TaskRow, WorkerFigures
 from orihon.catalogue.opening import open_catalogue
 from orihon.clock import process_identity
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
@@ -66,12 +66,16 @@ class TaskQueue(Wishes):
         *,
         limits: QueueLimits | None = None,
         owner: str | None = None,
+        catalogue: Catalogue | None = None,
     ) -> None:
-        """``owner`` is the name under which tasks are claimed; without it, host and process."""
+        """``owner`` is the name under which tasks are claimed; without it, host and process.
+
+        A ``catalogue`` that is given is closed with the queue.
+        """
         self.settings = load_settings(settings)
         self.base_dir = Path(base_dir if base_dir is not None else self.settings.context_storage.base_dir).absolute()
         self.limits = limits or QueueLimits.of(self.settings)
-        self.catalogue = open_catalogue(self.base_dir, self.settings)
+        self.catalogue = catalogue or open_catalogue(self.base_dir, self.settings)
         self.folders = folders_of(self.base_dir, self.settings)
         me = process_identity()
         self._owner = owner or f"{me.host}:{me.pid}"

@@ -446,6 +446,7 @@ SCHEMAS: dict[str, dict[str, Schema]] = {
             left=many(shape(place=TEXT, reason=TEXT)),
             grants=WHOLE,
             audit_names=WHOLE,
+            unread=many(shape(task=TEXT, reason=TEXT)),
         ),
     },
     "privacy anonymize": {"": shape(task=TEXT, records=WHOLE, replaced=WHOLE)},

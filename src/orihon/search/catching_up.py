@@ -3,7 +3,8 @@
 Off the path of every append: done before a search, and by a worker that has nothing else to do. The rows of the
 catalogue say which tasks to look at; a finished task whose row is as it was is not opened, one that is being worked on
 is. What has been read is written in batches, so that a run that is interrupted, or has no more time, is gone on with by
-the next one. A task that cannot be read is noted with the reason and keeps nobody from the others.
+the next one. A task that cannot be read is noted with the reason and keeps nobody from the others. Nor does one without
+a folder: tasks that were begun come first, and folders that may be on the move are waited for all together.
 """
 
 from __future__ import annotations
@@ -37,8 +38,10 @@ _OVERLAP, _SHARED_OVERLAP = timedelta(minutes=1), timedelta(minutes=10)
 #: How often all rows are compared, for what no time tells: rows that are gone, clocks that were set back.
 _COMPARE_AGAIN = timedelta(hours=1)
 _BATCH_DOCUMENTS, _BATCH_CHARACTERS = 2000, 4_000_000
-#: How often a folder that must be somewhere is looked for.
-_LOOKS = 3
+#: How often a folder that must be somewhere is looked for, and how long is waited after the first look.
+_LOOKS, _PAUSE = 3, 0.002
+#: For so many folders together; were it for all, a run without the time for a first look at all would note none.
+_TOGETHER = 200
 
 
 class _OutOfTime(Exception):
@@ -60,6 +63,7 @@ class CatchingUp:
         self._seconds = seconds
         self._give_up = math.inf
         self._told = told
+        self._done = self._all = 0
         self._is_shared = base.settings.database.url is not None
         self._batch = _Batch(index)
 
@@ -98,31 +102,49 @@ class CatchingUp:
 
     def _read_all(self, tasks: Sequence[ChangedTask], marks: Mapping[str, TaskMark]) -> bool:
         self._give_up = time.monotonic() + self._seconds  # not before: the look for what is new must not use it up
-        is_done = True
-        for number, task in enumerate(tasks, start=1):
-            try:
-                self._read(task, marks.get(task.uuid) or TaskMark(task.uuid))
-            except _OutOfTime:
-                is_done = False
-                break
-            if self._told is not None:
-                self._told(number, len(tasks))
+        self._done, self._all = 0, len(tasks)
+        begun_first, is_done = sorted(tasks, key=_was_never_begun), True
+        try:
+            for start in range(0, len(tasks), _TOGETHER):
+                self._read_together(begun_first[start : start + _TOGETHER], marks)
+        except _OutOfTime:
+            is_done = False
         self._batch.flush()
         return is_done
 
+    def _read_together(self, tasks: Sequence[ChangedTask], marks: Mapping[str, TaskMark]) -> None:
+        for look in range(1, _LOOKS + 1):
+            missing = []
+            for task in tasks:
+                mark = marks.get(task.uuid) or TaskMark(task.uuid)
+                if not self._read(task, mark, is_last_look=look == _LOOKS):
+                    missing.append(task)
+                    continue
+                self._done += 1
+                if self._told is not None:
+                    self._told(self._done, self._all)
+            if not missing:
+                return
+            tasks = missing
+            time.sleep(_PAUSE * look)  # once for all of them: there may be many whose folder never comes
+
     # ---- one task --------------------------------------------------------------------------------------------------
 
-    def _read(self, task: ChangedTask, mark: TaskMark) -> None:
+    def _read(self, task: ChangedTask, mark: TaskMark, *, is_last_look: bool) -> bool:
+        """Read what is new in a task; ``False`` when its folder may be on the move and is to be looked for again."""
         self._refuse_late()
         if task.is_cleaned:
             self._drop(task, mark)
-            return
+            return True
         reached, problem = dict(mark.reached), ""
         try:
             if not self._read_folder(task, reached):
+                # What has been read of it by now would be read twice.
+                if not is_last_look and reached == mark.reached and self._may_be_moving(task):
+                    return False
                 if not self._is_shared:
                     self._batch.mark(_noted(task, reached))
-                return  # in an archive, on another machine, or not begun: what is known of it stays
+                return True  # in an archive, on another machine, or not begun: what is known of it stays
         except _OutOfTime:
             self._batch.mark(TaskMark(task.uuid, "", is_settled=False, reached=reached))
             raise
@@ -130,6 +152,7 @@ class CatchingUp:
             logger.warning("%s: not all of it can be searched: %s", task.uuid, error)
             problem = error.cause
         self._batch.mark(_noted(task, reached, problem))
+        return True
 
     def _drop(self, task: ChangedTask, mark: TaskMark) -> None:
         if any(mark.reached.values()):
@@ -143,8 +166,8 @@ class CatchingUp:
         for number in tries_while_moved():
             folder = self._base.folders.find(task.uuid)
             if folder is None:
-                if self._may_be_moving(task) and number < _LOOKS:
-                    continue
+                if 1 < number < _LOOKS and self._may_be_moving(task):
+                    continue  # it was there a moment ago
                 return False
             try:
                 with closing(open_for_reading(folder, self._base.settings, name=task.uuid)) as store:
@@ -159,8 +182,9 @@ class CatchingUp:
         raise StorageUnavailable("gone", path=task.uuid)
 
     def _may_be_moving(self, task: ChangedTask) -> bool:
-        """Must it have a folder here? In line it has none yet, and a shared catalogue has tasks that are elsewhere."""
-        return not self._is_shared and task.status != TaskStatus.QUEUED
+        """Must it have a folder here? A shared catalogue has tasks that are elsewhere."""
+        has_none = task.status in (TaskStatus.QUEUED, TaskStatus.ARCHIVED) or _was_never_begun(task)
+        return not self._is_shared and not has_none
 
     def _read_on(self, uuid: str, store: TaskStore, folder: Path, reached: dict[Kind, int]) -> None:
         ends = dict(zip(KINDS, store.records.lasts(*(STREAM_OF[kind] for kind in KINDS)), strict=True))
@@ -227,6 +251,11 @@ class _Batch:
 
 def _is_new(task: ChangedTask, mark: TaskMark | None) -> bool:
     return mark is None or not mark.is_settled or mark.state != task.state
+
+
+def _was_never_begun(task: ChangedTask) -> bool:
+    """Its row says where its records are from when it is first opened, which is before anything is said in it."""
+    return task.backend is None
 
 
 def _noted(task: ChangedTask, reached: Mapping[Kind, int], problem: str = "") -> TaskMark:

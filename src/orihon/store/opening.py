@@ -166,6 +166,13 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
     )
 
 
+def open_bare(folder: Path, settings: Settings) -> RecordStore:
+    """The records of any task as they lie there: of a sealed one, its description can be read, and nothing else."""
+    wanted = settings.context_storage.backend
+    backend = backend_of(folder, wanted if wanted == "postgres" else "files")
+    return _open_bare(folder, _for_reading(settings, backend), create=False)
+
+
 @lru_cache(maxsize=16)
 def _for_reading(settings: Settings, backend: str) -> Settings:
     """Kept: whoever looks at many tasks would spend more time on this than on most of them."""

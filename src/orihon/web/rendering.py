@@ -19,7 +19,7 @@ from starlette.types import Scope
 from orihon import jsonio
 from orihon.clock import utc_now
 from orihon.texts import LANGUAGES, language, speaking, text
-from orihon.web import shown
+from orihon.web import names, shown
 from orihon.web.visitor import Visitor
 
 LANGUAGE_COOKIE = "orihon_language"
@@ -54,8 +54,9 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.globals.update(t=text, language=language, asset=asset, themes=THEMES)
-    made.globals.update(script_texts=script_texts, inline=inline, now=utc_now)
+    made.globals.update(script_texts=script_texts, inline=inline, now=utc_now, timeline_names=names.timeline_names)
     made.filters.update(shown.FILTERS)
+    made.filters.update(names.FILTERS)
     made.filters["tojson"] = script_json
     return made
 

@@ -19,6 +19,8 @@ from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
 
 _ASKED = ("approval_asked", "approval_reminded")
+_FAILURES = ("failed", "dead")
+_REASON_CHARACTERS = 200
 _GROUP_OF = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
 
 
@@ -42,10 +44,20 @@ def _shows(call: Call) -> dict[str, Any]:
         "group_of": _GROUP_OF,
         "task": given["task"],
         "before": given["before"],
+        "reasons": {one.notice.number: why for one in page.notes if (why := failure_reason(one))},
         "undoable": undoable_of(call, page.notes),
         "answerable": _answerable(call, page.notes),
         "address": _address(call),
     }
+
+
+def failure_reason(noted: NotedNotification) -> str:
+    """Why the task failed, in one line; of an earlier failure nobody knows it any more: the row has the last one's."""
+    notice, row = noted.notice, noted.row
+    if row is None or notice.kind not in _FAILURES or row.completed_at != notice.created_at:
+        return ""
+    first = next((line.strip() for line in (row.error_message or "").splitlines() if line.strip()), "")
+    return first if len(first) <= _REASON_CHARACTERS else first[: _REASON_CHARACTERS - 1].rstrip() + "…"
 
 
 def _answerable(call: Call, notes: Sequence[NotedNotification]) -> frozenset[tuple[str, int]]:

@@ -7,6 +7,10 @@ const timeline = (() => {
   let place, path, data, view = null, ends = null, extra = [], pending = null, here = null, svg = null, high = 138;
   const number = (n) => Number(n).toLocaleString(document.documentElement.lang);
   const short = (n) => n >= 1e6 ? `${+(n / 1e6).toFixed(1)}M` : n >= 1e3 ? `${+(n / 1e3).toFixed(n < 1e4 ? 1 : 0)}k` : `${Math.round(n)}`;
+  // Words of the records in the reader's language; what has no name is shown as it is.
+  const names = new Map(Object.entries(JSON.parse(document.getElementById("timeline-names")?.textContent || "{}")).map(([field, words]) => [field, new Map(Object.entries(words))]));
+  const called = (field, word) => names.get(field)?.get(word) ?? word;
+  const how = (strategy) => strategy.split(/([+ ])/).map((one) => ({ "+": " + ", " ": " · " })[one] ?? called("strategy", one)).join("");
   const make = (name, attributes, parent = svg) => {
     const made = document.createElementNS(NS, name);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -128,13 +132,13 @@ const timeline = (() => {
     const size = { x: start.toFixed(1), width: Math.max(end - start - 1, 1.5).toFixed(1) };
     const shape = make("rect", { class: "band", y: M.top, height: bottom - M.top, ...size });
     make("rect", { class: "band-top", y: bottom - 3, height: 3, ...size });
-    const text = orihon.say("tip_fold", { ...fold, start: number(fold.start), end: number(fold.end), before: number(fold.before), after: number(fold.after) }).replace(/\n+/g, "\n").trim();
+    const text = orihon.say("tip_fold", { ...fold, strategy: how(fold.strategy), reason: called("reason", fold.reason), start: number(fold.start), end: number(fold.end), before: number(fold.before), after: number(fold.after) }).replace(/\n+/g, "\n").trim();
     marked(shape, `f${fold.id}`, text, () => place.dispatchEvent(new CustomEvent("timeline:fold", { bubbles: true, detail: fold })));
     if (end - start < 3) shape.setAttribute("tabindex", "-1");
   }
   function drop(s, change) {
     const shape = make("circle", { class: "drop", cx: s.x(change.seq), cy: s.y(change.after), r: 4 });
-    const text = orihon.say("tip_change", { ...change, seq: number(change.seq), before: number(change.before), after: number(change.after) }).trim();
+    const text = orihon.say("tip_change", { ...change, kind: called("kind", change.kind), strategy: how(change.strategy), seq: number(change.seq), before: number(change.before), after: number(change.after) }).trim();
     marked(shape, `c${change.id}`, text, () => location.assign(`/tasks/${data.task}/compare/${change.id}`));
   }
   function pin(s, seq, bottom) {
