@@ -22,7 +22,7 @@ TRANSCRIPTS: tuple[str, ...] = (
     "PGPASSWORD=⟦m1⟧ pg_dump -h 10.2.0.4 -U etl warehouse > /tmp/w.sql",
     "cat ~/.pgpass\ndb.prod.local:5432:orders:orders_rw:⟦m1⟧\ndb.prod.local:5432:*:readonly:⟦m2⟧",
     "machine api.heroku.com\n  login ops@example.com\n  password ⟦uuid⟧\n",
-    "//registry.npmjs.org/:_authToken=⟦npm⟧\nalways-auth=true",
+    "//npm.example.org/:_authToken=⟦npm⟧\nalways-auth=true",
     "[global]\nindex-url = https://pyuser:⟦m2⟧@pypi.corp.example/simple\ntrusted-host = pypi.corp.example",
     "[default]\naws_access_key_id = ⟦aws⟧\naws_secret_access_key = ⟦B40⟧\nregion = eu-west-1",
     "users:\n- name: ci\n  user:\n    token: ⟦a40⟧\n- name: admin\n  user:\n    client-key-data: ⟦b64pem⟧\n",
