@@ -21,7 +21,7 @@ from benchmarks.sample import contents
 from orihon import TaskContextManager, load_settings, verify_audit
 from orihon.audit import AuditTrail, audit_of
 from orihon.settings import Settings
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 TURN = 10
 KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")

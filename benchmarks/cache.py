@@ -23,12 +23,12 @@ from typing import Protocol
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.economics import request_cost
 from orihon.compression.pages import Aim, Pages, Plan
-from orihon.compression.squeezing.transcript import read_transcript
+from orihon.compression.squeeze.transcript import read_transcript
 from orihon.compression.strategies.summarize import Summarize
-from orihon.counting import estimate_message
-from orihon.message import Message
-from orihon.prices import Prices, prices_for
 from orihon.store import MessageStore
+from orihon.values.message.message import Message
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.tokens.prices import Prices, prices_for
 
 FOLDER = "ORIHON_BENCH_DATA"
 PRESETS = ("default", "coding-agent", "companion", "phases")

@@ -22,9 +22,9 @@ from pathlib import Path
 import apsw
 
 from orihon.catalogue import Catalogue, ClaimLimits
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.settings import load_settings
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 
 WANTED = 50.0  # milliseconds
 _DATABASE = "postgresql://127.0.0.1:5432/test"

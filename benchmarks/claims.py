@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO
 
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 
 
 def child(folder: Path) -> None:

@@ -26,15 +26,15 @@ from typing import Any
 
 import psycopg
 
-from orihon.clock import is_alive
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus
-from orihon.verify import verify
+from orihon.system.clock import is_alive
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskKey, TaskStatus
 from tests.private_rabbitmq import PrivateRabbitMQ
 from tests.services import POSTGRES
 

@@ -14,10 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.catalogue import sqlite
-from orihon.costs import GROUPS, cost_report
-from orihon.counts import MODEL_CALLS, Counts
-from orihon.metrics import MetricsServer
+from orihon.reports.costs import GROUPS, cost_report
+from orihon.reports.metrics import MetricsServer
 from orihon.settings import load_settings
+from orihon.system.counters import MODEL_CALLS, Counts
 from tests.helpers import raw_database
 
 MODELS = ("gpt-4o", "claude-sonnet-4-5", "a-model-without-a-price")

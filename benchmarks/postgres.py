@@ -23,7 +23,7 @@ import psycopg
 
 from benchmarks.sample import contents
 from orihon import MessageStore
-from orihon.postgres import postgres_of
+from orihon.drivers.postgres import postgres_of
 
 TURN = 10
 ENTRIES = 200

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from typing import get_args
 
 from benchmarks.sample import contents
-from orihon.compression.lists.importance import ContentScores, weigh
+from orihon.compression.importance import ContentScores, weigh
 from orihon.compression.pages import Aim, Pages, Plan
 from orihon.compression.strategies.prune import Prune, PruneSelection
-from orihon.counting import estimate_message
-from orihon.message import Message
-from orihon.view import Entry, View
+from orihon.values.message.message import Message
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.view import Entry, View
 
 ROLES = ("user", "assistant", "user", "assistant", "tool")
 

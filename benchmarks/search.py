@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon import Message, MessageStore, TaskContextManager, TaskKey, search_history
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.search import catch_up, rebuild_index
 from orihon.search.words import tokens
 from orihon.settings import Settings, load_settings

@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.catalogue import sqlite
 from benchmarks.start import wall
 from orihon import TaskContextManager, TaskKey
-from orihon.message import Message
 from orihon.settings import load_settings
 from orihon.store.task_store import Said
+from orihon.values.message.message import Message
 from tests.helpers import raw_database
 
 ORIHON = str(Path(sys.executable).with_name("orihon"))

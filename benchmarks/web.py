@@ -34,11 +34,11 @@ import httpx
 from benchmarks.catalogue import answers, fill_postgres, sqlite
 from benchmarks.figures import used
 from orihon import PlannedFold, TaskContextManager, TaskKey
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import Waiting
-from orihon.message import Message
 from orihon.settings import Settings, load_settings
 from orihon.store.task_store import Said
+from orihon.values.message.message import Message
 
 WANTED_MILLISECONDS = 100.0
 WANTED_PAINT = 1000.0

@@ -25,7 +25,7 @@ from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 
 HANDLER = "benchmarks.workers:SlowModel"
 

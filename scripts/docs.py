@@ -1,7 +1,7 @@
 """Makes the pages that follow from the program: ``make docs``.
 
 - ``docs/commands.md`` and ``docs/ja/commands.md``: the help page of every command
-- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.schemas``
+- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.reports.shapes``
 - ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
 - ``src/orihon/settings/meanings.ja.toml``: what each setting means in Japanese, from ``docs/ja/settings.md``
 
@@ -50,7 +50,7 @@ def pages_in(lang: str) -> dict[str, str]:
 
 
 def _schema_document() -> str:
-    from orihon.schemas import document
+    from orihon.reports.shapes import document
 
     return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
 
@@ -147,7 +147,7 @@ def _fenced(page: str) -> str:
 
 def json_page() -> str:
     """What ``--json`` prints: for each command its variants, with fields, types and meanings."""
-    from orihon.schemas import SCHEMAS, definitions
+    from orihon.reports.shapes import SCHEMAS, definitions
     from orihon.texts import text
 
     parts = [f"# {text('docs.json.title')}\n", text("docs.json.head")]

@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orihon.approvals.answering import approve
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.workers import WorkerFigures
-from orihon.context import TaskContextManager
 from orihon.errors import Waiting
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
 from orihon.runtime.broker_queue import open_queue
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus
-from orihon.usage import record_usage_of_log
-from orihon.view import PlannedFold
+from orihon.tasks.approvals.answers import approve
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.usage import record_usage_of_log
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
+from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.view import PlannedFold
 from orihon.web.server import Listening, WebServer
 from tests.helpers import raw_database
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from orihon.audit import AuditReport, AuditTrail, audit_of, verify_audit
 from orihon.audit.record import head_of
-from orihon.catalogue.opening import open_catalogue
-from orihon.postgres import postgres_of
+from orihon.catalogue.connect import open_catalogue
+from orihon.drivers.postgres import postgres_of
 from orihon.settings import Settings, load_settings
 from tests.services import Database
 

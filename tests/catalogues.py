@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.settings import Settings, load_settings
 from tests.helpers import raw_database
 from tests.services import Database
@@ -22,7 +22,7 @@ KINDS = ("sqlite", "postgres")
 CHILD = """
 import json, sys
 from pathlib import Path
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.settings import load_settings
 base, config = Path(sys.argv[1]), json.loads(sys.argv[2])
 catalogue = open_catalogue(base, load_settings(config))

@@ -74,7 +74,7 @@ def _prepare() -> None:
         # What cannot be imported here cannot be imported by a command that needs it, either: that one says so.
         with suppress(Exception):
             importlib.import_module(name)
-    from orihon.guard.rules import built_in_finders
+    from orihon.guard.masking.rules import built_in_finders
 
     built_in_finders(email=False, ssn=False)
     gc.collect()

@@ -1,6 +1,6 @@
 """Every command of ``orihon`` with arguments that work, on a base folder with a bit of everything.
 
-A new command needs a row here, and a schema in ``orihon.schemas``: tests fail where one is missing.
+A new command needs a row here, and a schema in ``orihon.reports.shapes``: tests fail where one is missing.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orihon.approvals.answering import approve
 from orihon.catalogue import Catalogue, Grant
-from orihon.clock import utc_now
-from orihon.context import TaskContextManager
 from orihon.errors import Waiting
-from orihon.retention import archive_old_contexts
-from orihon.task import TaskKey, TaskStatus
+from orihon.system.clock import utc_now
+from orihon.tasks.approvals.answers import approve
+from orihon.tasks.context import TaskContextManager
+from orihon.upkeep.retention import archive_old_contexts
+from orihon.values.task import TaskKey, TaskStatus
 from tests.damage import KEY, settings_for, start_task
 from tests.integration.worker_handlers import HANDLER
 
@@ -132,7 +132,7 @@ def runs() -> Iterator[Run]:
 
 def prepare(folder: Path) -> None:
     """A base folder ``contexts`` with tasks in every state, a transcript and a backup beside it."""
-    from orihon.backup import backup
+    from orihon.transfer.backup import backup
 
     base, settings = folder / "contexts", settings_for("files")
     start_task(base, settings, uuid="done-1", key=DONE).complete()

@@ -17,8 +17,8 @@ from typing import TypeVar
 import pytest
 from hypothesis import HealthCheck, settings
 
-from orihon.heartbeat import Heartbeat
-from orihon.logs import enter_task
+from orihon.guard.logs import enter_task
+from orihon.tasks.heartbeat import Heartbeat
 from tests.catalogues import KINDS, CataloguePlace
 from tests.fuzzing import FEW
 from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, empty, needed, own_schema

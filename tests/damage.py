@@ -11,12 +11,12 @@ from pathlib import Path
 
 import apsw
 
-from orihon import jsonio
-from orihon.context import TaskContextManager
 from orihon.settings import Settings, load_settings
-from orihon.store.base import Stream
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.store.contract import Stream
+from orihon.system import jsonio
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 
 BACKENDS = ("files", "sqlite")
 KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")

@@ -6,14 +6,14 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from orihon.checkpoints import Approval, Checkpoint, CheckpointLog
-from orihon.context import TaskContextManager
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
 from orihon.settings import load_settings
+from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog
 from orihon.store.task_store import TaskStore
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.tasks.context import TaskContextManager
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 from tests.damage import edit_record, with_fields
 from tests.helpers import raw_database
 

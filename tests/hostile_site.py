@@ -6,15 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from orihon.approvals.answering import approve
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
-from orihon.context import TaskContextManager
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import Waiting
-from orihon.notifications.notice import KINDS
+from orihon.notifications.notification import KINDS
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.tasks.approvals.answers import approve
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 from tests.helpers import raw_database
 from tests.hostile import hostile_task, long, short
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import Aim, Pages, Plan, Strategy
-from orihon.counting import estimate_message
-from orihon.message import Message, Part, ToolCall
-from orihon.records import SUMMARY_PREFIX, Fold, Pin
-from orihon.view import Entry, PlannedFold, View, foldable_runs, folded, site
+from orihon.values.message.message import Message, Part, ToolCall
+from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.view import Entry, PlannedFold, View, foldable_runs, folded, site
 
 LINES = (
     "def load(path): return json.load(open(path))",

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from orihon import jsonio
+from orihon.system import jsonio
 
 PATIENCE = 60.0  # seconds; nothing here takes so long unless it hangs
 

@@ -12,11 +12,11 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, LiteralString
 
-from orihon.context import TaskContextManager
 from orihon.errors import Waiting
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 from tests.services import Database
 
 #: Words that nothing masks and nothing but these tests says.

@@ -162,7 +162,7 @@ def _end_senders(schema: str) -> None:
 
 def close_connections(schema: str) -> None:
     """Of pools that this process has for a schema: hundreds of tests would use up what the server has."""
-    from orihon.postgres import pool
+    from orihon.drivers.postgres import pool
 
     for one in list(pool._POOLS):
         if one.schema == schema:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from orihon import jsonio
 from orihon.settings import Settings, load_settings
+from orihon.system import jsonio
 from orihon.web.server import Listening, WebServer
 
 _PATIENCE = 60.0

@@ -11,15 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orihon.approvals.answering import PendingApproval
-    from orihon.approvals.handler import ApprovalHandler
-    from orihon.approvals.phase_archives import (
-        delete_old_phase_archives,
-        extract_section,
-        partial_restore,
-        restore_context,
-    )
-    from orihon.archive import ArchivedTask, archive_old, archive_task, restore_task
     from orihon.audit import (
         AuditFilter,
         AuditLogger,
@@ -32,8 +23,9 @@ if TYPE_CHECKING:
         verify_audit,
     )
     from orihon.catalogue import Catalogue, Grant, Lease, TaskRow
-    from orihon.chain import ChainLink, Inherited, task_chain
-    from orihon.checkpoints import Approval, Checkpoint, Phase
+    from orihon.classic.memory.memory_manager import AgentState, MemoryConfig, MemoryManager
+    from orihon.classic.postgres_messages import PostgreSQLMessageStore
+    from orihon.classic.tools.context_stats import print_statistics_report
     from orihon.compression.compressor import ContextCompressor
     from orihon.compression.documents.optimizer import TokenOptimizer
     from orihon.compression.documents.sections import (
@@ -44,26 +36,19 @@ if TYPE_CHECKING:
         compress_level2,
         compress_level3,
     )
-    from orihon.compression.lists.importance import ScoringConfig
-    from orihon.compression.lists.memory_manager import AgentState, MemoryConfig, MemoryManager
+    from orihon.compression.importance import ScoringConfig
     from orihon.compression.model.call import LLMClientProtocol
     from orihon.compression.model.hierarchical import IntelligentSummarizer
     from orihon.compression.model.summarizer import LLMSummarizer
     from orihon.compression.pages import NothingToFold
     from orihon.compression.planning import Draft
     from orihon.compression.result import CompressionResult
-    from orihon.compression.squeezing.squeeze import squeeze
-    from orihon.context import TaskContextManager
-    from orihon.costs import CostLine, CostReport, cost_report
+    from orihon.compression.squeeze.squeeze import squeeze
+    from orihon.drivers.objects import ObjectStorage
     from orihon.errors import OrihonError, Waiting
-    from orihon.export import Exported, ExportRun, export_task, export_tasks
-    from orihon.forking import fork_task
-    from orihon.grants import NewGrant, list_grants, new_grant, revoke_grant
-    from orihon.guard.live import register_secret
-    from orihon.importers.importing import import_transcripts
+    from orihon.guard.masking.known_values import register_secret
+    from orihon.importers.importer import import_transcripts
     from orihon.importers.report import ImportReport
-    from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
-    from orihon.ladder import AdaptiveContextManager, Ladder
     from orihon.llm.anthropic import AnthropicClient
     from orihon.llm.base import LLMClient
     from orihon.llm.clients import get_llm_client
@@ -71,36 +56,21 @@ if TYPE_CHECKING:
     from orihon.llm.ollama import OllamaClient
     from orihon.llm.openai import OpenAIClient
     from orihon.llm.scripted import ScriptedModel
-    from orihon.message import Message, Part, ToolCall
-    from orihon.metrics import MetricsServer, collect_metrics
-    from orihon.migration import MigrationReport, migrate_tasks
-    from orihon.mirror import S3MessageStore, fetch_mirror
     from orihon.notifications.delivery import Delivery
-    from orihon.notifications.feed import deliver_notifications, list_notifications
-    from orihon.notifications.notice import CompressionNotification, Notification
+    from orihon.notifications.notification import CompressionNotification, Notification
     from orihon.notifications.notifier import Notifier
-    from orihon.objects import ObjectStorage
-    from orihon.prices import Prices
-    from orihon.privacy import (
-        Anonymized,
-        Erasure,
-        GDPRCompliantStorage,
-        UserExport,
-        anonymize_task,
-        erase_user,
-        export_user,
-    )
-    from orihon.records import Compression, Fold, FoldReport, ModelCall, Pin, Usage
-    from orihon.reports.diffing import ViewDiff, view_diff
-    from orihon.reports.following import follow_messages
+    from orihon.reports.costs import CostLine, CostReport, cost_report
+    from orihon.reports.follow import follow_messages
+    from orihon.reports.metrics import MetricsServer, collect_metrics
     from orihon.reports.monitor import ContextMonitor
     from orihon.reports.monthly import MonthlyReport, monthly_report
+    from orihon.reports.notifications import deliver_notifications, list_notifications
     from orihon.reports.overview import TaskOverview, task_overview
     from orihon.reports.storage import StorageSummary, collect_global_statistics, storage_summary
-    from orihon.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
+    from orihon.reports.view_diff import ViewDiff, view_diff
     from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
-    from orihon.runtime.polling import SourcePoller
+    from orihon.runtime.poller import SourcePoller
     from orihon.runtime.queue import QueuedTask, TaskQueue
     from orihon.runtime.sources.base import TaskSource
     from orihon.runtime.sources.folder import FolderSource
@@ -111,18 +81,54 @@ if TYPE_CHECKING:
     from orihon.runtime.tools import ToolBox, ToolOptions
     from orihon.runtime.user_config import fetch_user_config
     from orihon.runtime.worker import WorkerProcess
-    from orihon.scanning import scan_tasks
     from orihon.search import SearchHit, SearchResults, search_history
     from orihon.settings import Settings, load_settings
     from orihon.settings.in_force import settings_in_force
     from orihon.settings.rungs import Rung
     from orihon.store import MessageStore, PlanningHistoryStore, StoredMessage, SummaryStore, ToolStore
-    from orihon.store.postgres_messages import PostgreSQLMessageStore
-    from orihon.task import Task, TaskKey, TaskStatus
-    from orihon.tokens import Budget, Correction
-    from orihon.tools.context_stats import print_statistics_report
-    from orihon.view import Entry, PlannedFold, View
-    from orihon.view_reading import ViewAt, view_at
+    from orihon.store.checkpoints import Approval, Checkpoint, Phase
+    from orihon.tasks.approvals.answers import PendingApproval
+    from orihon.tasks.approvals.handler import ApprovalHandler
+    from orihon.tasks.approvals.phase_archives import (
+        delete_old_phase_archives,
+        extract_section,
+        partial_restore,
+        restore_context,
+    )
+    from orihon.tasks.chain import ChainLink, Inherited, task_chain
+    from orihon.tasks.context import TaskContextManager
+    from orihon.tasks.grants import NewGrant, list_grants, new_grant, revoke_grant
+    from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
+    from orihon.tasks.mirror import S3MessageStore, fetch_mirror
+    from orihon.tasks.view_reader import ViewAt, view_at
+    from orihon.transfer.archive import ArchivedTask, archive_old, archive_task, restore_task
+    from orihon.transfer.export import Exported, ExportRun, export_task, export_tasks
+    from orihon.transfer.fork import fork_task
+    from orihon.transfer.migrate import MigrationReport, migrate_tasks
+    from orihon.upkeep.privacy import (
+        Anonymized,
+        Erasure,
+        GDPRCompliantStorage,
+        UserExport,
+        anonymize_task,
+        erase_user,
+        export_user,
+    )
+    from orihon.upkeep.retention import (
+        archive_old_contexts,
+        delete_old_contexts,
+        keep_task,
+        maintain,
+        vacuum_databases,
+    )
+    from orihon.upkeep.scan import scan_tasks
+    from orihon.values.ladder import AdaptiveContextManager, Ladder
+    from orihon.values.message.message import Message, Part, ToolCall
+    from orihon.values.records import Compression, Fold, FoldReport, ModelCall, Pin, Usage
+    from orihon.values.task import Task, TaskKey, TaskStatus
+    from orihon.values.tokens.prices import Prices
+    from orihon.values.tokens.tokens import Budget, Correction
+    from orihon.values.view import Entry, PlannedFold, View
     from orihon.web.server import WebServer
 
 __version__ = "0.1.0"
@@ -131,176 +137,176 @@ __version__ = "0.1.0"
 logging.getLogger("orihon").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "AdaptiveContextManager": "orihon.ladder",
-    "AgentState": "orihon.compression.lists.memory_manager",
-    "Anonymized": "orihon.privacy",
+    "AdaptiveContextManager": "orihon.values.ladder",
+    "AgentState": "orihon.classic.memory.memory_manager",
+    "Anonymized": "orihon.upkeep.privacy",
     "AnthropicClient": "orihon.llm.anthropic",
-    "Approval": "orihon.checkpoints",
-    "ApprovalHandler": "orihon.approvals.handler",
-    "ArchivedTask": "orihon.archive",
+    "Approval": "orihon.store.checkpoints",
+    "ApprovalHandler": "orihon.tasks.approvals.handler",
+    "ArchivedTask": "orihon.transfer.archive",
     "AuditFilter": "orihon.audit",
     "AuditLogger": "orihon.audit",
     "AuditRecord": "orihon.audit",
     "AuditReport": "orihon.audit",
     "AutoCompressionManager": "orihon.compression.documents.sections",
     "BrokerTaskQueue": "orihon.runtime.broker_queue",
-    "Budget": "orihon.tokens",
+    "Budget": "orihon.values.tokens.tokens",
     "Catalogue": "orihon.catalogue",
-    "ChainLink": "orihon.chain",
-    "Checkpoint": "orihon.checkpoints",
+    "ChainLink": "orihon.tasks.chain",
+    "Checkpoint": "orihon.store.checkpoints",
     "ComplianceAuditLog": "orihon.audit",
-    "Compression": "orihon.records",
+    "Compression": "orihon.values.records",
     "CompressionLevel": "orihon.compression.documents.sections",
-    "CompressionNotification": "orihon.notifications.notice",
+    "CompressionNotification": "orihon.notifications.notification",
     "CompressionResult": "orihon.compression.result",
     "ContextCompressor": "orihon.compression.compressor",
-    "ContextInheritanceManager": "orihon.inheritance",
+    "ContextInheritanceManager": "orihon.tasks.inheritance",
     "ContextMonitor": "orihon.reports.monitor",
-    "Correction": "orihon.tokens",
-    "CostLine": "orihon.costs",
-    "CostReport": "orihon.costs",
+    "Correction": "orihon.values.tokens.tokens",
+    "CostLine": "orihon.reports.costs",
+    "CostReport": "orihon.reports.costs",
     "Delivery": "orihon.notifications.delivery",
     "Draft": "orihon.compression.planning",
-    "Entry": "orihon.view",
-    "Erasure": "orihon.privacy",
-    "ExportRun": "orihon.export",
-    "Exported": "orihon.export",
-    "Fold": "orihon.records",
-    "FoldReport": "orihon.records",
+    "Entry": "orihon.values.view",
+    "Erasure": "orihon.upkeep.privacy",
+    "ExportRun": "orihon.transfer.export",
+    "Exported": "orihon.transfer.export",
+    "Fold": "orihon.values.records",
+    "FoldReport": "orihon.values.records",
     "FolderSource": "orihon.runtime.sources.folder",
-    "GDPRCompliantStorage": "orihon.privacy",
+    "GDPRCompliantStorage": "orihon.upkeep.privacy",
     "GitHubSource": "orihon.runtime.sources.github",
     "GitLabSource": "orihon.runtime.sources.gitlab",
     "Grant": "orihon.catalogue",
     "ImportReport": "orihon.importers.report",
-    "InheritanceContext": "orihon.inheritance",
-    "Inherited": "orihon.chain",
+    "InheritanceContext": "orihon.tasks.inheritance",
+    "Inherited": "orihon.tasks.chain",
     "IntelligentSummarizer": "orihon.compression.model.hierarchical",
     "LLMClient": "orihon.llm.base",
     "LLMClientProtocol": "orihon.compression.model.call",
     "LLMSummarizer": "orihon.compression.model.summarizer",
     "LMStudioClient": "orihon.llm.lmstudio",
-    "Ladder": "orihon.ladder",
+    "Ladder": "orihon.values.ladder",
     "Lease": "orihon.catalogue",
-    "MemoryConfig": "orihon.compression.lists.memory_manager",
-    "MemoryManager": "orihon.compression.lists.memory_manager",
-    "Message": "orihon.message",
+    "MemoryConfig": "orihon.classic.memory.memory_manager",
+    "MemoryManager": "orihon.classic.memory.memory_manager",
+    "Message": "orihon.values.message.message",
     "MessageStore": "orihon.store",
-    "MetricsServer": "orihon.metrics",
-    "MigrationReport": "orihon.migration",
-    "ModelCall": "orihon.records",
+    "MetricsServer": "orihon.reports.metrics",
+    "MigrationReport": "orihon.transfer.migrate",
+    "ModelCall": "orihon.values.records",
     "MonthlyReport": "orihon.reports.monthly",
-    "NewGrant": "orihon.grants",
+    "NewGrant": "orihon.tasks.grants",
     "NothingToFold": "orihon.compression.pages",
-    "Notification": "orihon.notifications.notice",
+    "Notification": "orihon.notifications.notification",
     "Notifier": "orihon.notifications.notifier",
-    "ObjectStorage": "orihon.objects",
+    "ObjectStorage": "orihon.drivers.objects",
     "OllamaClient": "orihon.llm.ollama",
     "OpenAIClient": "orihon.llm.openai",
     "OrihonError": "orihon.errors",
-    "Part": "orihon.message",
-    "PendingApproval": "orihon.approvals.answering",
-    "Phase": "orihon.checkpoints",
-    "Pin": "orihon.records",
-    "PlannedFold": "orihon.view",
+    "Part": "orihon.values.message.message",
+    "PendingApproval": "orihon.tasks.approvals.answers",
+    "Phase": "orihon.store.checkpoints",
+    "Pin": "orihon.values.records",
+    "PlannedFold": "orihon.values.view",
     "PlanningHistoryStore": "orihon.store",
-    "PostgreSQLMessageStore": "orihon.store.postgres_messages",
-    "PreviousContext": "orihon.inheritance",
-    "Prices": "orihon.prices",
+    "PostgreSQLMessageStore": "orihon.classic.postgres_messages",
+    "PreviousContext": "orihon.tasks.inheritance",
+    "Prices": "orihon.values.tokens.prices",
     "QueuedTask": "orihon.runtime.queue",
     "RabbitMQTaskQueue": "orihon.runtime.broker_queue",
     "Rung": "orihon.settings.rungs",
-    "S3MessageStore": "orihon.mirror",
-    "ScoringConfig": "orihon.compression.lists.importance",
+    "S3MessageStore": "orihon.tasks.mirror",
+    "ScoringConfig": "orihon.compression.importance",
     "ScriptedModel": "orihon.llm.scripted",
     "SearchHit": "orihon.search",
     "SearchResults": "orihon.search",
     "Settings": "orihon.settings",
-    "SourcePoller": "orihon.runtime.polling",
+    "SourcePoller": "orihon.runtime.poller",
     "StorageSummary": "orihon.reports.storage",
     "StoredMessage": "orihon.store",
     "SummaryStore": "orihon.store",
     "Supervisor": "orihon.runtime.supervisor",
-    "Task": "orihon.task",
-    "TaskContextManager": "orihon.context",
+    "Task": "orihon.values.task",
+    "TaskContextManager": "orihon.tasks.context",
     "TaskHandler": "orihon.runtime.handler",
-    "TaskKey": "orihon.task",
+    "TaskKey": "orihon.values.task",
     "TaskOverview": "orihon.reports.overview",
     "TaskQueue": "orihon.runtime.queue",
     "TaskRow": "orihon.catalogue",
     "TaskSource": "orihon.runtime.sources.base",
-    "TaskStatus": "orihon.task",
+    "TaskStatus": "orihon.values.task",
     "TokenOptimizer": "orihon.compression.documents.optimizer",
     "ToolBox": "orihon.runtime.tools",
-    "ToolCall": "orihon.message",
+    "ToolCall": "orihon.values.message.message",
     "ToolOptions": "orihon.runtime.tools",
     "ToolStore": "orihon.store",
-    "Usage": "orihon.records",
-    "UserExport": "orihon.privacy",
-    "View": "orihon.view",
-    "ViewAt": "orihon.view_reading",
-    "ViewDiff": "orihon.reports.diffing",
+    "Usage": "orihon.values.records",
+    "UserExport": "orihon.upkeep.privacy",
+    "View": "orihon.values.view",
+    "ViewAt": "orihon.tasks.view_reader",
+    "ViewDiff": "orihon.reports.view_diff",
     "Waiting": "orihon.errors",
     "WebServer": "orihon.web.server",
     "WorkerProcess": "orihon.runtime.worker",
     "acting_as": "orihon.audit",
-    "anonymize_task": "orihon.privacy",
-    "archive_old": "orihon.archive",
-    "archive_old_contexts": "orihon.retention",
-    "archive_task": "orihon.archive",
+    "anonymize_task": "orihon.upkeep.privacy",
+    "archive_old": "orihon.transfer.archive",
+    "archive_old_contexts": "orihon.upkeep.retention",
+    "archive_task": "orihon.transfer.archive",
     "audit_records": "orihon.audit",
     "collect_cluster_stats": "orihon.runtime.stats",
     "collect_global_statistics": "orihon.reports.storage",
-    "collect_metrics": "orihon.metrics",
+    "collect_metrics": "orihon.reports.metrics",
     "collect_worker_stats": "orihon.runtime.stats",
     "collect_workers": "orihon.runtime.stats",
     "compress_context": "orihon.compression.documents.sections",
     "compress_level1": "orihon.compression.documents.sections",
     "compress_level2": "orihon.compression.documents.sections",
     "compress_level3": "orihon.compression.documents.sections",
-    "cost_report": "orihon.costs",
-    "delete_old_contexts": "orihon.retention",
-    "delete_old_phase_archives": "orihon.approvals.phase_archives",
-    "deliver_notifications": "orihon.notifications.feed",
-    "erase_user": "orihon.privacy",
-    "export_task": "orihon.export",
-    "export_tasks": "orihon.export",
-    "export_user": "orihon.privacy",
-    "extract_section": "orihon.approvals.phase_archives",
-    "fetch_mirror": "orihon.mirror",
+    "cost_report": "orihon.reports.costs",
+    "delete_old_contexts": "orihon.upkeep.retention",
+    "delete_old_phase_archives": "orihon.tasks.approvals.phase_archives",
+    "deliver_notifications": "orihon.reports.notifications",
+    "erase_user": "orihon.upkeep.privacy",
+    "export_task": "orihon.transfer.export",
+    "export_tasks": "orihon.transfer.export",
+    "export_user": "orihon.upkeep.privacy",
+    "extract_section": "orihon.tasks.approvals.phase_archives",
+    "fetch_mirror": "orihon.tasks.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
-    "follow_messages": "orihon.reports.following",
+    "follow_messages": "orihon.reports.follow",
     "forget_person": "orihon.audit",
-    "fork_task": "orihon.forking",
+    "fork_task": "orihon.transfer.fork",
     "get_llm_client": "orihon.llm.clients",
-    "import_transcripts": "orihon.importers.importing",
-    "keep_task": "orihon.retention",
-    "list_grants": "orihon.grants",
-    "list_notifications": "orihon.notifications.feed",
+    "import_transcripts": "orihon.importers.importer",
+    "keep_task": "orihon.upkeep.retention",
+    "list_grants": "orihon.tasks.grants",
+    "list_notifications": "orihon.reports.notifications",
     "load_settings": "orihon.settings",
-    "maintain": "orihon.retention",
-    "migrate_tasks": "orihon.migration",
+    "maintain": "orihon.upkeep.retention",
+    "migrate_tasks": "orihon.transfer.migrate",
     "monitor_workers": "orihon.runtime.supervisor",
     "monthly_report": "orihon.reports.monthly",
-    "new_grant": "orihon.grants",
+    "new_grant": "orihon.tasks.grants",
     "open_queue": "orihon.runtime.broker_queue",
-    "partial_restore": "orihon.approvals.phase_archives",
+    "partial_restore": "orihon.tasks.approvals.phase_archives",
     "print_statistics_report": "orihon.tools.context_stats",
-    "register_secret": "orihon.guard.live",
-    "restore_context": "orihon.approvals.phase_archives",
-    "restore_task": "orihon.archive",
-    "revoke_grant": "orihon.grants",
-    "scan_tasks": "orihon.scanning",
+    "register_secret": "orihon.guard.masking.known_values",
+    "restore_context": "orihon.tasks.approvals.phase_archives",
+    "restore_task": "orihon.transfer.archive",
+    "revoke_grant": "orihon.tasks.grants",
+    "scan_tasks": "orihon.upkeep.scan",
     "search_history": "orihon.search",
     "settings_in_force": "orihon.settings.in_force",
-    "squeeze": "orihon.compression.squeezing.squeeze",
+    "squeeze": "orihon.compression.squeeze.squeeze",
     "storage_summary": "orihon.reports.storage",
-    "task_chain": "orihon.chain",
+    "task_chain": "orihon.tasks.chain",
     "task_overview": "orihon.reports.overview",
-    "vacuum_databases": "orihon.retention",
+    "vacuum_databases": "orihon.upkeep.retention",
     "verify_audit": "orihon.audit",
-    "view_at": "orihon.view_reading",
-    "view_diff": "orihon.reports.diffing",
+    "view_at": "orihon.tasks.view_reader",
+    "view_diff": "orihon.reports.view_diff",
 }
 
 __all__ = [
@@ -475,6 +481,9 @@ __all__ = [
     "view_at",
     "view_diff",
 ]
+
+
+__path__.append(f"{__path__[0]}/classic")  # ``python -m orihon.tools.…``, as the first designs call it
 
 
 def __getattr__(name: str) -> object:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orihon.retention.locking import only_one
 from orihon.settings import load_settings
-from orihon.task import TaskKey
+from orihon.upkeep.retention.lock import only_one
+from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import UNHURRIED, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.damage import start_task

@@ -20,7 +20,7 @@ import apsw
 import pytest
 
 import orihon
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests import commands
 from tests.damage import BACKENDS, edit_record, killed_task, paused_task, start_task, tear, with_fields
 

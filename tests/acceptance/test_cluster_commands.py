@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orihon import jsonio
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
+from orihon.system import jsonio
 from tests.acceptance.test_cli import ORIHON, PATIENCE, UNHURRIED, Ended, environment, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.damage import edit_record, paused_task, start_task

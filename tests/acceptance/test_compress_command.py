@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
+from orihon.catalogue.connect import open_catalogue
 from orihon.settings import load_settings
-from orihon.task import TaskStatus
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskStatus
 from tests.acceptance.test_cli import Ended, run
 from tests.acceptance.test_view_commands import records, row_of, view_bytes, working_agent
 from tests.damage import BACKENDS, KEY, settings_for

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from orihon.cli.demo import hints
-from orihon.demo.features import FEATURES, Feature
-from orihon.demo.models import model_file
+from orihon.cli.demo.features import FEATURES, Feature
+from orihon.cli.demo.models import model_file
+from orihon.cli.demo_command import hints
 from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
 from tests.helpers import Child
 
@@ -267,7 +267,7 @@ def test_a_folder_with_other_tasks_is_left_alone(tmp_path: Path) -> None:
 # The model waits before its work on one function until the worker is told to end: no demo is over before it is stopped.
 WAITING_MODEL = """
 import os
-from orihon.demo.script import Script
+from orihon.cli.demo.script import Script
 
 def run(self, feature, said, unchanged=Script._run):
     reply = unchanged(self, feature, said)

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 
 from orihon.cli.commands import COMMANDS
 from orihon.cli.main import main
-from orihon.schemas import LINES, SCHEMAS, document, schema_of
+from orihon.reports.shapes import LINES, SCHEMAS, document, schema_of
 from orihon.texts import set_language
 from tests.acceptance.test_cli import COLOUR, environment
 from tests.command_walk import Run, copied, prepare, runs

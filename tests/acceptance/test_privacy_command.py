@@ -8,7 +8,7 @@ from pathlib import Path
 from orihon import TaskContextManager, load_settings
 from orihon.search import search_history
 from orihon.search.sqlite_index import index_turn
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
 from tests.damage import start_task
 

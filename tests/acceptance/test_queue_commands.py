@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment, run
 from tests.conformance.child import ROOT
 from tests.integration.run_supervisor import eventually

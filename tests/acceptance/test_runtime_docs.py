@@ -15,19 +15,21 @@ import yaml
 
 import orihon
 from orihon import ScriptedModel, TaskKey, TaskQueue, errors, get_llm_client, load_settings
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.cli.main import build
 from orihon.llm import scripted
 from orihon.llm.clients import CLIENTS
-from orihon.runtime import mcp_approval, mcp_connection, tool_output, user_config
+from orihon.runtime import tool_output, user_config
 from orihon.runtime.handler import TaskHandler
-from orihon.runtime.mcp_config import PROTOCOLS, read_mcp_servers
+from orihon.runtime.mcp import approval as mcp_approval
+from orihon.runtime.mcp import connection as mcp_connection
+from orihon.runtime.mcp.config import PROTOCOLS, read_mcp_servers
 from orihon.runtime.source_factory import sources_of
 from orihon.runtime.sources import folder as folder_source
 from orihon.runtime.sources.forge import Labels
 from orihon.settings import Settings
 from orihon.settings.model import schema, section_names
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment
 
 ROOT = Path(__file__).parents[2]

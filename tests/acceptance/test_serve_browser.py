@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orihon.context import TaskContextManager
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 from tests.browser import PATIENCE, chromium
 from tests.command_walk import prepare
 from tests.damage import settings_for

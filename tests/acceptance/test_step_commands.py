@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
-from orihon.task import TaskStatus
+from orihon.catalogue.connect import open_catalogue
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskStatus
 from tests.acceptance.test_cli import Ended, run, run_on_terminal
 from tests.acceptance.test_view_commands import records, view_bytes, working_agent
 from tests.conformance.child import ROOT

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from orihon.catalogue.opening import open_catalogue
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.view import PlannedFold
+from orihon.catalogue.connect import open_catalogue
+from orihon.store.factory import open_for_reading
+from orihon.values.task import TaskStatus
+from orihon.values.view import PlannedFold
 from tests.acceptance.test_cli import COLOUR, ORIHON, PATIENCE, Ended, environment, run, run_on_terminal
 from tests.damage import BACKENDS, paused_task, settings_for, start_task
 

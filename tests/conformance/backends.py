@@ -15,7 +15,7 @@ import apsw
 
 from orihon.settings import load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_task_store
+from orihon.store.factory import open_task_store
 from tests.services import TASKS_DATABASE
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from orihon.checkpoints import Approval, Checkpoint, CheckpointLog, Phase
 from orihon.errors import InvalidInput, NotWaiting, ToolCallError
 from orihon.store import MessageStore
+from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Phase
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation
 from tests.conformance.invariants import check_task
 from tests.helpers import refused

@@ -20,7 +20,7 @@ from typing import IO, Any, Self
 from orihon import errors
 from orihon.errors import OrihonError
 from orihon.store import MessageStore
-from orihon.view import PlannedFold
+from orihon.values.view import PlannedFold
 from tests.conformance.backends import BACKENDS, SEALED, Backend
 from tests.conformance.invariants import check_task
 

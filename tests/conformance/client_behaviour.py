@@ -15,7 +15,7 @@ from orihon.errors import (
 from orihon.llm.base import LLMClient
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.scripted import Request, ScriptedModel, Step
-from orihon.verify import verify_task
+from orihon.tasks.verify.verify import verify_task
 from tests.helpers import refused
 
 KEY = "sk-live-0123456789abcdefghijABCDEFGHIJ"

@@ -16,7 +16,7 @@ from orihon.errors import (
 )
 from orihon.llm.base import LLMClient
 from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step, overflowing
-from orihon.tokens import estimate
+from orihon.values.tokens.tokens import estimate
 from tests.conformance.client_behaviour import KEY, TOOL, ClientBehaviour, verify_store
 from tests.conformance.client_faults import ClientFaults
 from tests.helpers import refused

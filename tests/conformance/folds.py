@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
-from orihon.records import SUMMARY_PREFIX
 from orihon.store import MessageStore
-from orihon.view import PlannedFold
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.view import PlannedFold
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation
 from tests.conformance.invariants import check_task, view_file_lines
 from tests.helpers import refused

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orihon import jsonio
-from orihon.counting import estimate_message
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold
 from orihon.store import MessageStore, StoredMessage
-from orihon.store.packing import matches_digest
-from orihon.tokens import estimate
-from orihon.wire import clean
+from orihon.store.record_codec import matches_digest
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.message.wire import clean
+from orihon.values.records import SUMMARY_PREFIX, Fold
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.tokens.tokens import estimate
 
 ChatMessage = Mapping[str, Any]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from orihon import jsonio
 from orihon.errors import ToolCallError
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
 from orihon.store import MessageStore
 from orihon.store.task_store import Said
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 from tests.conformance.behaviour import Behaviour, add_conversation, call, texts
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task

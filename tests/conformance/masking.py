@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orihon.message import Message
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
-from orihon.view import PlannedFold
+from orihon.values.message.message import Message
+from orihon.values.view import PlannedFold
 from tests.conformance.behaviour import Behaviour, call
 from tests.conformance.invariants import check_task
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from orihon.counting import count_message
 from orihon.errors import InvalidMessage
-from orihon.message import Message
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.store.documents import load_document, save_document
+from orihon.values.message.message import Message
+from orihon.values.tokens.message_tokens import count_message
 from tests.conformance.behaviour import Behaviour, add_conversation
 from tests.conformance.child import OtherProcess
 from tests.conformance.invariants import check_task

@@ -24,11 +24,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput, NothingToUndo
-from orihon.records import Compression
 from orihon.settings.rungs import STRATEGIES
 from orihon.store import MessageStore
-from orihon.view import PlannedFold, foldable_runs
-from orihon.wire import clean
+from orihon.values.message.wire import clean
+from orihon.values.records import Compression
+from orihon.values.view import PlannedFold, foldable_runs
 from tests.conformance.backends import Backend, FilesBackend, PostgresBackend, SqliteBackend
 from tests.conformance.invariants import check_task
 from tests.strategies import texts

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from orihon import PostgreSQLMessageStore
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, StaleWriter
-from orihon.postgres import postgres_of
 from orihon.store import MessageStore, ToolStore, postgres_pages
-from orihon.store.opening import backend_of, open_records
-from orihon.view import PlannedFold
+from orihon.store.factory import backend_of, open_records
+from orihon.values.view import PlannedFold
 from tests.conformance.backends import PostgresBackend
 from tests.conformance.behaviour import add_calls, add_conversation, texts
 from tests.conformance.child import OtherProcess

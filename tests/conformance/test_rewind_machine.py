@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from orihon.errors import ToolCallError
-from orihon.records import Compression
-from orihon.verify import verify_task
+from orihon.tasks.verify.verify import verify_task
+from orihon.values.records import Compression
 from tests.conformance.test_machine import _BOUNDED, FilesMachine, SqliteMachine, TaskMachine
 
 

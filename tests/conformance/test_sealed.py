@@ -11,8 +11,8 @@ import pytest
 from orihon.errors import DamagedStore, KeyUnavailable, OrihonError
 from orihon.settings import load_settings
 from orihon.store import MessageStore
+from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.key_places import base_of, erase_key
-from orihon.store.opening import open_for_reading, open_task_store
 from tests.conformance.backends import SealedFiles, SealedPostgres, SealedSqlite
 from tests.conformance.checkpoint_records import CheckpointBehaviour
 from tests.conformance.folds import FoldBehaviour

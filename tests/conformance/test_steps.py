@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from orihon import jsonio
-from orihon.context import TaskContextManager
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, ToolCallError
-from orihon.forking import FORKED_FROM, fork_task
-from orihon.records import Pin
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey, TaskStatus
-from orihon.task_folders import folders_of
-from orihon.verify import verify, verify_task
-from orihon.view import PlannedFold, foldable_runs
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.place import folders_of
+from orihon.tasks.verify.verify import verify, verify_task
+from orihon.transfer.fork import FORKED_FROM, fork_task
+from orihon.values.records import Pin
+from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.view import PlannedFold, foldable_runs
 from tests.conformance.backends import BACKENDS
 from tests.conformance.invariants import check_task
 from tests.damage import edit_record, with_fields

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from orihon import TaskContextManager, TaskKey, get_llm_client, jsonio
+from orihon import TaskContextManager, TaskKey, get_llm_client
 from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.llm.scripted import Reply, ScriptedModel
-from orihon.records import Fold
-from orihon.reports.diffing import view_diff
+from orihon.reports.view_diff import view_diff
 from orihon.settings import load_settings
-from orihon.task_reading import reading_task
-from orihon.view import PlannedFold, layout
-from orihon.view_reading import ViewReading, view_at
+from orihon.system import jsonio
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import ViewReading, view_at
+from orihon.values.records import Fold
+from orihon.values.view import PlannedFold, layout
 from tests.conformance.test_steps import Life, settings_of
 from tests.damage import edit_record, start_task, with_fields
 from tests.helpers import refused

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from orihon.errors import ToolCallError
-from orihon.message import Message
 from orihon.store import MessageStore
+from orihon.values.message.message import Message
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation, call
 from tests.conformance.invariants import check_task
 from tests.helpers import refused

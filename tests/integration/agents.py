@@ -16,8 +16,8 @@ from orihon.runtime.handlers import is_final
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.tool import Answer, Call, Tool
 from orihon.runtime.tools import ToolBox
-from orihon.store.packing import StoredMessage
-from orihon.task import TaskKey, TaskStatus
+from orihon.store.record_codec import StoredMessage
+from orihon.values.task import TaskKey, TaskStatus
 
 SUMMARY = "The final summary."
 

@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 import orihon
 from orihon import TaskContextManager, load_settings
-from orihon.approvals.answering import approve, pending, reject
 from orihon.errors import NotWaiting, Waiting
+from orihon.tasks.approvals.answers import approve, pending, reject
 from tests.conformance.child import PATIENCE
 from tests.integration.run_supervisor import eventually
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.approvals.answering import approve
-from orihon.context import TaskContextManager
 from orihon.errors import Waiting
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
+from orihon.tasks.approvals.answers import approve
+from orihon.tasks.context import TaskContextManager
 
 HANDLER = "tests.integration.asking_handlers:AskingHandler"
 ANSWERED_AT_ONCE = "tests.integration.asking_handlers:AnsweredAtOnce"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from orihon.demo.models import model_file
+from orihon.cli.demo.models import model_file
 from tests.helpers import Child
 
 WINDOW = 768
@@ -29,7 +29,7 @@ def served_model() -> Iterator[str]:
     """Where the model is served, by a process of its own."""
     model = model_file()
     assert model is not None, "continuous integration needs the local model: see the Makefile"
-    command = [sys.executable, "-m", "orihon.demo.model_server", str(model), str(WINDOW)]
+    command = [sys.executable, "-m", "orihon.cli.demo.model_server", str(model), str(WINDOW)]
     with Child(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         assert server.stdout is not None
         assert server.stdin is not None

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orihon.clock import is_alive
 from orihon.runtime.child import LogPlan
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.supervisor import Supervisor
-from orihon.task import TaskKey
+from orihon.system.clock import is_alive
+from orihon.values.task import TaskKey
 from tests.conformance.child import ROOT
 from tests.integration.worker_handlers import HANDLER
 

@@ -28,17 +28,17 @@ from orihon import (
     partial_restore,
     restore_context,
 )
-from orihon.approvals import answering
-from orihon.approvals.answering import PendingApproval, SweepReport, approve, pending, reject, revise, sweep
-from orihon.approvals.phase_restoring import read_phase, restore_phase
-from orihon.catalogue.opening import open_catalogue
-from orihon.checkpoints import CLOCK, Ledger, read_ledger
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, InvalidInput, NotWaiting, TaskNotFound
-from orihon.retention import delete_old_contexts
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.task_folders import folders_of
-from orihon.verify import verify
+from orihon.store.checkpoints import CLOCK, Ledger, read_ledger
+from orihon.store.factory import open_for_reading
+from orihon.tasks.approvals import answers as answering
+from orihon.tasks.approvals.answers import PendingApproval, SweepReport, approve, pending, reject, revise, sweep
+from orihon.tasks.approvals.phase_restore import read_phase, restore_phase
+from orihon.tasks.place import folders_of
+from orihon.tasks.verify.verify import verify
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskStatus
 from tests.conformance.backends import BACKENDS
 from tests.helpers import SomeSteps, refused
 from tests.integration.answering import start, told

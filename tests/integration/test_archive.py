@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager
-from orihon.archive import archive_old, archive_task, restore_task
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.doctor import examine
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore, IllegalTransition, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey, TaskStatus, new_uuid
-from orihon.verify import verify
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_old, archive_task, restore_task
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests import commands
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS

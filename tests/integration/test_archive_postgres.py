@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from orihon.archive import archive_old, archive_task, restore_task
-from orihon.archive.in_database import reached_epoch
-from orihon.catalogue.opening import open_catalogue
-from orihon.doctor import examine
+from orihon.catalogue.connect import open_catalogue
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, StaleWriter
-from orihon.message import Message
-from orihon.postgres import postgres_of
-from orihon.retention import archive_old_contexts
 from orihon.settings import Settings, load_settings
-from orihon.store.copying import Contents, contents_of
-from orihon.store.opening import open_for_reading, open_task_store
+from orihon.store.copy import Contents, contents_of
+from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.postgres_moving import all_tasks
-from orihon.task import TaskStatus
+from orihon.transfer.archive import archive_old, archive_task, restore_task
+from orihon.transfer.archive.in_database import reached_epoch
+from orihon.upkeep.doctor import examine
+from orihon.upkeep.retention import archive_old_contexts
+from orihon.values.message.message import Message
+from orihon.values.task import TaskStatus
 from tests.damage import start_task
 from tests.helpers import refused
 from tests.integration.killing import killed_at

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from orihon import AuditLogger, ComplianceAuditLog, acting_as
-from orihon.approvals.answering import approve, reject
 from orihon.audit import AuditFilter, AuditRecord, audit_of, audit_records, forget_person, verify_audit
-from orihon.backup import backup, restore_backup
-from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput, NothingToUndo, StorageUnavailable, TaskNotFound, Waiting
-from orihon.export import export_task
-from orihon.forking import fork_task
-from orihon.retention import delete_old_contexts, keep_task
 from orihon.search import search_history
 from orihon.settings import Settings, load_settings
-from orihon.task_reading import reading_task
-from orihon.view_changes import changing_task
+from orihon.tasks.approvals.answers import approve, reject
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.editing import changing_task
+from orihon.tasks.reader import reading_task
+from orihon.transfer.backup import backup, restore_backup
+from orihon.transfer.export import export_task
+from orihon.transfer.fork import fork_task
+from orihon.upkeep.retention import delete_old_contexts, keep_task
 from tests.audits import SINKS, AuditPlace
 from tests.damage import KEY
 from tests.receivers import receiving

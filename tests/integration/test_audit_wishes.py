@@ -11,9 +11,9 @@ import pytest
 from orihon import TaskQueue
 from orihon.audit import AuditFilter, acting_as, audit_records, verify_audit
 from orihon.errors import IllegalTransition, InvalidInput
-from orihon.grants import new_grant, revoke_grant
 from orihon.settings import load_settings
-from orihon.task import TaskKey
+from orihon.tasks.grants import new_grant, revoke_grant
+from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.services import Database
 

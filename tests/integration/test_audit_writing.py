@@ -16,7 +16,7 @@ import pytest
 
 from orihon.audit import AuditFilter, audit_of, audit_records, verify_audit
 from orihon.audit.record import read_line
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import load_settings
 from tests.audits import SINKS, AuditPlace

@@ -16,21 +16,21 @@ from pathlib import Path
 
 import pytest
 
-from orihon import jsonio
-from orihon.archive import archive_task
-from orihon.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
-from orihon.backup.manifest import BASE, FileEntry, ManifestWriter, Piece, read_manifest
-from orihon.backup.vault import Vault, storage_at
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
-from orihon.doctor import examine
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore, InvalidInput, InvalidSettings, OrihonError, StorageUnavailable
-from orihon.findings import Finding
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.task_folders import PLACES, folders_of
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.place import PLACES, folders_of
+from orihon.tasks.verify.findings import Finding
+from orihon.transfer.archive import archive_task
+from orihon.transfer.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
+from orihon.transfer.backup.manifest import BASE, FileEntry, ManifestWriter, Piece, read_manifest
+from orihon.transfer.backup.vault import Vault, storage_at
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
@@ -324,7 +324,7 @@ def test_tasks_that_never_had_a_folder_are_not_waited_for(
         else:  # all threads have one clock
             sleep(seconds)
 
-    monkeypatch.setattr("orihon.task_folders.time.sleep", noted)
+    monkeypatch.setattr("orihon.tasks.place.time.sleep", noted)
     assert backup(base, settings, folder_target.address).tasks == 0
     assert len(naps) <= 1
 
@@ -373,7 +373,7 @@ def writer(program: str, base: Path, backend: str) -> Iterator[Lines]:
 
 _SETTINGS = (
     "import sys; from pathlib import Path; from tests.damage import KEY, settings_for, start_task;"
-    "from orihon.context import TaskContextManager; from orihon.view import foldable_runs;"
+    "from orihon.tasks.context import TaskContextManager; from orihon.values.view import foldable_runs;"
     "base, backend = Path(sys.argv[1]), sys.argv[2]\n"
 )
 APPENDING = (
@@ -392,7 +392,7 @@ APPENDING = (
 ENDS = (TaskStatus.PAUSED, TaskStatus.ARCHIVED, TaskStatus.COMPLETED)
 COMPLETING = (
     f"{_SETTINGS}"
-    "from orihon.archive import archive_task\n"
+    "from orihon.transfer.archive import archive_task\n"
     "number = 0\n"
     "while True:\n"
     "    number += 1\n"

@@ -17,16 +17,16 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orihon.approvals.answering import reject
-from orihon.brokers import broker
-from orihon.brokers.address import BrokerAddress
-from orihon.brokers.broker import Broker
+from orihon.drivers.broker import broker
+from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker.broker import Broker
 from orihon.errors import InvalidSettings, StorageUnavailable, Waiting
 from orihon.runtime import broker_queue
 from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
-from orihon.task import TaskKey, TaskStatus
+from orihon.tasks.approvals.answers import reject
+from orihon.values.task import TaskKey, TaskStatus
 from tests.acceptance.test_cli import run
 from tests.brokers import BROKERS, OwnQueue, kombu, own_queue, said
 from tests.cutting_proxy import CuttingProxy
@@ -313,8 +313,8 @@ def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened:
 
 KILLED = """
 import sys, time
-from orihon.brokers import broker
-from orihon.brokers.address import BrokerAddress
+from orihon.drivers.broker import broker
+from orihon.drivers.broker.address import BrokerAddress
 from orihon.runtime.queue import TaskQueue
 base_dir, url, name, moment = sys.argv[1:]
 broker.ANSWER_SECONDS = broker.CONNECT_SECONDS = 60.0

@@ -14,14 +14,14 @@ import pytest
 
 from orihon import TaskContextManager, export_task, import_transcripts, search_history
 from orihon.errors import OrihonError
+from orihon.guard.logs import configure
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.response_cache import ResponseCache
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, Step
-from orihon.logs import configure
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import load_settings
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 
 KEY = TaskKey("test", "a", "b", "issue", "1")
 TOKEN = "ghp_" + "a1B2" * 9

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager, tracing
-from orihon.approvals.answering import approve, pending, reject, revise
+from orihon import TaskContextManager
+from orihon.drivers import tracing
 from orihon.errors import Waiting
 from orihon.llm.scripted import Reply
-from orihon.metrics.server import collect_metrics
-from orihon.reports.following import follow_messages
+from orihon.reports.follow import follow_messages
+from orihon.reports.metrics.server import collect_metrics
 from orihon.settings import load_settings
-from orihon.task import TaskStatus
+from orihon.tasks.approvals.answers import approve, pending, reject, revise
+from orihon.values.task import TaskStatus
 from tests.integration.agents import world
 from tests.integration.test_canary import ALL, CANARIES, KEY, TOKEN, config, found_in
 from tests.integration.test_tracing import Collector, collector

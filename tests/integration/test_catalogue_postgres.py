@@ -16,12 +16,12 @@ import psycopg
 import pytest
 
 from orihon.catalogue import Catalogue, ClaimLimits, WorkerFigures
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.catalogue.postgres_db import PostgresTasks
 from orihon.catalogue.statements import queries, statement
 from orihon.errors import InvalidSettings, NewerSchema, StorageUnavailable, TaskBusy
 from orihon.settings import load_settings
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 from tests.cutting_proxy import CuttingProxy
 from tests.helpers import refused
@@ -387,7 +387,7 @@ def test_a_server_with_a_password_that_is_restarted_and_crashes(tmp_path: Path) 
 
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "orihon.postgres.pool", None)
+    monkeypatch.setitem(sys.modules, "orihon.drivers.postgres.pool", None)
     settings = _settings("postgresql://127.0.0.1/none", "ours")
     for ask in (open_catalogue, catalogue_exists):
         with refused(InvalidSettings, "database_extra") as caught:

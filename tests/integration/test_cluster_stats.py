@@ -12,10 +12,10 @@ import pytest
 
 from orihon import collect_cluster_stats, collect_worker_stats, collect_workers
 from orihon.catalogue import Catalogue, WorkerFigures
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus, new_uuid
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.helpers import raw_database, refused
 from tests.services import Database
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from orihon.catalogue import Catalogue, UsageRow
-from orihon.costs import GROUPS, CostLine, CostReport, cost_report, costs_of_task
 from orihon.errors import InvalidInput, StaleWriter, StorageUnavailable, TaskNotFound
+from orihon.reports.costs import GROUPS, CostLine, CostReport, cost_report, costs_of_task
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus, new_uuid
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.catalogues import CataloguePlace
 from tests.helpers import raw_database, refused
 

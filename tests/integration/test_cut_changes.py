@@ -12,7 +12,7 @@ import pytest
 
 from orihon import TaskContextManager
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.cutting_proxy import CuttingProxy
 from tests.services import Database
 

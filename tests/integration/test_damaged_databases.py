@@ -10,12 +10,12 @@ import apsw
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.database import connect
+from orihon.drivers.sqlite import connect
 from orihon.errors import DamagedStore
 from orihon.settings import load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading, open_records
-from orihon.task import TaskKey, TaskStatus
+from orihon.store.factory import open_for_reading, open_records
+from orihon.values.task import TaskKey, TaskStatus
 
 CONFIG = {"context_storage": {"backend": "sqlite", "durability": "os", "db_timeout": 1}}
 SETTINGS = load_settings(CONFIG, environ={})

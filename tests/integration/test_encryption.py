@@ -10,32 +10,32 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from orihon.approvals.answering import approve
-from orihon.archive.archive import archive_task, restore_task
-from orihon.backup import backup, restore_backup
-from orihon.base_folder import BaseFolder
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.rows import CLEANED
-from orihon.context import TaskContextManager
-from orihon.doctor import repair
+from orihon.drivers.objects import ObjectStorage
 from orihon.errors import KeyUnavailable
-from orihon.export.exporting import export_task
-from orihon.forking import fork_task
-from orihon.importers.importing import import_transcripts
-from orihon.keys import erase_key, keys_overview
+from orihon.importers.importer import import_transcripts
 from orihon.llm.clients import get_llm_client
 from orihon.llm.scripted import Reply, Request, ScriptedModel
-from orihon.migration import migrate_tasks
-from orihon.mirror.mirror import Mirror
-from orihon.objects import ObjectStorage
-from orihon.retention import delete_old_contexts
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.search import search_history
 from orihon.settings import Settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.store.factory import open_for_reading
+from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.mirror.mirror import Mirror
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive.archive import archive_task, restore_task
+from orihon.transfer.backup import backup, restore_backup
+from orihon.transfer.export.export import export_task
+from orihon.transfer.fork import fork_task
+from orihon.transfer.migrate import migrate_tasks
+from orihon.upkeep.doctor import repair
+from orihon.upkeep.keys import erase_key, keys_overview
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskStatus
 from tests.sealing import (
     CANARY,
     JAPANESE_CANARY,

@@ -14,27 +14,28 @@ import apsw
 import pytest
 
 from orihon import TaskContextManager, export_task, import_transcripts
-from orihon.approvals.answering import approve, pending
-from orihon.archive import archive_task
 from orihon.audit import acting_as, verify_audit
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.chain import task_chain
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import StorageUnavailable, TaskNotFound, Waiting
-from orihon.forking import fork_task
 from orihon.llm.scripted import Reply
-from orihon.privacy import erase_user
 from orihon.reports.overview import task_overview
-from orihon.retention import delete_old_contexts
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
-from orihon.search import search_history, upkeep
-from orihon.search.opening import open_index
+from orihon.search import maintenance as upkeep
+from orihon.search import search_history
+from orihon.search.connect import open_index
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, new_uuid
-from orihon.verify import verify
+from orihon.tasks.approvals.answers import approve, pending
+from orihon.tasks.chain import task_chain
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task
+from orihon.transfer.fork import fork_task
+from orihon.upkeep.privacy import erase_user
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskKey, new_uuid
 from tests.helpers import refused
 from tests.integration.agents import EffectServer, effects, world
 from tests.integration.killing import ended
@@ -230,7 +231,7 @@ def test_records_that_no_row_knows_of_are_not_passed_over(base: Path, settings: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("orihon.catalogue.Catalogue.adopt", die)
-        patch.setattr("orihon.forking._Fork.remove", die)
+        patch.setattr("orihon.transfer.fork._Fork.remove", die)
         with pytest.raises(KeyboardInterrupt):
             fork_task(base, task.uuid, settings, 3, name=new)
     done = erase_user(base, settings, ANN)
@@ -262,7 +263,7 @@ def test_a_removal_that_died_after_the_description_went_is_finished(base: Path) 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.privacy.unlisted.shutil.rmtree", die)
+        patch.setattr("orihon.upkeep.privacy.unlisted_records.shutil.rmtree", die)
         with pytest.raises(KeyboardInterrupt):
             erase_user(base, settings, ANN)
     assert shutil.rmtree is rmtree
@@ -284,7 +285,7 @@ def test_records_without_a_row_that_cannot_be_removed_are_told_and_keep_no_other
         rmtree(place, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.privacy.unlisted.shutil.rmtree", refuse_once)
+        patch.setattr("orihon.upkeep.privacy.unlisted_records.shutil.rmtree", refuse_once)
         done = erase_user(base, settings, ANN)
     assert ([task for task, _ in done.failed], done.is_complete) == (refused_places, False)
     assert {*done.tasks, *refused_places} == set(uuids)
@@ -297,7 +298,7 @@ def test_what_a_fork_that_died_has_left_goes_when_it_is_known_to_be_dead(base: P
     task = task_of(ANN, base, settings)
     task.stop()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.forking._Fork._counted", lambda *_: os._exit(9))
+        patch.setattr("orihon.transfer.fork._Fork._counted", lambda *_: os._exit(9))
         child = os.fork()
         if not child:
             fork_task(base, task.uuid, settings, 3)
@@ -366,7 +367,7 @@ def test_traces_that_are_left_when_all_tasks_are_gone_are_told_too(base: Path, s
                 real(folder, 0.0)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("orihon.privacy.erasing.erase_traces", late)
+            patch.setattr("orihon.upkeep.privacy.erase.erase_traces", late)
             stuck = erase_user(base, settings, ANN)
     assert (len(stuck.tasks), stuck.failed, [place for place, _ in stuck.left]) == (1, (), ["search"])
     done = erase_user(base, settings, ANN)

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from orihon.archive import archive_task
-from orihon.base_folder import BaseFolder
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, KeyUnavailable
-from orihon.forking import fork_task
-from orihon.keys import erase_key, keys_overview
-from orihon.privacy import erase_user, export_user
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings
-from orihon.task import TaskKey
-from orihon.verify import verify
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task
+from orihon.transfer.fork import fork_task
+from orihon.upkeep.keys import erase_key, keys_overview
+from orihon.upkeep.privacy import erase_user, export_user
+from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
 from tests.integration.test_privacy import places_of
 from tests.sealing import SAID, ask, sealed_settings, start_sealed, write_key
@@ -47,7 +47,7 @@ class Sealed:
         self.start("kept-1", BEN).fail(SAID)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr("orihon.catalogue.Catalogue.adopt", _die)
-            patch.setattr("orihon.forking._Fork.remove", _die)
+            patch.setattr("orihon.transfer.fork._Fork.remove", _die)
             fork_task(self.base, "done-1", settings, 4, name="no-row-1")
 
     def start(self, uuid: str, user: str) -> TaskContextManager:

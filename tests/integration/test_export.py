@@ -15,20 +15,21 @@ from typing import Any
 
 import pytest
 
-from orihon import jsonio
-from orihon.archive import archive_task
-from orihon.context import TaskContextManager
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable, TaskNotFound
-from orihon.export import FORMS, export_task, export_tasks, exporting
-from orihon.export.opening import OpenTask, opened_task
-from orihon.importers.importing import import_transcripts
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.importers.importer import import_transcripts
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
-from orihon.store.base import STREAMS
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey
+from orihon.store.contract import STREAMS
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks.context import TaskContextManager
+from orihon.transfer.archive import archive_task
+from orihon.transfer.export import FORMS, export_task, export_tasks
+from orihon.transfer.export import export as exporting
+from orihon.transfer.export.source import OpenTask, opened_task
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
+from orihon.values.task import TaskKey
 from tests.damage import BIG, KEY, edit_record, paused_task, settings_for, start_task
 from tests.helpers import refused
 from tests.services import Database

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from orihon.compression.compressor import ContextCompressor
-from orihon.context import TaskContextManager
 from orihon.store import MessageStore
-from orihon.task import TaskKey
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
 
 Reply = tuple[str, list[dict[str, Any]]]
 

@@ -15,17 +15,19 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orihon import forking, jsonio, task_folders
-from orihon.archive import archive_task
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
-from orihon.doctor import examine, repair
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, StorageError, TaskNotFound
-from orihon.forking import FORKED_FROM, fork_task
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks import place as task_folders
+from orihon.tasks.context import TaskContextManager
+from orihon.transfer import fork as forking
+from orihon.transfer.archive import archive_task
+from orihon.transfer.fork import FORKED_FROM, fork_task
+from orihon.upkeep.doctor import examine, repair
+from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
@@ -33,7 +35,7 @@ from tests.services import Database
 
 _BEGIN = (
     "import sys; from pathlib import Path; from tests.damage import KEY, settings_for;"
-    "from orihon.context import TaskContextManager; from orihon.view import foldable_runs;"
+    "from orihon.tasks.context import TaskContextManager; from orihon.values.view import foldable_runs;"
     "base, settings = Path(sys.argv[1]), settings_for(sys.argv[2])\n"
 )
 APPENDING = (
@@ -57,7 +59,7 @@ MOVING = (
 )
 FORKING = (
     f"{_BEGIN}"
-    "from orihon.forking import fork_task\n"
+    "from orihon.transfer.fork import fork_task\n"
     "print('ready', flush=True)\n"
     "while True:\n"
     "    print(fork_task(base, 'long', settings, 500), flush=True)\n"

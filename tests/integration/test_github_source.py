@@ -28,7 +28,7 @@ from orihon.runtime.sources.base import FoundTask
 from orihon.runtime.sources.forge import Labels
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.retrying import Retry
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.integration.forge_http import Answer, Fault, ForgeServer, Meanwhile, Request, running
 

@@ -15,7 +15,7 @@ from orihon.runtime.sources.base import FoundTask
 from orihon.runtime.sources.forge import Labels
 from orihon.runtime.sources.gitlab import LOCK, LOCK_SECONDS, GitLabSource
 from orihon.runtime.sources.retrying import Retry
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.integration.forge_http import Answer, Fault, Meanwhile, running
 from tests.integration.gitlab_server import PROJECT, GitLabServer

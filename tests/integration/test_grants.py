@@ -11,18 +11,19 @@ from urllib.parse import quote
 
 import pytest
 
-from orihon import TaskContextManager, TaskQueue, forking
-from orihon.base_folder import BaseFolder
+from orihon import TaskContextManager, TaskQueue
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import utc_now
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, QuotaExceeded
-from orihon.grants import digest_of, list_grants, new_grant, revoke_grant
 from orihon.llm.scripted import Reply
-from orihon.quotas import quota_of, tokens_spent
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import QuotaSettings, Settings, load_settings
-from orihon.task import TaskKey, TaskStatus, new_uuid
+from orihon.system.clock import utc_now
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.grants import digest_of, list_grants, new_grant, revoke_grant
+from orihon.tasks.quotas import quota_of, tokens_spent
+from orihon.transfer import fork as forking
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.helpers import lasting_day, refused
 from tests.integration.agents import world
 from tests.services import Database

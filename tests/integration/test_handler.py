@@ -19,8 +19,8 @@ from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskStatus
 from tests.integration.agents import SUMMARY, World, effects, summary, world
 from tests.integration.run_supervisor import eventually
 

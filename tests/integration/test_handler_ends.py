@@ -17,7 +17,7 @@ from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.worker import WorkerProcess
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.helpers import refused
 from tests.integration.agents import config, with_summaries, world
 from tests.integration.run_supervisor import put, workers

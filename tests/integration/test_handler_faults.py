@@ -13,7 +13,7 @@ from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
 from orihon.runtime.opening import open_context
 from orihon.runtime.tool import Answer, Call, Tool
 from orihon.runtime.tools import ToolBox
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.helpers import raw_database
 from tests.integration.agents import EffectServer, World, effects, world
 from tests.integration.run_supervisor import eventually

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from orihon.base_folder import BaseFolder
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
-from orihon.doctor import examine
-from orihon.export import export_task
-from orihon.importers.importing import import_transcripts
+from orihon.catalogue.connect import open_catalogue
+from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
-from orihon.store.copying import contents_of
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.task_folders import folders_of
+from orihon.store.copy import contents_of
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.place import folders_of
+from orihon.transfer.export import export_task
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import SomeSteps
 from tests.integration.killing import count_changes, killed_at_change

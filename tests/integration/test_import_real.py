@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from orihon.catalogue.opening import open_catalogue
-from orihon.doctor import examine
-from orihon.importers.importing import import_transcripts
+from orihon.catalogue.connect import open_catalogue
+from orihon.importers.importer import import_transcripts
 from orihon.settings import load_settings
-from orihon.store.opening import open_for_reading
-from orihon.store.packing import StoredMessage
-from orihon.task_folders import folders_of
+from orihon.store.factory import open_for_reading
+from orihon.store.record_codec import StoredMessage
+from orihon.tasks.place import folders_of
+from orihon.upkeep.doctor import examine
 
 SHARED = Path(os.environ.get("ORIHON_BENCH_DATA") or Path(__file__).parents[3] / "shared")
 NATIVE = SHARED / "data" / "native"

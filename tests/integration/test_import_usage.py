@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import UsageRow
-from orihon.importers.importing import import_transcripts
+from orihon.importers.importer import import_transcripts
 from orihon.settings import load_settings
-from orihon.store.opening import open_for_reading
-from orihon.usage import usage_rows
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.usage import usage_rows
 from tests.importing import CLAUDE_SESSION, claude_answer, claude_record, write_lines
 
 LONG = "The export of the monthly figures goes through several steps. " * 40

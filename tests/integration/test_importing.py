@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import utc_now
-from orihon.doctor import examine
-from orihon.importers.importing import import_transcripts
+from orihon.catalogue.connect import open_catalogue
+from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
+from orihon.store.factory import open_for_reading
+from orihon.system.clock import utc_now
+from orihon.tasks.base import BaseFolder
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS
 from tests.helpers import SomeSteps
 from tests.importing import (

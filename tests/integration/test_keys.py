@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from orihon import jsonio
 from orihon.errors import DamagedStore, InvalidId, KeyUnavailable
-from orihon.guard.keys import FOLDER, DataKeys, FolderKeys
-from orihon.guard.master import MasterKeys, master_keys, read_master_key
-from orihon.keys import erase_key, keys_overview, new_master_key, rotate_keys
+from orihon.guard.encryption.keys import FOLDER, DataKeys, FolderKeys
+from orihon.guard.encryption.master import MasterKeys, master_keys, read_master_key
 from orihon.settings import load_settings
 from orihon.store import MessageStore
+from orihon.system import jsonio
+from orihon.upkeep.keys import erase_key, keys_overview, new_master_key, rotate_keys
 from tests.helpers import Child, refused
 from tests.sealing import sealed_settings, start_sealed, write_key
 
@@ -215,7 +215,7 @@ def test_rotation_needs_the_former_key_once_and_never_again(tmp_path: Path) -> N
 _ROTATING = """
 import sys
 from pathlib import Path
-from orihon.keys import rotate_keys
+from orihon.upkeep.keys import rotate_keys
 from orihon.settings import load_settings
 config = {"encryption": {"key": sys.argv[2], "former_keys": [sys.argv[3]]}}
 def told(done, of):

@@ -18,12 +18,12 @@ import apsw
 import pytest
 
 from orihon import ContextCompressor, TaskContextManager, TaskQueue
-from orihon.archive.packing import Contents, unpack
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, InvalidId, OrihonError
 from orihon.store import MessageStore
-from orihon.task import TaskKey, new_uuid
-from orihon.tokens import estimate, reported_input_tokens
+from orihon.transfer.archive.packing import Contents, unpack
+from orihon.values.task import TaskKey, new_uuid
+from orihon.values.tokens.tokens import estimate, reported_input_tokens
 from tests.helpers import refused
 from tests.unit.test_compressor import ScriptedModel, call, talk
 

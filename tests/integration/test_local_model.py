@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from orihon.compression.model.summarizer import Failure, LLMSummarizer
-from orihon.message import Message
-from orihon.parts import ToolCall
-from orihon.records import SUMMARY_PREFIX
-from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
+from orihon.values.message.message import Message
+from orihon.values.message.parts import ToolCall
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
 from tests.integration.chat_http import HttpChatClient
 from tests.integration.local_model import WINDOW, needs_model, served_model
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orihon.importers import lines
-from orihon.importers.importing import import_transcripts
+from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import load_settings
 from tests.importing import SAMPLES, Sample, make_chat_lines, make_claude_code, write_lines

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager, Waiting
-from orihon.approvals.answering import approve, reject
-from orihon.doctor import examine
 from orihon.errors import StaleWriter, StorageUnavailable
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import load_settings
-from orihon.task import TaskKey, TaskStatus
-from orihon.verify import verify
-from orihon.view import PlannedFold
-from orihon.view_changes import changing_task
+from orihon.tasks.approvals.answers import approve, reject
+from orihon.tasks.editing import changing_task
+from orihon.tasks.verify.verify import verify
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.view import PlannedFold
 from tests.conformance.child import ROOT
 from tests.helpers import refused
 from tests.integration.run_supervisor import put
@@ -36,7 +36,7 @@ KEY = TaskKey("github", "owner", "repo", "issue", "27")
 DYING = """
 import json, os, signal, sys
 from orihon import TaskContextManager
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 base, config, key, count = json.loads(sys.argv[1])
 context = TaskContextManager(base, TaskKey(*key), config)
 for number in range(count):

@@ -176,7 +176,7 @@ def test_a_server_that_was_given_up_gets_another_chance(monkeypatch: pytest.Monk
     with open_box(raw(), max_restarts=0) as box:
         failed(box.call("raw_die", {}))
         assert "is not started again" in failed(box.call("raw_echo", {"text": "?"}))
-        monkeypatch.setattr("orihon.runtime.mcp_servers._COOL_OFF", 0.0)
+        monkeypatch.setattr("orihon.runtime.mcp.servers._COOL_OFF", 0.0)
         assert said(box.call("raw_echo", {"text": "back"})) == "back"
 
 

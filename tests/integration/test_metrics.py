@@ -17,15 +17,15 @@ import httpx
 import pytest
 
 from orihon import TaskContextManager, TaskKey
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.llm.scripted import Fault, Reply
-from orihon.metrics import MetricsServer, collect_metrics
-from orihon.metrics.collecting import MOST_TASKS
+from orihon.reports.metrics import MetricsServer, collect_metrics
+from orihon.reports.metrics.ages import write_ages
+from orihon.reports.metrics.collect import MOST_TASKS
+from orihon.reports.sizes import NAME, known_sizes, measure, size_of, sizes_of
 from orihon.settings import Settings, load_settings
-from orihon.sizes import NAME, known_sizes, measure, size_of, sizes_of
-from orihon.task import TaskStatus
-from orihon.write_ages import write_ages
+from orihon.values.task import TaskStatus
 from tests.damage import start_task
 from tests.helpers import raw_database, refused
 from tests.integration.agents import world

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
-from orihon.migration import notices
+from orihon.catalogue.outbox import NewNotice
 from orihon.notifications.delivery import deliver
 from orihon.notifications.webhook import Webhook
-from orihon.task import TaskStatus, new_uuid
+from orihon.transfer.migrate import notices
+from orihon.values.task import TaskStatus, new_uuid
 from tests.damage import KEY
 from tests.integration.test_migration import World, killed_at
 from tests.receivers import PATIENCE, Receiver, closed_port, receiving
@@ -149,7 +149,7 @@ def test_old_ones_are_sent_only_where_their_own_catalogue_had_a_webhook(
 ) -> None:
     two_hours_ago = (datetime.now(UTC) - timedelta(hours=2)).isoformat(timespec="microseconds")
     with monkeypatch.context() as patch:
-        patch.setattr("orihon.catalogue.notices.utc_now", lambda: two_hours_ago)
+        patch.setattr("orihon.catalogue.outbox.utc_now", lambda: two_hours_ago)
         told_task(crossing, "old")
     with crossing.catalogue(getattr(crossing, side)) as catalogue:
         catalogue.begin_webhook("")

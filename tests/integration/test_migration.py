@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.context import TaskContextManager
-from orihon.doctor import examine, repair
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StaleWriter, StorageUnavailable, TaskNotFound
-from orihon.migration import MigrationReport, migrate_tasks
 from orihon.settings import Settings, load_settings
-from orihon.store.base import STREAMS
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey, TaskStatus, new_uuid
-from orihon.task_folders import folders_of
-from orihon.verify import verify
-from orihon.view_changes import changing_task
+from orihon.store.contract import STREAMS
+from orihon.store.factory import open_for_reading
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.editing import changing_task
+from orihon.tasks.place import folders_of
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.migrate import MigrationReport, migrate_tasks
+from orihon.upkeep.doctor import examine, repair
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.cutting_proxy import CuttingProxy
 from tests.damage import KEY, edit_record, start_task
 from tests.helpers import SomeSteps, refused

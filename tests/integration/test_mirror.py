@@ -17,14 +17,14 @@ from typing import Any
 import pytest
 
 from orihon import S3MessageStore, TaskContextManager, archive_task, fetch_mirror
+from orihon.drivers.objects import ObjectInfo, ObjectStorage
+from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import DamagedStore, InvalidId, StaleWriter, StorageUnavailable
-from orihon.mirror import Mirror
-from orihon.objects import ObjectInfo, ObjectStorage
-from orihon.objects.folder import FolderStorage
 from orihon.settings import load_settings
-from orihon.task import TaskKey, TaskStatus
-from orihon.verify import verify
-from orihon.view import PlannedFold
+from orihon.tasks.mirror import Mirror
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.view import PlannedFold
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
 from tests.helpers import Child, logged, refused
@@ -137,7 +137,7 @@ def test_a_killed_machine_loses_only_what_came_after_its_last_mirror(tmp_path: P
     program = """
 import json, sys
 from orihon import TaskContextManager
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 task = TaskContextManager(sys.argv[1], TaskKey("github", "owner", "repo", "issue", "27"), json.loads(sys.argv[2]))
 for number in range(1, 8):
     task.message_store.add_message("user", f"message {number}")

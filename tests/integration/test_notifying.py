@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from orihon import Notification, TaskContextManager, TaskKey, Waiting, list_notifications
-from orihon.approvals.answering import approve, reject, sweep
-from orihon.catalogue.notices import NewNotice
+from orihon.catalogue.outbox import NewNotice
 from orihon.notifications import sending
 from orihon.notifications.delivery import Delivery
-from orihon.notifications.feed import deliver_notifications
 from orihon.notifications.sending import send_soon, wait_until_sent
+from orihon.reports.notifications import deliver_notifications
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus
+from orihon.tasks.approvals.answers import approve, reject, sweep
+from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.child import ROOT
 from tests.helpers import Child, SomeSteps, logged

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from orihon.drivers.objects import ObjectStorage
+from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
-from orihon.objects import ObjectStorage
-from orihon.objects.folder import FolderStorage
 from orihon.settings import load_settings
 from tests.helpers import refused
 from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server, strict_object_server
@@ -190,7 +190,7 @@ def test_a_forked_child_is_told_instead_of_waiting_for_ever(bucket: Bucket) -> N
     program = """
 import os, signal, sys
 from orihon.errors import StorageUnavailable
-from orihon.objects import ObjectStorage
+from orihon.drivers.objects import ObjectStorage
 storage = ObjectStorage.at(sys.argv[1], sys.argv[2])
 child = os.fork()
 if child == 0:
@@ -236,7 +236,7 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path: Path) -> None:
 import json, sys
 sys.modules["obstore"] = None
 from orihon.errors import InvalidSettings
-from orihon.objects import ObjectStorage
+from orihon.drivers.objects import ObjectStorage
 ObjectStorage.at(f"file://{sys.argv[1]}").create("a", b"x")
 try:
     ObjectStorage.at("s3://bucket")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from orihon.errors import SourceError
-from orihon.runtime.polling import SourcePoller
+from orihon.runtime.poller import SourcePoller
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.sources.base import FoundTask
 from orihon.runtime.sources.folder import FolderSource
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.integration.run_supervisor import eventually
 
 

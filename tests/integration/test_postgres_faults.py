@@ -15,11 +15,11 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from orihon.drivers.postgres import postgres_of
+from orihon.drivers.postgres.pool import Connection
 from orihon.errors import NewerSchema, StorageUnavailable
-from orihon.postgres import postgres_of
-from orihon.postgres.pool import Connection
 from orihon.store import MessageStore, PlanningHistoryStore
-from orihon.store.base import STREAMS
+from orihon.store.contract import STREAMS
 from tests.conformance.backends import PostgresBackend
 from tests.conformance.behaviour import add_conversation, texts
 from tests.conformance.child import PATIENCE, OtherProcess

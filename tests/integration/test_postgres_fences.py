@@ -10,17 +10,17 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import StaleWriter
-from orihon.postgres import postgres_of
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, postgres_pages
 from orihon.store import postgres as postgres_records
-from orihon.store.base import Run
-from orihon.store.opening import open_task_store
+from orihon.store.contract import Run
+from orihon.store.factory import open_task_store
 from orihon.store.postgres import PostgresRecords
 from orihon.store.postgres_moving import remove_task
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.conformance.behaviour import texts
 from tests.helpers import refused
 from tests.services import Database

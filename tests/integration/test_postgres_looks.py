@@ -13,11 +13,11 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.statements import statement
-from orihon.postgres import postgres_of
+from orihon.drivers.postgres import postgres_of
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.worker import WorkerProcess
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.cutting_proxy import CuttingProxy
 from tests.integration.run_supervisor import eventually

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from orihon.drivers.postgres import guarded
+from orihon.drivers.postgres.pool import _POOLS, Connection, Postgres
 from orihon.errors import StorageUnavailable
-from orihon.postgres import guarded
-from orihon.postgres.pool import _POOLS, Connection, Postgres
 from orihon.store import MessageStore
 from tests.conformance.behaviour import texts
 from tests.conformance.invariants import check_task

@@ -10,26 +10,27 @@ from typing import Any
 import psycopg
 import pytest
 
-from orihon import TaskContextManager, import_transcripts, jsonio
-from orihon.archive import archive_task
+from orihon import TaskContextManager, import_transcripts
 from orihon.audit import verify_audit
-from orihon.base_folder import BaseFolder
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy, TaskNotFound
-from orihon.grants import list_grants, new_grant
-from orihon.privacy import (
+from orihon.runtime.queue import TaskQueue
+from orihon.search import search_history
+from orihon.settings import Settings, load_settings
+from orihon.system import jsonio
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.grants import list_grants, new_grant
+from orihon.tasks.reader import reading_task
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task
+from orihon.upkeep.privacy import (
     GDPRCompliantStorage,
     anonymize_personal_data,
     anonymize_task,
     erase_user,
     export_user,
 )
-from orihon.runtime.queue import TaskQueue
-from orihon.search import search_history
-from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey
-from orihon.task_reading import reading_task
-from orihon.verify import verify
-from orihon.view import PlannedFold
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 from tests.helpers import refused
 from tests.services import Database
 
@@ -157,9 +158,9 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(base: Path, settings
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from orihon import jsonio\n"
-        "from orihon.archive.work import Work\n"
-        "from orihon.privacy import erase_user\n"
+        "from orihon.system import jsonio\n"
+        "from orihon.transfer.archive.work import Work\n"
+        "from orihon.upkeep.privacy import erase_user\n"
         "from orihon.settings import load_settings\n"
         "base, wanted, config = Path(sys.argv[1]), sys.argv[2], jsonio.decode(sys.argv[3])\n"
         "def stop(self, step):\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from orihon.approvals.answering import approve, pending, sweep
-from orihon.approvals.question_memory import QuestionMemory
-from orihon.task_folders import folders_of
+from orihon.tasks.approvals.answers import approve, pending, sweep
+from orihon.tasks.approvals.question_cache import QuestionMemory
+from orihon.tasks.place import folders_of
 from tests.conformance.backends import BACKENDS
 from tests.integration.test_approvals import Loop, files_loop
 

@@ -23,8 +23,8 @@ from orihon.errors import (
     ToolCallError,
 )
 from orihon.settings import load_settings
-from orihon.store.opening import open_for_reading, open_task_store
-from orihon.verify import verify_task
+from orihon.store.factory import open_for_reading, open_task_store
+from orihon.tasks.verify.verify import verify_task
 from tests.helpers import Child, refused
 
 Opener = Callable[..., MessageStore]
@@ -263,7 +263,7 @@ def test_a_writer_that_is_stopped_while_it_waits_for_the_disk_can_be_taken_over(
 import os, sys
 from orihon.settings import load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading, open_task_store
+from orihon.store.factory import open_for_reading, open_task_store
 from pathlib import Path
 folder, settings = Path(sys.argv[1]), load_settings({})
 task = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=1)

@@ -11,28 +11,22 @@ import apsw
 import pytest
 
 from orihon import TaskContextManager
-from orihon.archive import archive_task, restore_task
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.rows import CLEANED
-from orihon.doctor import examine
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, StateError, TaskBusy
-from orihon.postgres import postgres_of
-from orihon.retention import (
-    archive_old_contexts,
-    delete_old_contexts,
-    keep_task,
-    maintain,
-    vacuum_databases,
-)
-from orihon.retention.locking import only_one
 from orihon.settings import Settings, load_settings
-from orihon.store.copying import Contents, contents_of
-from orihon.store.opening import open_for_reading
+from orihon.store.copy import Contents, contents_of
+from orihon.store.factory import open_for_reading
 from orihon.store.postgres_moving import all_tasks
-from orihon.task import TaskKey, TaskStatus, new_uuid
-from orihon.task_folders import folders_of
-from orihon.verify import verify
+from orihon.tasks.place import folders_of
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task, restore_task
+from orihon.upkeep.doctor import examine
+from orihon.upkeep.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
+from orihon.upkeep.retention.lock import only_one
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import start_task
 from tests.helpers import SomeSteps, refused
 from tests.integration.killing import Steps, killed_at

@@ -11,14 +11,14 @@ import pytest
 
 from orihon import TaskContextManager
 from orihon.audit import AuditFilter, audit_records
-from orihon.catalogue.notices import NewNotice
+from orihon.catalogue.outbox import NewNotice
 from orihon.runtime.queue import TaskQueue
-from orihon.scanning import scan_tasks
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey
-from orihon.verify import verify
-from orihon.view import PlannedFold
+from orihon.store.factory import open_for_reading
+from orihon.tasks.verify.verify import verify
+from orihon.upkeep.scan import scan_tasks
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
 
 SECRET = "ghp_" + "a1B2" * 9
 KEY = TaskKey("test", "a", "b", "issue", "1")
@@ -108,7 +108,7 @@ def test_a_fix_takes_the_secret_out_and_keeps_the_proof(tmp_path: Path, config: 
 
 
 def base_place(base: Path, uuid: str, settings: Settings) -> Path:
-    from orihon.task_folders import folders_of
+    from orihon.tasks.place import folders_of
 
     found = folders_of(base, settings).find(uuid)
     assert found is not None

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager
-from orihon.scanning import scan_tasks
 from orihon.settings import Settings
-from orihon.verify import Finding, verify
+from orihon.tasks.verify.verify import Finding, verify
+from orihon.upkeep.scan import scan_tasks
 from tests.integration.killing import count_changes, killed_at_change
 from tests.integration.test_scan import KEY, SECRET, leaky_task, places_with_the_secret, settings_of
 from tests.sealing import sealed_settings, write_key

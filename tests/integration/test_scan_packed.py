@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager
-from orihon.archive import archive_task, restore_task
-from orihon.archive.work import Work
 from orihon.audit import AuditFilter, audit_records
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
+from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import StorageUnavailable, TaskNotFound
-from orihon.objects.folder import FolderStorage
-from orihon.privacy import anonymize_task
-from orihon.retention import delete_old_contexts
 from orihon.runtime.queue import TaskQueue
-from orihon.scanning import Scanned, scan_tasks
 from orihon.search import search_history
 from orihon.settings import Settings
 from orihon.store.redaction_traces import REPACKING, Begun
-from orihon.task import TaskKey, TaskStatus
-from orihon.verify import verify
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task, restore_task
+from orihon.transfer.archive.work import Work
+from orihon.upkeep.privacy import anonymize_task
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.upkeep.scan import Scanned, scan_tasks
+from orihon.values.task import TaskKey, TaskStatus
 from tests.acceptance.test_cli import run
 from tests.integration.killing import count_changes, killed_at_change
 from tests.integration.test_scan import KEY, SECRET, config, leaky_task, places_with_the_secret, settings_of

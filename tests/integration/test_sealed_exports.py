@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orihon.errors import InvalidInput
-from orihon.export import export_task, export_tasks
-from orihon.export.exporting import FORMS
-from orihon.importers.importing import import_transcripts
+from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
+from orihon.transfer.export import export_task, export_tasks
+from orihon.transfer.export.export import FORMS
 from tests.sealing import CANARY, files_with, sealed_settings, start_sealed, write_key
 
 Lines = list[bytes]

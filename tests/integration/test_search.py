@@ -18,24 +18,24 @@ from typing import Any
 import pytest
 
 from orihon import Message, TaskContextManager, TaskKey, archive_task, restore_task, search_history
-from orihon.archive.cleaning import Cleaning
-from orihon.archive.work import at_work
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import utc_now
-from orihon.doctor import examine, repair
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, TaskNotFound
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import SearchResults, catch_up, forget, rebuild_index
+from orihon.search.connect import open_index
 from orihon.search.index import Progress
-from orihon.search.opening import open_index
-from orihon.search.own_log import ranked_messages
 from orihon.search.query import parse_query
 from orihon.search.sqlite_index import FILE, index_turn
+from orihon.search.task_search import ranked_messages
 from orihon.settings import Settings, load_settings
 from orihon.store.task_store import Said
-from orihon.task_folders import folders_of
+from orihon.system.clock import utc_now
+from orihon.tasks.place import folders_of
+from orihon.transfer.archive.cleanup import Cleaning
+from orihon.transfer.archive.work import at_work
+from orihon.upkeep.doctor import examine, repair
 from tests.helpers import raw_database, refused
 from tests.services import own_schema
 
@@ -266,7 +266,7 @@ def test_what_was_begun_is_gone_on_with(local: Place, monkeypatch: pytest.Monkey
     with local.task("1") as task:
         said = [Said(Message("user", f"{local.word} {number}")) for number in range(120)]
         task.message_store.task_store.append_many(said)
-    monkeypatch.setattr("orihon.search.catching_up._BATCH_DOCUMENTS", 20)
+    monkeypatch.setattr("orihon.search.indexer._BATCH_DOCUMENTS", 20)
     runs = 1
     while not catch_up(local.base, local.settings, seconds=0.001):  # no machine reads all of it in that time
         runs += 1

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import NewerSchema
-from orihon.postgres import postgres_of
 from orihon.search.documents import KINDS, Document, Kind
 from orihon.search.index import Changes, Filters, IndexedDocument, Progress, SearchIndex, TaskMark, text_tokens
 from orihon.search.query import parse_query

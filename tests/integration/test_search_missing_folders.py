@@ -14,10 +14,10 @@ import pytest
 
 from orihon import TaskContextManager, TaskKey, search_history
 from orihon.catalogue import Catalogue
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.search import SearchResults, catch_up
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus, new_uuid
+from orihon.values.task import TaskStatus, new_uuid
 from tests.services import own_schema
 
 #: To wait 6 ms for each of so many takes longer than a search is given.
@@ -145,7 +145,7 @@ def test_lost_folders_are_noted_bit_by_bit(local: Place, monkeypatch: pytest.Mon
 
     local.without_folder(lost_and_failed, 10)
     uuid = local.told("1")
-    monkeypatch.setattr("orihon.search.catching_up._TOGETHER", 2)
+    monkeypatch.setattr("orihon.search.indexer._TOGETHER", 2)
     runs = 1
     while not _catch_up_in_looks(local, 7, monkeypatch):  # one at each of them takes more
         runs += 1
@@ -158,7 +158,7 @@ def _catch_up_in_looks(place: Place, looks: int, monkeypatch: pytest.MonkeyPatch
     """By a clock that goes on at every look."""
     clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=time.sleep)
     with monkeypatch.context() as patch:
-        patch.setattr("orihon.search.catching_up.time", clock)
+        patch.setattr("orihon.search.indexer.time", clock)
         return catch_up(place.base, place.settings, seconds=looks)
 
 

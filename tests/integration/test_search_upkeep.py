@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from orihon import Message, TaskContextManager, TaskKey, archive_task, restore_task, search_history
-from orihon.catalogue.opening import open_catalogue
-from orihon.doctor import examine, repair
-from orihon.importers.importing import import_transcripts
-from orihon.retention import delete_old_contexts
+from orihon.catalogue.connect import open_catalogue
+from orihon.importers.importer import import_transcripts
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
+from orihon.search.connect import open_index
 from orihon.search.index import Progress
-from orihon.search.opening import open_index
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.settings import Settings, load_settings
 from orihon.store.task_store import Said
+from orihon.upkeep.doctor import examine, repair
+from orihon.upkeep.retention import delete_old_contexts
 from tests.helpers import raw_database
 
 HANDLER = "tests.integration.worker_handlers:PromptHandler"
@@ -149,7 +149,7 @@ def test_what_is_removed_leaves_no_word_on_the_disk(base: Path, settings: Settin
 def test_what_is_removed_while_another_process_reads_goes_with_the_next_search(
     base: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orihon.search.upkeep._WAIT", 0.0)
+    monkeypatch.setattr("orihon.search.maintenance._WAIT", 0.0)
     told(base, settings, "the valve")
     assert len(found(base, settings, "valve")) == 1
     with index_turn(base, 1):

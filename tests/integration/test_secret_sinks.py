@@ -10,13 +10,13 @@ import pytest
 
 from orihon import TaskContextManager, import_transcripts
 from orihon.errors import InvalidInput
-from orihon.grants import list_grants, new_grant
 from orihon.guard import Redactor
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.settings.in_force import settings_as_dict
-from orihon.store.opening import make_redactor
-from orihon.task import TaskKey
+from orihon.store.factory import make_redactor
+from orihon.tasks.grants import list_grants, new_grant
+from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
 from tests.helpers import refused
 from tests.integration.test_canary import TOKEN, config

@@ -12,10 +12,10 @@ import pytest
 
 from orihon import MessageStore, TaskContextManager, TaskKey, import_transcripts, load_settings
 from orihon.catalogue import Catalogue
-from orihon.catalogue.opening import open_catalogue
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.catalogue.connect import open_catalogue
+from orihon.store.factory import open_for_reading
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskStatus
 from tests.helpers import raw_database
 from tests.services import Database, close_connections, new_schema
 from tests.stored.make import MASTER_KEY, PICTURE, UUIDS

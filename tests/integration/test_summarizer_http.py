@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from orihon.compression.model.summarizer import Failure, LLMSummarizer
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
-from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
 from tests.integration.chat_http import HttpChatClient, Scripted, ScriptedServer, problem, says, serving
 from tests.integration.run_supervisor import eventually
 from tests.receivers import closed_port

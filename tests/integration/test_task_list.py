@@ -14,7 +14,7 @@ from orihon.reports.span_report import span_report
 from orihon.reports.task_list import WantedTasks, meter_of, page_of_tasks, tasks_by_uuid, title_of
 from orihon.reports.tool_times import tool_times
 from orihon.settings import load_settings
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.backends import BACKENDS
 from tests.helpers import lasting_day, refused

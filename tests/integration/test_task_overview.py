@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from orihon.archive import archive_task
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue
-from orihon.context import TaskContextManager
+from orihon.classic.tools.context_stats import print_statistics_report
 from orihon.errors import InvalidInput
-from orihon.reports.following import follow_messages
+from orihon.reports.follow import follow_messages
 from orihon.reports.overview import inherited_by, task_overview
 from orihon.reports.storage import SizeGroup, collect_global_statistics, storage_summary, task_size
-from orihon.retention import delete_old_contexts
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus
-from orihon.task_reading import Choice, chosen_messages, chosen_records, reading_task
-from orihon.tools.context_stats import print_statistics_report
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
+from orihon.transfer.archive import archive_task
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskKey, TaskStatus
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
 from tests.helpers import refused

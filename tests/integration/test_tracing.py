@@ -18,10 +18,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 
 from orihon import TaskContextManager, TaskKey
+from orihon.drivers.tracing import OFF, tracing_of
 from orihon.llm.scripted import Fault, Reply
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus
-from orihon.tracing import OFF, tracing_of
+from orihon.values.task import TaskStatus
 from tests.integration.agents import world
 
 SECRET = "the-customer-is-called-Hanako"
@@ -200,7 +200,7 @@ def test_a_span_of_the_caller_is_what_ours_hang_on(collector: Collector) -> None
 
 def test_nothing_is_imported_and_nothing_happens_without_an_endpoint() -> None:
     program = (
-        "import sys; from orihon.tracing import tracing_of; from orihon.settings import load_settings\n"
+        "import sys; from orihon.drivers.tracing import tracing_of; from orihon.settings import load_settings\n"
         "with tracing_of(load_settings({}, environ={})).tool('a', 'b', 'c') as span: span.set({'x': 1})\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
@@ -235,7 +235,7 @@ def test_a_collector_that_does_not_answer_is_waited_for_once(
     silent: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.1")
-    monkeypatch.setattr("orihon.tracing._AWAY_SECONDS", 3600.0)  # however long this takes
+    monkeypatch.setattr("orihon.drivers.tracing._AWAY_SECONDS", 3600.0)  # however long this takes
     tracing = tracing_of(_settings(f"http://127.0.0.1:{silent.getsockname()[1]}"))
     for turn in range(2):
         for number in range(1200):  # more than two batches

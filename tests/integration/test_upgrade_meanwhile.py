@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.services import Database
 

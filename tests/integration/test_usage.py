@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 from orihon import MessageStore, TaskContextManager, TaskKey, get_llm_client
 from orihon.catalogue import UsageRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.costs import cost_report, costs_of_task
-from orihon.doctor import examine, repair
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import OrihonError
-from orihon.forking import fork_task
 from orihon.llm.base import LLMClient
 from orihon.llm.response_cache import ResponseCache
 from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
-from orihon.migration import migrate_tasks
-from orihon.records import ModelCall, Usage
+from orihon.reports.costs import cost_report, costs_of_task
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task_folders import folders_of
-from orihon.usage import record_usage_of_log, usage_rows
-from orihon.view import PlannedFold
+from orihon.store.factory import open_for_reading
+from orihon.tasks.place import folders_of
+from orihon.tasks.usage import record_usage_of_log, usage_rows
+from orihon.transfer.fork import fork_task
+from orihon.transfer.migrate import migrate_tasks
+from orihon.upkeep.doctor import examine, repair
+from orihon.values.records import ModelCall, Usage
+from orihon.values.view import PlannedFold
 from tests.helpers import lasting_day
 from tests.services import Database
 

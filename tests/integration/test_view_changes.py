@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.planning import Draft
-from orihon.context import TaskContextManager
-from orihon.counts import SUMMARIES
 from orihon.errors import DamagedStore, IllegalTransition, NothingToUndo, StaleWriter, TaskBusy, TaskNotFound
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
-from orihon.verify import verify
-from orihon.view_changes import changing_task, check_changeable
-from orihon.view_reading import reading_view
+from orihon.store.factory import open_for_reading
+from orihon.system.counters import SUMMARIES
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.editing import changing_task, check_changeable
+from orihon.tasks.verify.verify import verify
+from orihon.tasks.view_reader import reading_view
+from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS, KEY, edit_record, killed_task, paused_task, settings_for, start_task, tear
 from tests.helpers import refused
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from orihon import MessageStore, Waiting, load_settings
-from orihon.approvals.answering import approve, pending, reject, sweep
 from orihon.llm.scripted import Reply
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.tasks.approvals.answers import approve, pending, reject, sweep
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskStatus
 from tests.integration.agents import world
 from tests.integration.asking_handlers import ANSWERED_AT_ONCE, HANDLER, AskingHandler
 from tests.integration.run_supervisor import LIMITS, eventually, put, workers

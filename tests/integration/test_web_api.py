@@ -15,13 +15,13 @@ from jsonschema import Draft202012Validator
 from orihon import Settings, TaskKey, load_settings
 from orihon.cli.main import main
 from orihon.errors import TaskNotFound
-from orihon.schemas import definitions
+from orihon.reports.shapes import definitions
 from orihon.texts import set_language
+from orihon.web.broadcaster import Live
 from orihon.web.call import Call, Endpoint, Site
 from orihon.web.fields import PATH_FIELDS, from_texts
-from orihon.web.live import Live
-from orihon.web.looks import open_look
 from orihon.web.routes import ENDPOINTS
+from orihon.web.snapshots import open_look
 from orihon.web.visitor import Visitor
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task

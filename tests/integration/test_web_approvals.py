@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orihon import load_settings
-from orihon.approvals.answering import approve
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskStatus
+from orihon.tasks.approvals.answers import approve
+from orihon.values.task import TaskStatus
 from tests.browser import PATIENCE, chromium, late_news
 from tests.conformance.backends import BACKENDS
 from tests.integration.asking_handlers import HANDLER

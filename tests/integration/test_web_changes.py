@@ -18,21 +18,21 @@ import pytest
 from orihon import Settings, TaskContextManager, TaskKey, load_settings
 from orihon.audit import AuditFilter, audit_records
 from orihon.catalogue import TaskRow
-from orihon.catalogue.opening import open_catalogue
-from orihon.changes_by_hand import change_view, preview_compression
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalFold, TaskNotFound
-from orihon.export import export_task
-from orihon.task import TaskStatus
-from orihon.verify import verify
-from orihon.view_reading import reading_view
+from orihon.tasks.hand_edits import change_view, preview_compression
+from orihon.tasks.verify.verify import verify
+from orihon.tasks.view_reader import reading_view
+from orihon.transfer.export import export_task
+from orihon.values.task import TaskStatus
 from orihon.web.api.notices import GROUPS, list_notices
+from orihon.web.broadcaster import Live
 from orihon.web.call import Call, Site
-from orihon.web.drafts import MOST_KEPT, Drafts
-from orihon.web.live import Live
-from orihon.web.looks import open_look
 from orihon.web.pages.actions import can_of
+from orihon.web.previews import MOST_KEPT, Drafts
 from orihon.web.requested_task import task_of
 from orihon.web.server import _me as _user
+from orihon.web.snapshots import open_look
 from orihon.web.visitor import Role, Visitor
 from tests.conformance.backends import BACKENDS
 from tests.integration.run_supervisor import eventually

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orihon import Settings, load_settings
-from orihon.catalogue.notices import NewNotice
-from orihon.catalogue.opening import open_catalogue
-from orihon.changes_by_hand import apply_preview, change_view, preview_compression
-from orihon.view_reading import reading_view
+from orihon.catalogue.connect import open_catalogue
+from orihon.catalogue.outbox import NewNotice
+from orihon.tasks.hand_edits import apply_preview, change_view, preview_compression
+from orihon.tasks.view_reader import reading_view
 from tests.browser import PATIENCE, TOASTS_STAY, chromium
 from tests.integration.run_supervisor import eventually
 from tests.integration.test_web_changes import start

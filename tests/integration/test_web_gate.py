@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from orihon.backup import backup
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable
 from orihon.settings import load_settings
+from orihon.transfer.backup import backup
 from orihon.web import access
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field

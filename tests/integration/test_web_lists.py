@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskKey, jsonio, load_settings
+from orihon import TaskKey, load_settings
 from orihon.catalogue import Catalogue, WorkerFigures
-from orihon.catalogue.notices import NewNotice
-from orihon.costs import cost_report
-from orihon.task import TaskStatus
-from orihon.web import site_look
-from orihon.web.site_look import SiteLook, SiteTold
-from orihon.web.site_news import MOST_PUSHED
+from orihon.catalogue.outbox import NewNotice
+from orihon.reports.costs import cost_report
+from orihon.system import jsonio
+from orihon.values.task import TaskStatus
+from orihon.web import site_snapshot as site_look
+from orihon.web.site_events import MOST_PUSHED
+from orihon.web.site_snapshot import SiteLook, SiteTold
 from tests.catalogues import CataloguePlace
 from tests.helpers import lasting_day
 from tests.serving import Client, serving
@@ -37,7 +38,7 @@ def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
 
 @pytest.fixture
 def client(place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr("orihon.web.site_look._PAUSE", 0)  # a look that the machine held up delays no other
+    monkeypatch.setattr("orihon.web.site_snapshot._PAUSE", 0)  # a look that the machine held up delays no other
     with serving(place.base_dir, place.settings) as server:
         yield Client(server).log_in()
 
@@ -210,7 +211,7 @@ def told(look: SiteLook, page: SiteTold) -> dict[str, Any]:
 def test_a_page_that_hears_late_is_told_everything(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orihon.web.site_look.MOST_KEPT", 3)
+    monkeypatch.setattr("orihon.web.site_snapshot.MOST_KEPT", 3)
     for uuid in ("one", "two"):
         register(catalogue, uuid)
     look, page = SiteLook(place.base_dir, place.settings), SiteTold()

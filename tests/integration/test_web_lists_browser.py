@@ -12,8 +12,8 @@ import pytest
 
 from orihon import TaskKey, load_settings
 from orihon.catalogue import Catalogue, WorkerFigures
-from orihon.catalogue.opening import open_catalogue
-from orihon.task import TaskStatus
+from orihon.catalogue.connect import open_catalogue
+from orihon.values.task import TaskStatus
 from orihon.web import access
 from orihon.web.server import WebServer
 from tests.browser import PATIENCE, chromium

@@ -10,16 +10,17 @@ from typing import get_args
 
 import pytest
 
-from orihon import TaskContextManager, TaskKey, jsonio, load_settings
+from orihon import TaskContextManager, TaskKey, load_settings
 from orihon.catalogue import Catalogue
-from orihon.checkpoints import Approval
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.strategies.prune import PruneSelection
-from orihon.records import REWIND, CompressionKind
 from orihon.settings.rungs import EVENTS, LEVELS, STRATEGIES
-from orihon.task import TaskStatus
+from orihon.store.checkpoints import Approval
+from orihon.system import jsonio
 from orihon.texts import LANGUAGES, speaking
-from orihon.view import PlannedFold
+from orihon.values.records import REWIND, CompressionKind
+from orihon.values.task import TaskStatus
+from orihon.values.view import PlannedFold
 from orihon.web.names import level_name, maker_name, reason_name, role_name, strategy_name, trigger_name
 from tests.catalogues import CataloguePlace
 from tests.serving import Client, serving

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orihon import TaskContextManager, load_settings
-from orihon.privacy import erase_user
-from orihon.view import PlannedFold
-from orihon.view_reading import reading_view
+from orihon.tasks.view_reader import reading_view
+from orihon.upkeep.privacy import erase_user
+from orihon.values.view import PlannedFold
 from orihon.web.server import WebServer
 from tests.browser import PATIENCE, TOASTS_STAY, chromium
 from tests.integration.run_supervisor import eventually

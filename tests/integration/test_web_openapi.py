@@ -18,8 +18,8 @@ from openapi_spec_validator import validate
 from schemathesis import GenerationMode
 from schemathesis import checks as found
 
-from orihon.records import Compression, ModelCall, Usage
 from orihon.texts import LANGUAGES, speaking
+from orihon.values.records import Compression, ModelCall, Usage
 from orihon.web.call import Endpoint
 from orihon.web.openapi import document, examples
 from orihon.web.routes import ENDPOINTS

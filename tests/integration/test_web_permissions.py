@@ -16,16 +16,17 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager, TaskQueue
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.grants import Grant
-from orihon.catalogue.notices import NewNotice
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import utc_now
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import Waiting
-from orihon.grants import PREFIX, ROLES, Role, digest_of, new_grant, revoke_grant
 from orihon.settings import QuotaSettings, Settings, load_settings
-from orihon.task import TaskKey
-from orihon.view import PlannedFold
-from orihon.web import access, granted
+from orihon.system.clock import utc_now
+from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of, new_grant, revoke_grant
+from orihon.values.task import TaskKey
+from orihon.values.view import PlannedFold
+from orihon.web import access
+from orihon.web import grant_cache as granted
 from orihon.web.call import Endpoint, PageRoute
 from orihon.web.fields import Field
 from orihon.web.rendering import PLACES, places_for

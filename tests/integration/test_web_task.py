@@ -14,18 +14,18 @@ from typing import Any
 import pytest
 
 from orihon import Settings, TaskContextManager, TaskKey, archive_task, load_settings, view_at
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import OrihonError
-from orihon.reports.diffing import view_diff
 from orihon.reports.task_list import tasks_by_uuid
-from orihon.retention import delete_old_contexts
-from orihon.task import TaskStatus
-from orihon.task_reading import reading_task
-from orihon.view import PlannedFold
-from orihon.view_reading import reading_view
+from orihon.reports.view_diff import view_diff
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import reading_view
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskStatus
+from orihon.values.view import PlannedFold
 from orihon.web.api.timeline import MOST_POINTS
-from orihon.web.looks import TaskLook
 from orihon.web.server import WebServer
+from orihon.web.snapshots import TaskLook
 from orihon.web.task_memory import TaskMemory
 from tests.conformance.backends import BACKENDS
 from tests.sealing import CANARY, sealed_settings, start_sealed, write_key

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orihon import Settings, TaskContextManager, TaskKey, load_settings, view_at
-from orihon.task import TaskStatus, new_uuid
-from orihon.view import PlannedFold
+from orihon.values.task import TaskStatus, new_uuid
+from orihon.values.view import PlannedFold
 from orihon.web.server import Listening, WebServer
 from tests.browser import PATIENCE, chromium, late_news
 from tests.ports import free_port

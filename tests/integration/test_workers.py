@@ -12,15 +12,15 @@ import pytest
 
 from orihon import MessageStore, load_settings
 from orihon.catalogue import TaskRow
-from orihon.clock import is_alive
 from orihon.errors import InvalidInput
 from orihon.runtime import supervisor
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.runtime.worker import WorkerProcess
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.system.clock import is_alive
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskStatus
 from tests.helpers import refused
 from tests.integration.run_supervisor import LIMITS, eventually, put, workers
 from tests.integration.worker_handlers import HANDLER, HELD

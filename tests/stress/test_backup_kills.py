@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from orihon.backup import backup, list_backups, restore_backup
-from orihon.doctor import examine
+from orihon.transfer.backup import backup, list_backups, restore_backup
+from orihon.upkeep.doctor import examine
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.damage import paused_task, settings_for
 from tests.helpers import Child
@@ -27,8 +27,8 @@ pytestmark = pytest.mark.stress
 PROGRAM = """
 import sys
 from pathlib import Path
-from orihon.backup import backup
-from orihon.view import PlannedFold
+from orihon.transfer.backup import backup
+from orihon.values.view import PlannedFold
 from tests.damage import paused_task, settings_for
 base, vault, backend = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 notes = next((base / "paused").iterdir()) / "notes.txt"

@@ -19,8 +19,8 @@ import pytest
 from orihon import MessageStore, load_settings
 from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskKey, TaskStatus
-from orihon.verify import verify
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskKey, TaskStatus
 from tests.conformance.child import ROOT
 from tests.integration.agents import config, effects, with_summaries
 from tests.integration.run_supervisor import workers

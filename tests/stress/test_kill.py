@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from orihon.store import MessageStore
-from orihon.verify import Finding, verify_task
+from orihon.tasks.verify.verify import Finding, verify_task
 from tests.conformance.backends import BACKENDS, FilesBackend
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.conformance.invariants import check_task

@@ -17,21 +17,21 @@ from typing import Any, TypeVar
 import pytest
 
 from orihon import Settings, TaskContextManager, fork_task, load_settings
-from orihon.approvals.answering import approve, reject, sweep
-from orihon.approvals.phase_restoring import restore_phase
-from orihon.archive import archive_task, restore_task
-from orihon.backup import backup, list_backups, restore_backup
 from orihon.catalogue.metadata import read_object
-from orihon.doctor import examine, repair
 from orihon.errors import IllegalTransition, NotWaiting
-from orihon.retention import delete_old_contexts
-from orihon.store.copying import Contents, contents_of
+from orihon.store.copy import Contents, contents_of
+from orihon.store.factory import open_for_reading
 from orihon.store.files import FilesRecords
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey, TaskStatus, new_uuid
-from orihon.task_folders import folders_of
-from orihon.verify import verify
-from orihon.view_changes import changing_task
+from orihon.tasks.approvals.answers import approve, reject, sweep
+from orihon.tasks.approvals.phase_restore import restore_phase
+from orihon.tasks.editing import changing_task
+from orihon.tasks.place import folders_of
+from orihon.tasks.verify.verify import verify
+from orihon.transfer.archive import archive_task, restore_task
+from orihon.transfer.backup import backup, list_backups, restore_backup
+from orihon.upkeep.doctor import examine, repair
+from orihon.upkeep.retention import delete_old_contexts
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import paused_task, settings_for, start_task
 from tests.helpers import SomeSteps
 from tests.integration.killing import count_changes, killed_at_change

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from orihon import MessageStore
-from orihon.clock import is_alive
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.stats import collect_worker_stats
-from orihon.task import TaskStatus
-from orihon.verify import verify
+from orihon.system.clock import is_alive
+from orihon.tasks.verify.verify import verify
+from orihon.values.task import TaskStatus
 from tests.brokers import BROKERS, own_queue
 from tests.integration.run_supervisor import Workers, put, workers
 

@@ -19,12 +19,12 @@ from typing import Any
 
 from orihon.errors import OrihonError
 from orihon.guard import Redactor
-from orihon.guard.rules import built_in_finders
+from orihon.guard.masking.rules import built_in_finders
 from orihon.store import MessageStore
-from orihon.store.base import Pieces, Stream
+from orihon.store.contract import Pieces, Stream
 from orihon.store.files import FilesRecords
 from orihon.store.task_store import TaskStore
-from orihon.view import foldable_runs
+from orihon.values.view import foldable_runs
 from tests.conformance.backends import BACKENDS
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from orihon.compression.model.summarizer import LLMSummarizer
-from orihon.message import Message
-from orihon.parts import ToolCall
-from orihon.tokens import DEFAULT_TOKENIZER, tokenizer
+from orihon.values.message.message import Message
+from orihon.values.message.parts import ToolCall
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
 
 COUNT = tokenizer(DEFAULT_TOKENIZER)
 

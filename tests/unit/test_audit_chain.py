@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.audit import AuditTrail
-from orihon.audit.acting import person
+from orihon.audit.actor import person
 from orihon.audit.record import BrokenLine, Draft, Head, Person, head_of, link, name_with, new_name, read_line
 from tests.audits import AuditPlace
 

@@ -21,7 +21,7 @@ from orihon.errors import (
     StaleWriter,
     TaskNotFound,
 )
-from orihon.task import LEGAL_CHANGES, TaskKey, TaskStatus, new_uuid
+from orihon.values.task import LEGAL_CHANGES, TaskKey, TaskStatus, new_uuid
 from tests.catalogues import CataloguePlace
 from tests.helpers import raw_database, refused
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.clock import utc_now
-from orihon.task import TaskKey, TaskStatus
+from orihon.system.clock import utc_now
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 
 KEY = TaskKey("cli", "o", "r", "issue", "1")

@@ -14,9 +14,9 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.sqlite_db import SqliteStatements
-from orihon.database import connect, migrate, version
+from orihon.drivers.sqlite import connect, migrate, version
 from orihon.errors import DamagedStore, NewerSchema, StorageUnavailable
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.helpers import raw_database, refused
 
 KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "花子")
@@ -184,7 +184,7 @@ FULL = """
 import resource, sys
 from orihon.catalogue import Catalogue
 from orihon.errors import StorageUnavailable
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 key = TaskKey("github", "o", "r", "issue", "1")
 catalogue = Catalogue(sys.argv[1])
 catalogue.register(key, "first")

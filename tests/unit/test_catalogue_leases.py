@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from orihon import clock
-from orihon.catalogue import Catalogue, Lease, leases, picture
-from orihon.catalogue.opening import catalogue_exists
+from orihon.catalogue import Catalogue, Lease, leases
+from orihon.catalogue import cluster as picture
+from orihon.catalogue.connect import catalogue_exists
 from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
-from orihon.task import TaskKey, TaskStatus
+from orihon.system import clock
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, KINDS, CataloguePlace
 from tests.helpers import refused
 

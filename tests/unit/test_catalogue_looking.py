@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.opening import open_catalogue
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.sizes import Position
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 
 ISSUE = TaskKey("github", "owner", "repo", "issue", "27", "Ana")

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from orihon import ChainLink, Inherited, TaskContextManager, TaskKey, TaskQueue, task_chain
-from orihon.archive import archive_task
 from orihon.errors import IllegalTransition, InvalidId, InvalidInput, OrihonError, TaskNotFound
 from orihon.runtime.opening import open_context
 from orihon.settings import load_settings
-from orihon.task import TaskStatus
+from orihon.transfer.archive import archive_task
+from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.helpers import refused
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from orihon.catalogue import Catalogue, ClaimLimits, WorkerFigures
-from orihon.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 
 DYING = f"""{CHILD}

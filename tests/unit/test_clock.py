@@ -11,9 +11,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orihon.clock import as_typed, as_utc, boot_id, boottime, is_alive, process_identity, utc_now
+from orihon.system.clock import as_typed, as_utc, boot_id, boottime, is_alive, process_identity, utc_now
 
-IDENTITY = "from orihon.clock import process_identity as p; import sys; print(p().start, flush=True); sys.stdin.read()"
+IDENTITY = (
+    "from orihon.system.clock import process_identity as p; import sys; print(p().start, flush=True); sys.stdin.read()"
+)
 
 
 def _child(code: str) -> subprocess.Popen[str]:

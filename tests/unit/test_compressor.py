@@ -11,10 +11,10 @@ import pytest
 
 from orihon.compression.compressor import CompressionResult, ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
-from orihon.context import TaskContextManager
 from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput, StaleWriter
 from orihon.store import MessageStore, SummaryStore
-from orihon.task import TaskKey
+from orihon.tasks.context import TaskContextManager
+from orihon.values.task import TaskKey
 from tests.helpers import refused
 
 Answer = str | Exception

@@ -13,14 +13,14 @@ import pytest
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.pages import NothingToFold, WhyNot
 from orihon.compression.planning import Draft
-from orihon.context import TaskContextManager
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput
 from orihon.notifications import webhook
-from orihon.records import FoldReport
 from orihon.settings.rungs import EVENTS
 from orihon.store import MessageStore
-from orihon.task import TaskKey
-from orihon.verify import verify
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.verify.verify import verify
+from orihon.values.records import FoldReport
+from orihon.values.task import TaskKey
 from tests.configurations import load
 from tests.helpers import refused
 from tests.ladders import PRESETS

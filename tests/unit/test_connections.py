@@ -11,14 +11,14 @@ from pathlib import Path
 
 import apsw
 
-from orihon.connections import ThreadConnections
-from orihon.database import wait_fairly
+from orihon.drivers.connections import ThreadConnections
+from orihon.drivers.sqlite import wait_fairly
 
 FORK = """
 import os, sys
 from pathlib import Path
 from orihon.catalogue import Catalogue
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 key = TaskKey("github", "o", "r", "issue", "1")
 path = Path(sys.argv[1])
@@ -45,7 +45,7 @@ FORK_WHILE_OTHERS_WORK = """
 import os, sys, threading
 from pathlib import Path
 from orihon.catalogue import Catalogue
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 key = TaskKey("github", "o", "r", "issue", "1")
 catalogue = Catalogue(Path(sys.argv[1]))

@@ -14,9 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from orihon import TaskContextManager, TaskKey
 from orihon.catalogue import Catalogue
-from orihon.counts import BOUNDS, COMPRESSION_SECONDS, MESSAGES, MODEL_CALLS, TOOL_CALLS, Counts, series
-from orihon.metrics.families import FAMILIES, Sample, counted, written
-from orihon.task_counts import TaskCounts
+from orihon.reports.metrics.families import FAMILIES, Sample, counted, written
+from orihon.system.counters import BOUNDS, COMPRESSION_SECONDS, MESSAGES, MODEL_CALLS, TOOL_CALLS, Counts, series
+from orihon.tasks.metrics import TaskCounts
 from tests.catalogues import CataloguePlace
 from tests.helpers import raw_database
 

@@ -7,8 +7,8 @@ import traceback
 
 import pytest
 
+from orihon.drivers.postgres.pool import Postgres
 from orihon.errors import InvalidSettings, StorageUnavailable
-from orihon.postgres.pool import Postgres
 from orihon.settings import load_settings
 from tests.helpers import refused
 from tests.services import Database

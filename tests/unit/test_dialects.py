@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage
-from orihon.extra import NOTES
-from orihon.message import Message, ToolCall
+from orihon.system import jsonio
+from orihon.values.message.extra import NOTES
+from orihon.values.message.message import Message, ToolCall
 from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 

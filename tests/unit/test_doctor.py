@@ -16,12 +16,12 @@ import apsw
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.context import TaskContextManager
-from orihon.doctor import examine, repair
-from orihon.doctor.repairs import REPAIRS
 from orihon.errors import DamagedStore, StorageUnavailable
-from orihon.findings import Finding
-from orihon.task import TaskKey, TaskStatus
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.verify.findings import Finding
+from orihon.upkeep.doctor import examine, repair
+from orihon.upkeep.doctor.repairs import REPAIRS
+from orihon.values.task import TaskKey, TaskStatus
 from tests.damage import (
     BACKENDS,
     KEY,

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from orihon.compression.economics import expected_turns, is_worth_it, request_cost
-from orihon.prices import FREE, PRICES, Prices
+from orihon.values.tokens.prices import FREE, PRICES, Prices
 
 TOKENS = st.integers(0, 2_000_000)
 TURNS = st.integers(0, 500)

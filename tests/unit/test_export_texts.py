@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.export.html_text import Html, escape, join, tag
-from orihon.export.markdown import fenced, plain, quoted, table
-from orihon.export.prose import code, prose
-from orihon.export.visible import one_line, visible
+from orihon.transfer.export.html_text import Html, escape, join, tag
+from orihon.transfer.export.markdown import fenced, plain, quoted, table
+from orihon.transfer.export.prose import code, prose
+from orihon.transfer.export.visible import one_line, visible
 from tests.hostile import long
 
 _TAG = re.compile(r"</?(?:div|pre|code|strong|ins|del)(?: (?:class|dir)=\"[a-z]+\")*>")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Extractor, Run, summarize
-from orihon.compression.extractive.notes import read_back
-from orihon.compression.extractive.reading import call_text
-from orihon.message import Message, ToolCall
-from orihon.records import SUMMARY_PREFIX
+from orihon.compression.notes.extractor import Extractor, Run, summarize
+from orihon.compression.notes.note_text import read_back
+from orihon.compression.notes.reader import call_text
 from orihon.texts import set_language
-from orihon.tokens import count_exact
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import count_exact
 
 
 def call(number: int, name: str, arguments: str) -> Message:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.facts import Fact, FactKind, extract, missing
+from orihon.compression.notes.facts import Fact, FactKind, extract, missing
 
 
 def found(text: str, kind: FactKind, role: str = "") -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from orihon.errors import DamagedStore, StorageUnavailable
-from orihon.folders import (
+from orihon.system.files import (
     BlobFolder,
     file_system,
     folder_size,

@@ -16,32 +16,26 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from orihon import jsonio
-from orihon.archive.packing import Contents, unpack
-from orihon.archive.shelf import ArchivedTask
 from orihon.audit.record import AuditRecord, BrokenLine, head_of, read_line
-from orihon.backup.manifest import FileEntry, read_manifest
-from orihon.brokers.address import BrokerAddress
 from orihon.catalogue import Catalogue
 from orihon.compression.documents.optimizer import TokenOptimizer
 from orihon.compression.documents.sections import CompressionLevel, compress_context
-from orihon.compression.extractive.extractor import summarize
+from orihon.compression.notes.extractor import summarize
 from orihon.compression.trust import Sources, quoted
+from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.objects.base import ObjectStorage
+from orihon.drivers.objects.folder import FolderStorage
+from orihon.drivers.postgres.address import addressed
 from orihon.errors import DamagedStore, OrihonError
-from orihon.guard.redaction import Redactor
-from orihon.guard.sealing import Sealer
-from orihon.importers.importing import import_transcripts
+from orihon.guard.encryption.sealer import Sealer
+from orihon.guard.masking.redaction import Redactor
+from orihon.importers.importer import import_transcripts
 from orihon.importers.peek import peek
 from orihon.llm import answers, sse, text_calls
 from orihon.llm.transport import shown_url
-from orihon.message import Message
 from orihon.notifications.webhook import Webhook
-from orihon.objects.base import ObjectStorage
-from orihon.objects.folder import FolderStorage
-from orihon.postgres.address import addressed
-from orihon.records import SUMMARY_PREFIX, Compression, Fold, Pin
-from orihon.runtime.mcp_config import read_mcp_servers
-from orihon.runtime.mcp_stdio import _parsed
+from orihon.runtime.mcp.config import read_mcp_servers
+from orihon.runtime.mcp.stdio import _parsed
 from orihon.runtime.sources.base import without_markers
 from orihon.runtime.sources.task_file import read_task
 from orihon.runtime.tool_arguments import Arguments, sanitize_arguments
@@ -50,11 +44,17 @@ from orihon.search.query import parse_query
 from orihon.search.words import tokens, wholes
 from orihon.settings import load_settings
 from orihon.store import MessageStore
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskKey, check_id, parse_status
-from orihon.task_folders import TaskFolders
-from orihon.task_naming import named_task
-from orihon.tokens import estimate
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks.naming import named_task
+from orihon.tasks.place import TaskFolders
+from orihon.transfer.archive.archive_store import ArchivedTask
+from orihon.transfer.archive.packing import Contents, unpack
+from orihon.transfer.backup.manifest import FileEntry, read_manifest
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Compression, Fold, Pin
+from orihon.values.task import TaskKey, check_id, parse_status
+from orihon.values.tokens.tokens import estimate
 from tests.fuzzing import deep, fuzz, hostile_json, hostile_text, no_hang, spoiled, tree
 from tests.importing import SAMPLES
 

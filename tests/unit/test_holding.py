@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from orihon.runtime.holding import Holding
+from orihon.runtime.holder import Holding
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 
 def test_a_renewal_that_hangs_does_not_keep_the_end_of_time(tmp_path: Path) -> None:

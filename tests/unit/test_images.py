@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.images import ANTHROPIC_MOST, OPENAI_BASE, OPENAI_MOST, image_size, image_tokens
+from orihon.values.tokens.images import ANTHROPIC_MOST, OPENAI_BASE, OPENAI_MOST, image_size, image_tokens
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 640, 480, 8, 6, 0, 0, 0)
 GIF = b"GIF89a" + struct.pack("<HH", 320, 200) + b"\xf7\0\0"

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.catalogue import TaskRow
-from orihon.context import TaskContextManager
 from orihon.errors import DamagedStore
-from orihon.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext, _shares
-from orihon.task import TaskKey, TaskStatus
-from orihon.task_folders import TaskFolders
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext, _shares
+from orihon.tasks.place import TaskFolders
 from orihon.texts import text
-from orihon.tokens import estimate
+from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.tokens.tokens import estimate
 from tests.helpers import refused
 
 KEY = TaskKey("github", "acme", "rocket", "issue", "27", "mika")

@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon import ContextInheritanceManager, TaskContextManager, TaskKey
-from orihon.compression.as_read import as_read
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.extractive.notes import Note, read_back, render
 from orihon.compression.model.request import RequestWriter
+from orihon.compression.normalise import as_read
+from orihon.compression.notes.note_text import Note, read_back, render
 from orihon.compression.pinned_lines import pinned_headings
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.trust import Sources, quoted, quoted_if_order
-from orihon.guard.timed import TimedPatterns
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
+from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.store import MessageStore
-from orihon.tokens import estimate
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import estimate
 from tests.unit.test_compressor import ScriptedModel, talk
 from tests.unit.test_rule_pins import fold, pages
 from tests.unit.test_trust import folds_of, prints
@@ -110,7 +110,7 @@ class ContextNotes:
 
     @staticmethod
     def of(messages: list[Message]) -> list[tuple[str, str]]:
-        from orihon.compression.extractive.extractor import summarize
+        from orihon.compression.notes.extractor import summarize
 
         notes = SUMMARY_PREFIX + summarize(messages, 400, count=estimate)
         return [(line, source.role) for line, source, _ in read_back(notes, 0, 1)]

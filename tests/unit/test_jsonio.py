@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage
+from orihon.system import jsonio
 from tests.helpers import refused
 from tests.strategies import json_values
 

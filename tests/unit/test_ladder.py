@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.ladder import Fullness, Ladder, fullness_of, ladder_of
 from orihon.settings.rungs import EVENTS, Rung
-from orihon.tokens import Correction, Gauge
+from orihon.values.ladder import Fullness, Ladder, fullness_of, ladder_of
+from orihon.values.tokens.tokens import Correction, Gauge
 from tests.configurations import load
 from tests.ladders import PRESETS, begins, full, ladder
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import summarize
 from orihon.compression.model.summarizer import Failure
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
+from orihon.compression.notes.extractor import summarize
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
 from tests.helpers import logged
 from tests.unit.llm_models import (
     COUNT,

@@ -8,7 +8,7 @@ import pytest
 
 from orihon.llm.answers import AnswerBuilder, decoded
 from orihon.llm.sse import events
-from orihon.records import Usage
+from orihon.values.records import Usage
 
 
 def test_events_are_found_between_comments_and_names() -> None:

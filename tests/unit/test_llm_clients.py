@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager, TaskKey, jsonio
-from orihon.doctor import repair
+from orihon import TaskContextManager, TaskKey
 from orihon.errors import CutOff, EmptyAnswer, InvalidSettings, NotJSON, Refused, Unreachable
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import CLIENTS, get_llm_client
@@ -22,7 +21,9 @@ from orihon.llm.openai import OpenAIClient
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel
 from orihon.settings import load_settings
-from orihon.verify import verify
+from orihon.system import jsonio
+from orihon.tasks.verify.verify import verify
+from orihon.upkeep.doctor import repair
 from tests.helpers import refused
 
 

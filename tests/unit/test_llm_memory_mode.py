@@ -14,7 +14,7 @@ from orihon.llm.base import LLMClient
 from orihon.llm.clients import CLIENTS, get_llm_client
 from orihon.llm.history import MemoryHistory
 from orihon.llm.scripted import Reply, Request, ScriptedModel, Step, overflowing
-from orihon.records import ModelCall
+from orihon.values.records import ModelCall
 from tests.helpers import refused
 
 CALL = ModelCall("any")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon import jsonio
-from orihon.checks.folder import is_temporary
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.llm.request_file import FileLines, InstructedLines, ListLines, body, messages_of, request_file
+from orihon.system import jsonio
+from orihon.tasks.verify.folder import is_temporary
 from tests.helpers import refused
 
 TEXTS = st.lists(st.text(max_size=200), max_size=20)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.guard.redaction import Redactor
+from orihon.guard.masking.redaction import Redactor
 from orihon.llm.answers import Answer
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.response_cache import ResponseCache

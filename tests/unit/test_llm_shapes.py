@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orihon.llm.shapes import INVALID, anthropic_messages, anthropic_system, ollama, one_system_prompt
+from orihon.llm.provider_shapes import INVALID, anthropic_messages, anthropic_system, ollama, one_system_prompt
 from orihon.llm.tool_shapes import Tool, read_tools
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD"}}

@@ -13,10 +13,10 @@ import pytest
 
 from orihon.compression.model.summarizer import Failure, LLMSummarizer
 from orihon.errors import InvalidInput
-from orihon.message import Message
-from orihon.parts import ToolCall
-from orihon.records import SUMMARY_PREFIX
 from orihon.texts import set_language
+from orihon.values.message.message import Message
+from orihon.values.message.parts import ToolCall
+from orihon.values.records import SUMMARY_PREFIX
 from tests.helpers import refused
 from tests.unit.llm_models import (
     COUNT,
@@ -312,7 +312,7 @@ def test_a_client_that_hangs_is_left_and_not_called_again_until_it_is_back() -> 
 HANGING = """
 import threading
 from orihon.compression.model.summarizer import LLMSummarizer
-from orihon.message import Message
+from orihon.values.message.message import Message
 
 class Hanging:
     def create_chat_completion(self, messages, *, max_tokens, temperature):
@@ -338,7 +338,7 @@ def test_an_interruption_passes_through(stop: Callable[[], BaseException]) -> No
 INTERRUPTED = """
 import _thread, threading
 from orihon.compression.model.summarizer import LLMSummarizer
-from orihon.message import Message
+from orihon.values.message.message import Message
 
 class Hanging:
     def create_chat_completion(self, messages, *, max_tokens, temperature):

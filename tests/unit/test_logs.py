@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orihon.errors import StorageUnavailable
-from orihon.logs import configure, enter_task, leave_task, shifted
+from orihon.guard.logs import configure, enter_task, leave_task, shifted
 from tests.damage import start_task
 from tests.helpers import refused
 
@@ -83,7 +83,7 @@ def test_threads_do_not_mix_up_their_tasks(tmp_path: Path) -> None:
 
 def test_what_is_logged_cannot_forge_a_line(tmp_path: Path) -> None:
     program = (
-        "import logging, sys; from pathlib import Path; from orihon.logs import configure, enter_task;"
+        "import logging, sys; from pathlib import Path; from orihon.guard.logs import configure, enter_task;"
         "configure('INFO', Path(sys.argv[1])); enter_task(sys.argv[2]);"
         r"logging.getLogger('orihon.test').info('first\n2026-01-01 INFO x: forged \x1b[2J \r\u2028end \ud800')"
     )

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Extractor, Run
-from orihon.compression.extractive.facts import Fact, FactKind
-from orihon.compression.extractive.notes import read_back
-from orihon.message import Message, ToolCall
-from orihon.records import SUMMARY_PREFIX
+from orihon.compression.notes.extractor import Extractor, Run
+from orihon.compression.notes.facts import Fact, FactKind
+from orihon.compression.notes.note_text import read_back
 from orihon.texts import set_language
-from orihon.tokens import count_exact, estimate
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import count_exact, estimate
 
 ENGLISH = [
     Message("user", "Make compute_total in shop/cart.py round. You must never change the price table."),

@@ -11,8 +11,8 @@ import pytest
 from orihon import register_secret
 from orihon.errors import InvalidSettings
 from orihon.guard import Redactor
-from orihon.guard.live import LIVE, LiveValues, register_environment
-from orihon.guard.patterns import WINDOW
+from orihon.guard.masking.known_values import LIVE, LiveValues, register_environment
+from orihon.guard.masking.patterns import WINDOW
 from tests.fuzzing import no_hang
 
 KEY = bytes(range(32))

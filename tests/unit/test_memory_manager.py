@@ -11,15 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.lists.importance import ScoringConfig, content_score, importance, weigh
-from orihon.compression.lists.memory_manager import (
-    AgentState,
-    MemoryConfig,
-    MemoryManager,
-    PruneAction,
-    PruneStats,
-)
-from orihon.compression.lists.plain_history import History, Message, tool_units
+from orihon.classic.memory.memory_manager import AgentState, MemoryConfig, MemoryManager, PruneAction, PruneStats
+from orihon.compression.importance import ScoringConfig, content_score, importance, weigh
+from orihon.compression.plain_history import History, Message, tool_units
 from orihon.errors import BudgetExceeded, InvalidSettings
 from orihon.texts import set_language
 from tests.helpers import logged

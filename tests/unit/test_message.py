@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage
-from orihon.message import ROLES, Message, Part, ToolCall
+from orihon.system import jsonio
 from orihon.texts import set_language
+from orihon.values.message.message import ROLES, Message, Part, ToolCall
 from tests.strategies import Json, anthropic_messages, chat_messages, responses_items, tool_calls
 
 

@@ -14,7 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
-from orihon.metrics.families import FAMILIES
+from orihon.reports.metrics.families import FAMILIES
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus-rules.yaml"

@@ -14,15 +14,16 @@ from typing import Any
 import apsw
 import pytest
 
-from orihon import TaskContextManager, TaskKey, database, monthly_report
-from orihon.archive.archive import ended_before
+from orihon import TaskContextManager, TaskKey, monthly_report
 from orihon.catalogue import Catalogue, TaskRow, sqlite_db
-from orihon.counts import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS, Counts
-from orihon.database import LockErrors
+from orihon.drivers import sqlite as database
+from orihon.drivers.sqlite import LockErrors
 from orihon.errors import InvalidInput, StorageUnavailable
-from orihon.notifications.feed import list_notifications, look_after_notifications
 from orihon.reports.monitor import ContextMonitor, Look
-from orihon.task import TaskStatus
+from orihon.reports.notifications import list_notifications, look_after_notifications
+from orihon.system.counters import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS, Counts
+from orihon.transfer.archive.archive import ended_before
+from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.helpers import lasting_day, raw_database, refused
 

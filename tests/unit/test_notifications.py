@@ -14,7 +14,7 @@ import pytest
 
 from orihon.errors import InvalidSettings
 from orihon.notifications import posting, webhook
-from orihon.notifications.notice import CompressionNotification, NotificationDetails
+from orihon.notifications.notification import CompressionNotification, NotificationDetails
 from orihon.notifications.notifier import Notifier
 from orihon.texts import set_language, text
 from tests.helpers import Child, logged

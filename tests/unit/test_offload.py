@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.offload import Offload
-from orihon.message import Message, Part
-from orihon.records import Fold, Pin
 from orihon.texts import set_language
+from orihon.values.message.message import Message, Part
+from orihon.values.records import Fold, Pin
 from tests.pages import PICTURE, checked, message, pages_of, tokens_of, turned, views_with_aims
 
 LOG = "\n".join(f"line {number} of the output of a tool" for number in range(1, 101))

@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import InvalidSettings
 from orihon.notifications import webhook as webhook_module
 from orihon.notifications.delivery import Delivery, deliver, pause_after
-from orihon.notifications.feed import (
+from orihon.notifications.notification import KINDS, Notification, said
+from orihon.notifications.outbox import Outbox, event_of
+from orihon.notifications.webhook import Webhook, signed_headers
+from orihon.reports.notifications import (
     deliver_notifications,
     follow_notifications,
     list_notifications,
     look_after_notifications,
 )
-from orihon.notifications.notice import KINDS, Notification, said
-from orihon.notifications.outbox import Outbox, event_of
-from orihon.notifications.webhook import Webhook, signed_headers
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskKey, TaskStatus
 from orihon.texts import set_language
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.helpers import logged, refused
 from tests.receivers import PATIENCE, Receiver, closed_port, dripping, receiving

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon import jsonio
-from orihon.counting import estimate_message
 from orihon.errors import InvalidMessage
-from orihon.message import Message
-from orihon.store.packing import matches_digest, pack, pack_record, restored_body, unpack, unpack_record
+from orihon.store.record_codec import matches_digest, pack, pack_record, restored_body, unpack, unpack_record
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.tokens.message_tokens import estimate_message
 from tests.helpers import refused
 from tests.strategies import Json, chat_messages, json_objects
 

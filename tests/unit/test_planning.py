@@ -16,12 +16,12 @@ from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, Strategy, 
 from orihon.compression.planning import Draft, Job, draft
 from orihon.compression.strategies.named import Strategies
 from orihon.errors import BudgetExceeded, InvalidInput
-from orihon.ladder import ladder_of
-from orihon.message import Message
-from orihon.prices import FREE, Prices
-from orihon.records import Fold, Pin
 from orihon.settings.rungs import STRATEGIES, Rung
-from orihon.view import PlannedFold, site
+from orihon.values.ladder import ladder_of
+from orihon.values.message.message import Message
+from orihon.values.records import Fold, Pin
+from orihon.values.tokens.prices import FREE, Prices
+from orihon.values.view import PlannedFold, site
 from tests.configurations import load
 from tests.helpers import refused
 from tests.pages import aims, message, pages_of, views, views_with_aims

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings
-from orihon.prices import FREE, PRICES, UNKNOWN_MODEL, PriceList, Prices, prices_for, prices_of
 from orihon.settings.rungs import MOST_PRICE
 from orihon.texts import text
+from orihon.values.tokens.prices import FREE, PRICES, UNKNOWN_MODEL, PriceList, Prices, prices_for, prices_of
 from tests.configurations import load
 
 TOKENS = st.integers(0, 2_000_000)

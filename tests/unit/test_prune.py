@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Run
-from orihon.compression.lists.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, content_score
+from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, content_score
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.divisions import exchanges, sessions, topics
 from orihon.compression.strategies.prune import Prune, PruneSelection
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold, Pin
 from orihon.texts import set_language
-from orihon.view import PlannedFold
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
+from orihon.values.view import PlannedFold
 from tests.pages import checked, message, pages_of, tokens_of, turned, views_with_aims
 
 SELECTIONS: tuple[PruneSelection, ...] = ("importance", "window", "session", "topic")

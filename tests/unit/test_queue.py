@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 
 from orihon import TaskContextManager
-from orihon.catalogue import WorkerFigures, line
-from orihon.catalogue.line import LONGEST_DELAY
-from orihon.doctor import examine
+from orihon.catalogue import WorkerFigures
+from orihon.catalogue import queue as line
+from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskBusy, TaskNotFound
 from orihon.runtime.child import LogPlan, WorkerSpec
-from orihon.runtime.holding import Holding
+from orihon.runtime.holder import Holding
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.settings import load_settings
-from orihon.task import TaskKey, TaskStatus
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 from tests.helpers import refused
 
@@ -396,7 +397,7 @@ DYING_AT_THE_END = f"""{CHILD}
 import os
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
-from orihon.task_folders import TaskFolders
+from orihon.tasks.place import TaskFolders
 queue = TaskQueue(base, config, owner="worker-9")
 context = open_context(queue.dequeue(), queue.base_dir, queue.settings)
 context.message_store.add_message("user", "hello")

@@ -12,7 +12,7 @@ from orihon.errors import StaleWriter
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.unit.test_queue import claimed, claimed_by_the_dead, key
 

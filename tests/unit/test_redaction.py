@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import DamagedStore, InvalidMessage, InvalidSettings, StorageUnavailable
 from orihon.guard import Redactor, load_key
-from orihon.guard.patterns import WINDOW, WINDOW_OVERLAP
+from orihon.guard.masking.patterns import WINDOW, WINDOW_OVERLAP
 
 KEY = bytes(range(32))
 PLACEHOLDER = re.compile(r"\[[A-Z_]+\]#[0-9a-f]{8,}")

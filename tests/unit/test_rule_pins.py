@@ -14,11 +14,11 @@ from orihon.compression.pages import Aim, Pages, Plan
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.summarize import Summarize
-from orihon.counting import estimate_message
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold, Pin
 from orihon.texts import set_language
-from orihon.view import Entry, View
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.view import Entry, View
 
 # The rows of 004's table of what is not compressed, and its patterns.
 PRESERVED_TABLE = """

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings, ToolFailed
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
-from orihon.runtime.mcp_approval import Approvals, definition_digest
-from orihon.runtime.mcp_config import read_mcp_servers
+from orihon.runtime.mcp.approval import Approvals, definition_digest
+from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.shell_tool import HeadAndTail
 from orihon.runtime.tool import Answer, ToolResult, public_name, split_name
 from orihon.runtime.tool_arguments import Arguments, sanitize_arguments

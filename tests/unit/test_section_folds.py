@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.section_folds import Sections
-from orihon.message import Message, Part
-from orihon.records import Fold, Pin
+from orihon.values.message.message import Message, Part
+from orihon.values.records import Fold, Pin
 from tests.pages import PICTURE, checked, message, pages_of, tokens_of, turned, views_with_aims
 
 LIGHT, STANDARD, AGGRESSIVE = CompressionLevel

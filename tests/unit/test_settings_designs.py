@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orihon.compression.lists.memory_manager import MemoryConfig
+from orihon.classic.memory.memory_manager import MemoryConfig
 from orihon.settings import schema
 from tests.configurations import Write, load
 

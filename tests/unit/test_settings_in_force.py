@@ -9,10 +9,10 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.errors import InvalidInput
-from orihon.setting_up import set_up
 from orihon.settings import Settings, load_settings, schema
 from orihon.settings.in_force import config_template, meaning_of, settings_in_force
 from orihon.texts import set_language
+from orihon.upkeep.init import set_up
 from tests.helpers import refused
 
 

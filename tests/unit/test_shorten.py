@@ -10,10 +10,10 @@ from hypothesis import given, settings
 
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.shorten import Shorten
-from orihon.message import Message, Part
-from orihon.records import Fold, Pin
 from orihon.texts import set_language
-from orihon.view import PlannedFold
+from orihon.values.message.message import Message, Part
+from orihon.values.records import Fold, Pin
+from orihon.values.view import PlannedFold
 from tests.pages import PICTURE, checked, message, pages_of, tokens_of, turned, views_with_aims
 
 LEAST = 40  # tokens: nothing smaller is shortened

@@ -25,8 +25,8 @@ from orihon.runtime.sources.forge import Labels, latest, service_address, task_n
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
 from orihon.runtime.sources.retrying import Calls, Retry, Trouble, asked_wait, refusal
-from orihon.task import TaskKey
 from orihon.texts import text
+from orihon.values.task import TaskKey
 from tests.helpers import logged, refused
 
 UUID = "0d7b0d2e-5a1c-4f0e-9d55-111111111111"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.squeezing.squeeze import Squeezed, message_tokens, squeeze
+from orihon.compression.squeeze.squeeze import Squeezed, message_tokens, squeeze
 from orihon.errors import BudgetExceeded
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
-from orihon.tokens import tokenizer
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import tokenizer
 
 COUNT = tokenizer("o200k_base")
 Chat = dict[str, Any]

@@ -8,8 +8,8 @@ import re
 import pytest
 from hypothesis import given
 
-from orihon.message import Message, ToolCall
-from orihon.strings import map_json_text
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.message.strings import map_json_text
 from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 SECRET = "hunter2"

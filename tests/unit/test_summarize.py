@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.summarize import Summarize, extractive_texts
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Pin
-from orihon.view import PlannedFold
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Pin
+from orihon.values.view import PlannedFold
 from tests.pages import checked, message, pages_of, turned, views_with_aims
 
 LEAST_ROOM = 60  # tokens that the text of a run may have in any case

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import IllegalTransition, InvalidId, InvalidInput
-from orihon.task import (
+from orihon.texts import text
+from orihon.values.task import (
     FINISHED,
     LEGAL_CHANGES,
     Task,
@@ -23,7 +24,6 @@ from orihon.task import (
     new_uuid,
     parse_status,
 )
-from orihon.texts import text
 from tests.helpers import refused
 
 KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "notfolder")

@@ -10,8 +10,8 @@ from uuid import uuid4
 import pytest
 
 from orihon.errors import DamagedStore
-from orihon.task import TaskStatus
-from orihon.task_folders import TaskFolders
+from orihon.tasks.place import TaskFolders
+from orihon.values.task import TaskStatus
 
 MOVER = """
 import os, sys

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, TaskNotFound
 from orihon.settings import load_settings
-from orihon.task import TaskKey, TaskStatus, new_uuid
-from orihon.task_naming import NamedTask
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.naming import NamedTask
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.catalogues import CataloguePlace
 from tests.helpers import refused
 

@@ -15,7 +15,7 @@ import pytest
 
 import orihon.errors
 from orihon.errors import DamagedStore, InvalidMessage, InvalidSettings, KeyUnavailable, OrihonError
-from orihon.logs import masked
+from orihon.guard.logs import masked
 from orihon.texts import LANGUAGES, language, set_language, text
 
 SOURCE = Path(orihon.errors.__file__).parent

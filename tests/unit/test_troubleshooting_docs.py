@@ -15,7 +15,7 @@ import typer
 
 from orihon import load_settings
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
+from orihon.catalogue.outbox import NewNotice
 from orihon.cli.main import build
 from orihon.notifications import webhook
 from orihon.notifications.delivery import Delivery, deliver

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.trust import Sources, quoted
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold
 from orihon.store import MessageStore
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Fold
 from tests.unit.test_compressor import ScriptedModel, call, talk
 
 INJECTED = [

@@ -8,7 +8,7 @@ import pytest
 
 from orihon.catalogue import Catalogue, UsageRow
 from orihon.errors import StaleWriter, TaskNotFound
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.catalogues import CataloguePlace
 from tests.helpers import refused
 

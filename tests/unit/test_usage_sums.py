@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from orihon.catalogue import UsageRow
-from orihon.records import ModelCall, Usage
-from orihon.usage_sums import UsageSums
+from orihon.tasks.usage_sums import UsageSums
+from orihon.values.records import ModelCall, Usage
 
 DAY, NEXT_DAY = "2026-11-15", "2026-11-16"
 

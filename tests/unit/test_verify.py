@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 
-import orihon.verify
-from orihon import jsonio
-from orihon.checks.folder import Exposed, open_to_others
-from orihon.context import TaskContextManager
-from orihon.doctor.repairs import REPAIRS
+import orihon.tasks.verify.verify
 from orihon.errors import DamagedStore, TaskNotFound
-from orihon.findings import Finding
 from orihon.store import MessageStore
-from orihon.store.base import Stream
-from orihon.store.opening import open_for_reading
-from orihon.verify import verify, verify_task
-from orihon.view import PlannedFold
+from orihon.store.contract import Stream
+from orihon.store.factory import open_for_reading
+from orihon.system import jsonio
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.verify.findings import Finding
+from orihon.tasks.verify.folder import Exposed, open_to_others
+from orihon.tasks.verify.verify import verify, verify_task
+from orihon.upkeep.doctor.repairs import REPAIRS
+from orihon.values.view import PlannedFold
 from tests.damage import (
     BACKENDS,
     BIG,
@@ -376,7 +376,7 @@ def test_a_damaged_catalogue_does_not_hide_the_task(tmp_path: Path) -> None:
 
 
 def test_every_finding_can_be_said_in_both_languages() -> None:
-    source = Path(orihon.verify.__file__).parent
+    source = Path(orihon.tasks.verify.verify.__file__).parent
     said: set[tuple[str, str]] = set()
     for path in source.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

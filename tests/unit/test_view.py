@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import BudgetExceeded, IllegalFold, NothingToUndo
-from orihon.records import Compression, Fold, Pin
-from orihon.view import (
+from orihon.values.records import Compression, Fold, Pin
+from orihon.values.view import (
     Change,
     Entry,
     PlannedFold,

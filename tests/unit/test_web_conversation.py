@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.records import Fold
-from orihon.view import Span, layout
+from orihon.values.records import Fold
+from orihon.values.view import Span, layout
 from orihon.web.conversation import Run, spans_after, spans_before
 
 

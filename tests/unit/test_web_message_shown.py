@@ -8,10 +8,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.export.story import Told
-from orihon.message import Message
-from orihon.store.packing import StoredMessage
-from orihon.web.message_shown import outcome, output, said_text, shown_message
+from orihon.store.record_codec import StoredMessage
+from orihon.transfer.export.story import Told
+from orihon.values.message.message import Message
+from orihon.web.message_view import outcome, output, said_text, shown_message
 
 _TAG = re.compile(r"<[^>]*>")
 _LINES = st.lists(

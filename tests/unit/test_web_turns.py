@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from orihon.web.turns import MOST_WAITING, Turns
+from orihon.web.task_locks import MOST_WAITING, Turns
 
 LONG = 240.0
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from orihon.message import ROLES, Message, ToolCall
-from orihon.wire import RESPONSE_ONLY
+from orihon.values.message.message import ROLES, Message, ToolCall
+from orihon.values.message.wire import RESPONSE_ONLY
 from tests.strategies import Json, anthropic_messages, chat_messages, responses_items
 
 

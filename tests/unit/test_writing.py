@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.model_writer import ModelSummarizer, written_by
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import NOTICE, Aim, Pages, Plan
 from orihon.compression.strategies.prune import Prune
 from orihon.compression.strategies.summarize import Summarize
-from orihon.compression.writing import ModelSummarizer, written_by
-from orihon.message import Message
-from orihon.records import Fold, Pin
 from orihon.texts import set_language
-from orihon.view import PlannedFold, site
+from orihon.values.message.message import Message
+from orihon.values.records import Fold, Pin
+from orihon.values.view import PlannedFold, site
 from tests.pages import message, pages_of, views_with_aims
 from tests.unit.llm_models import Model, summarizer
 

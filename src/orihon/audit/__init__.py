@@ -6,12 +6,12 @@ into a record, that a changed, moved or missing record is found, and that a pers
 chain. ``docs/audit.md`` says what a crash or an attacker can do all the same.
 """
 
-from orihon.audit.acting import acting_as
+from orihon.audit.actor import acting_as
 from orihon.audit.loggers import AuditLogger, ComplianceAuditLog
-from orihon.audit.reading import AuditFilter, audit_records, forget_person, remove_old_records
+from orihon.audit.reader import AuditFilter, audit_records, forget_person, remove_old_records
 from orihon.audit.record import AuditRecord
 from orihon.audit.trail import AuditTrail, audit_of, audited
-from orihon.audit.verifying import AuditFinding, AuditReport, verify_audit
+from orihon.audit.verify import AuditFinding, AuditReport, verify_audit
 
 __all__ = [
     "AuditFilter",

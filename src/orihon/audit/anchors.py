@@ -18,11 +18,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon import jsonio
 from orihon.audit.record import Head
-from orihon.clock import utc_now
 from orihon.errors import InvalidInput, InvalidSettings, StorageError
-from orihon.folders import make_private_folder, open_private, wrapping
+from orihon.system import jsonio
+from orihon.system.clock import utc_now
+from orihon.system.files import make_private_folder, open_private, wrapping
 
 if TYPE_CHECKING:
     from orihon.notifications.posting import Posting

@@ -21,11 +21,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.audit.record import GENESIS, LONGEST_LINE, BrokenLine, Draft, Head, Person, head_of, link, new_name
 from orihon.audit.sink import AuditSink, slot_of
 from orihon.errors import StorageUnavailable
-from orihon.folders import (
+from orihon.system import jsonio
+from orihon.system.files import (
     keep_aside,
     make_private_folder,
     open_private,

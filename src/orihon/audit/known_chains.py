@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import OrihonError
 from orihon.settings import Settings
 

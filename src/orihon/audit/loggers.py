@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.acting import acting_as
+from orihon.audit.actor import acting_as
 from orihon.audit.record import LONGEST_LINE, OK, canonical
 from orihon.audit.trail import AuditTrail, audit_of
 from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import make_redactor
+from orihon.store.factory import make_redactor
 
 #: Masking may make a text longer, and user, address and task need room, too.
 MOST_DETAILS = LONGEST_LINE // 2

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from orihon import jsonio
 from orihon.audit.record import GENESIS, Draft, Head, Person, link, new_name
 from orihon.audit.sink import READING, AuditSink, slot_of
+from orihon.drivers.postgres import has_tables, postgres_of
+from orihon.drivers.postgres.pool import Connection, Postgres
+from orihon.drivers.postgres.statements import statements
 from orihon.errors import NewerSchema
-from orihon.postgres import has_tables, postgres_of
-from orihon.postgres.pool import Connection, Postgres
-from orihon.postgres.statements import statements
 from orihon.settings import Settings
+from orihon.system import jsonio
 
 _VERSION = 1
 _PAGE = 5000

@@ -20,18 +20,18 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.acting import actor, owner, person
+from orihon.audit.actor import actor, owner, person
 from orihon.audit.anchors import Anchoring
 from orihon.audit.configuration import SettingsChange, change_of_settings
 from orihon.audit.known_chains import note_chain
 from orihon.audit.record import BEGUN, OK, Draft
 from orihon.audit.sink import FREQUENT, AuditSink, open_sink
-from orihon.clock import utc_now
 from orihon.errors import OrihonError, StorageError
-from orihon.guard.redaction import hide, hide_in
+from orihon.guard.masking.redaction import hide, hide_in
 from orihon.settings import Settings
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
+from orihon.system.clock import utc_now
 
 logger = logging.getLogger("orihon.audit")
 

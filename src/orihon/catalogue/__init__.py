@@ -17,15 +17,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.catalogue.changes import Changed, ChangedTask
+from orihon.catalogue.change_feed import Changed, ChangedTask
+from orihon.catalogue.cluster import HeldLease, Picture, QueueDepth
 from orihon.catalogue.counters import Counters
-from orihon.catalogue.finding import Finding
 from orihon.catalogue.grants import Grant, Grants
 from orihon.catalogue.leases import Lease, Leases
-from orihon.catalogue.line import ClaimLimits, Line
-from orihon.catalogue.notices import Notices
-from orihon.catalogue.permissions import Permissions
-from orihon.catalogue.picture import HeldLease, Picture, QueueDepth
+from orihon.catalogue.lookup import Finding
+from orihon.catalogue.outbox import Notices
+from orihon.catalogue.queue import ClaimLimits, Line
+from orihon.catalogue.rate_limits import Permissions
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
 from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.catalogue.statistics import Statistics

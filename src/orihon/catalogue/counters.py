@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
-from orihon.clock import utc_now
-from orihon.counts import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS
+from orihon.system.clock import utc_now
+from orihon.system.counters import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS
 
 #: What is counted by time, and under which name.
 BY_TIME = {

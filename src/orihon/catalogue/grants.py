@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue.tasks_db import Reading, Record, Statements, TasksDatabase
-from orihon.clock import utc_now
 from orihon.errors import IllegalTransition
+from orihon.system import jsonio
+from orihon.system.clock import utc_now
 
 DAY = len("2026-11-15")
 

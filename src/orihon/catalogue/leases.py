@@ -15,9 +15,9 @@ from functools import cache
 from orihon.catalogue.rows import TaskRow, row_from
 from orihon.catalogue.tasks import require
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
-from orihon.clock import ProcessIdentity, is_alive, process_identity, utc_now
 from orihon.errors import StaleWriter, TaskBusy
-from orihon.task import TaskStatus
+from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
+from orihon.values.task import TaskStatus
 
 LEASE_SECONDS = 90.0
 

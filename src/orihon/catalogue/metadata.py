@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue import TaskRow
-from orihon.clock import process_identity
 from orihon.errors import InvalidInput
-from orihon.folders import wrapping
 from orihon.settings import Settings
-from orihon.store.base import RecordStore
-from orihon.task import TaskKey
+from orihon.store.contract import RecordStore
+from orihon.system import jsonio
+from orihon.system.clock import process_identity
+from orihon.system.files import wrapping
+from orihon.values.task import TaskKey
 
 NAME = "metadata.json"
 

@@ -21,13 +21,13 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
-from orihon.catalogue.news import News
+from orihon.catalogue.listen import News
 from orihon.catalogue.statements import statement
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
-from orihon.database import LOCKS
+from orihon.drivers.postgres.errors import is_conflict, is_lost
+from orihon.drivers.postgres.pool import Connection, Postgres
+from orihon.drivers.sqlite import LOCKS
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable
-from orihon.postgres.errors import is_conflict, is_lost
-from orihon.postgres.pool import Connection, Postgres
 
 logger = logging.getLogger("orihon.catalogue")
 

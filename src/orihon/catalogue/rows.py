@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import DamagedStore, KeyUnavailable
-from orihon.guard.sealing import TEXT_MARK, is_sealed_text
-from orihon.task import TaskKey, TaskStatus
+from orihon.guard.encryption.sealer import TEXT_MARK, is_sealed_text
+from orihon.system import jsonio
+from orihon.values.task import TaskKey, TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

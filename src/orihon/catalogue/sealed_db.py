@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue.rows import CLEANED, IMPORT, UNREAD
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, TasksDatabase, Value
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
-from orihon.guard.keys import CATALOGUE, DataKeys
-from orihon.guard.sealing import Sealer, is_sealed_text
+from orihon.guard.encryption.keys import CATALOGUE, DataKeys
+from orihon.guard.encryption.sealer import Sealer, is_sealed_text
+from orihon.system import jsonio
 
 #: Bindings that are texts, and columns that are: the place that they are sealed for.
 _TEXTS = {"prompt": "prompt", "error_message": "error_message", "error": "last_error", "last_error": "last_error"}

@@ -14,12 +14,12 @@ import apsw
 from orihon.catalogue.counters import add_counts
 from orihon.catalogue.statements import sql_text, statement
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
-from orihon.clock import boot_id, boottime
-from orihon.connections import ThreadConnections
-from orihon.counts import LOCK_ERRORS
-from orihon.database import LOCKS, database_errors, open_database, retrying
+from orihon.drivers.connections import ThreadConnections
+from orihon.drivers.sqlite import LOCKS, database_errors, open_database, retrying
 from orihon.errors import InvalidInput
-from orihon.folders import refuse_network_file_system
+from orihon.system.clock import boot_id, boottime
+from orihon.system.counters import LOCK_ERRORS
+from orihon.system.files import refuse_network_file_system
 
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
 _STEPS = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql", "to_version_5.sql")

@@ -10,7 +10,7 @@ from typing import Any
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, row_from
 from orihon.catalogue.sizes import Sizes
 from orihon.catalogue.tasks_db import TasksDatabase
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 
 _figures = itemgetter(*(column.name for column in fields(Rollup)))
 

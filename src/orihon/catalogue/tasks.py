@@ -9,9 +9,9 @@ from typing import Any
 from orihon.catalogue.grants import DAY, Taken, taken_by
 from orihon.catalogue.rows import TaskRow, encoded, record_from, row_from
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
-from orihon.clock import process_identity, utc_now
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskNotFound
-from orihon.task import FINISHED, TaskKey, TaskStatus, check_change, check_id
+from orihon.system.clock import process_identity, utc_now
+from orihon.values.task import FINISHED, TaskKey, TaskStatus, check_change, check_id
 
 CHANGEABLE = (
     "llm_provider",

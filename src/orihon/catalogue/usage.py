@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from orihon import jsonio
 from orihon.catalogue.tasks import refuse_stale, require
 from orihon.catalogue.tasks_db import Reading, Statements, TasksDatabase
+from orihon.system import jsonio
 
 Purpose = Literal["answer", "summary"]
 UsageGroup = Literal["task", "user", "repository", "model", "day"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase
-from orihon.clock import ProcessIdentity, is_alive, process_identity, utc_now
+from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
 
 _REMEMBERED = timedelta(days=7)
 

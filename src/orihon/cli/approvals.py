@@ -13,7 +13,7 @@ from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.approvals.answering import Answered, SweepReport
+    from orihon.tasks.approvals.answers import Answered, SweepReport
 
 _By = Annotated[str | None, option("--by", help=text("cli.answer.by"))]
 _Number = Annotated[
@@ -29,7 +29,7 @@ def approvals(
     as_json: AsJson = False,
 ) -> None:
     """List what waits."""
-    from orihon.approvals.answering import SweepReport, pending, sweep
+    from orihon.tasks.approvals.answers import SweepReport, pending, sweep
 
     options = context.ensure_object(Options)
     done = sweep(options.base, options.settings) if remind else SweepReport()
@@ -66,7 +66,7 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Say yes."""
-    from orihon.approvals.answering import approve as answer
+    from orihon.tasks.approvals.answers import approve as answer
 
     _give(context, uuid, answer, as_json, by=by, checkpoint=checkpoint, reason=reason)
 
@@ -81,7 +81,7 @@ def reject(
     as_json: AsJson = False,
 ) -> None:
     """Say no."""
-    from orihon.approvals.answering import reject as answer
+    from orihon.tasks.approvals.answers import reject as answer
 
     _give(context, uuid, answer, as_json, by=by, checkpoint=checkpoint, reason=reason, sections=section or ())
 
@@ -96,7 +96,7 @@ def revise(
     as_json: AsJson = False,
 ) -> None:
     """Ask for changes."""
-    from orihon.approvals.answering import revise as answer
+    from orihon.tasks.approvals.answers import revise as answer
 
     _give(
         context, uuid, answer, as_json, by=by, checkpoint=checkpoint, instructions=instructions, sections=section or ()

@@ -28,7 +28,7 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Archive the named tasks, or those that ended some days ago; exit with 1 when some could not be."""
-    from orihon.archive import ArchiveRun, archive_old, archive_task
+    from orihon.transfer.archive import ArchiveRun, archive_old, archive_task
 
     if uuids and days is not None:
         raise InvalidInput("options_together", first="UUID", second="--days")
@@ -57,7 +57,7 @@ def archive(
 
 
 def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: int | None, *, as_json: bool) -> None:
-    from orihon.retention import archive_old_contexts
+    from orihon.upkeep.retention import archive_old_contexts
 
     if uuids:
         raise InvalidInput("options_together", first="UUID", second="--dry-run")
@@ -71,8 +71,8 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
 
 def unarchive(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Bring a task back."""
-    from orihon.archive import restore_task
-    from orihon.task_folders import SCRATCH
+    from orihon.tasks.place import SCRATCH
+    from orihon.transfer.archive import restore_task
 
     options = context.ensure_object(Options)
     task = named_task(context, uuid)

@@ -57,7 +57,7 @@ def _check_options(acts: Mapping[str, object], run: str | None) -> None:
 
 
 def _make(options: Options, target: str, keep: int | None, *, as_json: bool) -> None:
-    from orihon.backup import backup as make
+    from orihon.transfer.backup import backup as make
 
     with progress_bar("cli.backup.working", hidden=as_json) as progress:
         report = make(options.base, options.settings, target, progress, keep=keep)
@@ -72,7 +72,7 @@ def _make(options: Options, target: str, keep: int | None, *, as_json: bool) -> 
 
 
 def _list(target: str, settings: Settings, *, as_json: bool) -> None:
-    from orihon.backup import list_backups
+    from orihon.transfer.backup import list_backups
 
     found = list_backups(target, settings)
     if as_json:
@@ -87,7 +87,7 @@ def _list(target: str, settings: Settings, *, as_json: bool) -> None:
 
 def _check(target: str, settings: Settings, *, as_json: bool) -> None:
     """Exits with 1 when something is damaged."""
-    from orihon.backup import check_backups
+    from orihon.transfer.backup import check_backups
 
     with progress_bar("cli.backup.checking", hidden=as_json) as progress:
         report = check_backups(target, settings, progress)
@@ -104,7 +104,7 @@ def _check(target: str, settings: Settings, *, as_json: bool) -> None:
 
 
 def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, as_json: bool) -> None:
-    from orihon.backup import restore_backup
+    from orihon.transfer.backup import restore_backup
 
     with progress_bar("cli.backup.restoring", hidden=as_json) as progress:
         report = restore_backup(target, folder, settings, progress, run=run)

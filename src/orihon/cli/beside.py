@@ -10,7 +10,7 @@ from orihon.texts import text
 
 def hint_at_tasks_beside(options: Options) -> None:
     """On standard error, where there are such tasks."""
-    from orihon.catalogue.opening import catalogue_beside
+    from orihon.catalogue.connect import catalogue_beside
     from orihon.errors import StorageError
 
     try:

@@ -14,7 +14,7 @@ from orihon.cli.output import print_json, print_table
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.chain import ChainLink, Inherited
+    from orihon.tasks.chain import ChainLink, Inherited
 
 _SHORT_ID = 8
 _MOST = 10_000
@@ -28,7 +28,7 @@ def chain(
     as_json: AsJson = False,
 ) -> None:
     """Which task has what from which."""
-    from orihon.chain import task_chain
+    from orihon.tasks.chain import task_chain
 
     options = context.ensure_object(Options)
     links = task_chain(options.base, task, options.settings, limit=limit)

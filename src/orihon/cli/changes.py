@@ -14,9 +14,9 @@ from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.changes_by_hand import ChangedView
-    from orihon.records import Compression
     from orihon.store.folding import Folding
+    from orihon.tasks.hand_edits import ChangedView
+    from orihon.values.records import Compression
 
 __all__ = [
     "MOST",
@@ -114,8 +114,8 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Give a fold another text: from the command line, a file, or a person with an editor."""
-    from orihon.changes_by_hand import fold_text
-    from orihon.cli.editing import text_from
+    from orihon.cli.editor import text_from
+    from orihon.tasks.hand_edits import fold_text
 
     task = named_task(context, uuid)
     options = context.ensure_object(Options)
@@ -141,7 +141,7 @@ def _change(
     as_json: bool,
     seq: int | None = None,
 ) -> None:
-    from orihon.changes_by_hand import change_view
+    from orihon.tasks.hand_edits import change_view
 
     options = context.ensure_object(Options)
     changed = change_view(options.base, task, options.settings, act)

@@ -12,7 +12,7 @@ from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.changes_by_hand import Preview
+    from orihon.tasks.hand_edits import Preview
 
 _EXCERPT_LINES = 12
 
@@ -31,8 +31,8 @@ def compress(
     as_json: AsJson = False,
 ) -> None:
     """Plan, and unless only a preview is wanted, fold."""
-    from orihon.changes_by_hand import apply_preview, preview_compression
-    from orihon.view_changes import check_changeable
+    from orihon.tasks.editing import check_changeable
+    from orihon.tasks.hand_edits import apply_preview, preview_compression
 
     task = named_task(context, uuid)
     options = context.ensure_object(Options)
@@ -58,7 +58,7 @@ def compress(
 
 def _edited(planned: Preview) -> dict[int, str]:
     """The texts that a person makes of the planned ones, where they are other ones."""
-    from orihon.cli.editing import text_from
+    from orihon.cli.editor import text_from
 
     edited: dict[int, str] = {}
     for fold in planned.draft.plan.folds if planned.draft is not None else ():

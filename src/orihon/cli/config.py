@@ -42,7 +42,7 @@ def show(
 
 
 def _cells(one: SettingInForce, columns: tuple[str, ...]) -> tuple[object, ...]:
-    from orihon import jsonio
+    from orihon.system import jsonio
 
     said = one.value if isinstance(one.value, str) else jsonio.encode(one.value).decode()
     if one.value is None and sys.stdout.isatty():

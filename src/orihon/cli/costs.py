@@ -13,7 +13,7 @@ from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.costs import CostLine, CostReport
+    from orihon.reports.costs import CostLine, CostReport
 
 _SHORT_ID = 8
 _MOST = 1_000_000
@@ -30,7 +30,7 @@ def costs(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """One line for each task, user, repository, model or day, and the sum."""
-    from orihon.costs import cost_report
+    from orihon.reports.costs import cost_report
 
     options = context.ensure_object(Options)
     report = cost_report(options.base, options.settings, by, since, until, limit=limit)

@@ -15,8 +15,8 @@ from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.reports.diffing import ViewDiff
-    from orihon.view_reading import ShownEntry
+    from orihon.reports.view_diff import ViewDiff
+    from orihon.tasks.view_reader import ShownEntry
 
 _STYLES = {"-": "red", "+": "green", "@": "cyan"}
 _MOST_OF_A_LINE = 300
@@ -36,7 +36,7 @@ def diff(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """What went out of the view, what came into it, and the tokens."""
-    from orihon.reports.diffing import view_diff
+    from orihon.reports.view_diff import view_diff
 
     options = context.ensure_object(Options)
     found = view_diff(options.base, named_task(context, task), options.settings, compression)

@@ -17,10 +17,10 @@ def doctor(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, repair if asked to, print, and exit with 1 when something is left."""
-    import orihon.doctor
+    import orihon.upkeep.doctor
 
     options = context.ensure_object(Options)
-    work = orihon.doctor.repair if repair else orihon.doctor.examine
+    work = orihon.upkeep.doctor.repair if repair else orihon.upkeep.doctor.examine
     with progress_bar("cli.doctor.looking", hidden=as_json) as progress:
         findings = work(options.base, options.settings, progress)
     left = [finding for finding in findings if finding.repair != "done"]

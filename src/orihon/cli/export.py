@@ -15,7 +15,7 @@ from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.export import ExportRun
+    from orihon.transfer.export import ExportRun
 
 EXIT_FOUND = 1
 
@@ -43,7 +43,7 @@ def export(
 ) -> None:
     """Write and, where standard output is free for it, say what was written."""
     from orihon.errors import InvalidInput
-    from orihon.export import export_tasks
+    from orihon.transfer.export import export_tasks
 
     if bool(tasks) == all_tasks:
         raise InvalidInput("no_tasks_named")
@@ -64,7 +64,7 @@ def export(
 
 def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) -> None:
     """One task as an HTML page, for ``orihon show --export-html``."""
-    from orihon.export import ExportRun, export_task
+    from orihon.transfer.export import ExportRun, export_task
 
     options = context.ensure_object(Options)
     with progress_bar("cli.export.working", hidden=as_json):

@@ -16,8 +16,8 @@ _At = Annotated[int, typer.Option("--at", metavar="SEQ", min=1, max=MOST, help=t
 
 def fork(context: typer.Context, uuid: Uuid, at: _At, as_json: AsJson = False) -> None:
     """Fork, and say what the new task begins with."""
-    from orihon.forking import fork_task
-    from orihon.view_reading import reading_view
+    from orihon.tasks.view_reader import reading_view
+    from orihon.transfer.fork import fork_task
 
     options = context.ensure_object(Options)
     task = named_task(context, uuid)

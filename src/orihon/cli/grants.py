@@ -23,7 +23,7 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Make one; its token is shown this once."""
-    from orihon.grants import new_grant
+    from orihon.tasks.grants import new_grant
 
     options = context.ensure_object(Options)
     made = new_grant(options.base, options.settings, user=user, role=role, name=name, days=days)
@@ -36,8 +36,8 @@ def new(
 
 def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     """List them."""
-    from orihon.clock import utc_now
-    from orihon.grants import list_grants
+    from orihon.system.clock import utc_now
+    from orihon.tasks.grants import list_grants
 
     options = context.ensure_object(Options)
     found = list_grants(options.base, options.settings)
@@ -68,7 +68,7 @@ def revoke(
     as_json: AsJson = False,
 ) -> None:
     """Make a token worthless."""
-    from orihon.grants import revoke_grant
+    from orihon.tasks.grants import revoke_grant
 
     options = context.ensure_object(Options)
     done = revoke_grant(options.base, options.settings, grant)

@@ -34,7 +34,7 @@ def import_(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Import, print, and exit with 1 when something could not be read."""
-    from orihon.importers.importing import import_transcripts
+    from orihon.importers.importer import import_transcripts
 
     options = context.ensure_object(Options)
     with progress_bar("cli.import.reading", hidden=as_json) as progress:

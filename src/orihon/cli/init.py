@@ -18,7 +18,7 @@ def init(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Make both; nothing that is there is overwritten."""
-    from orihon.setting_up import set_up
+    from orihon.upkeep.init import set_up
 
     options = context.ensure_object(Options)
     config = options.config or Path(os.environ.get("ORIHON_CONFIG") or "config.yaml")

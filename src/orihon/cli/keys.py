@@ -15,7 +15,7 @@ from orihon.texts import text
 
 def show(context: typer.Context, as_json: AsJson = False) -> None:
     """Which keys there are; never what they are."""
-    from orihon.keys import keys_overview
+    from orihon.upkeep.keys import keys_overview
 
     options = context.ensure_object(Options)
     found = keys_overview(options.base, options.settings)
@@ -51,7 +51,7 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Make a master key."""
-    from orihon.keys import new_master_key
+    from orihon.upkeep.keys import new_master_key
 
     master = new_master_key(file)
     if as_json:
@@ -62,7 +62,7 @@ def new(
 
 def rotate(context: typer.Context, as_json: AsJson = False) -> None:
     """Bring every data key under the current master key."""
-    from orihon.keys import rotate_keys
+    from orihon.upkeep.keys import rotate_keys
 
     options = context.ensure_object(Options)
     with progress_bar("cli.keys.working", hidden=as_json) as progress:

@@ -170,7 +170,7 @@ def play_demo(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Play the demo; its module is heavy and is imported only here."""
-    from orihon.cli.demo import demo, demo_of_phases
+    from orihon.cli.demo_command import demo, demo_of_phases
 
     if phases and model is not DemoModelKind.SCRIPTED:
         raise InvalidInput("options_together", first="--phases", second="--model")
@@ -193,7 +193,7 @@ def _say(line: str, error: BaseException | None, options: Options) -> int:
 
     Masked, for both may quote what they were given, and the screen of a worker is a journal.
     """
-    from orihon.logs import masked
+    from orihon.guard.logs import masked
 
     if error is not None and options.verbosity >= _TRACEBACK_FROM:
         import traceback

@@ -23,7 +23,7 @@ def metrics(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Print the metrics, or serve them until interrupted."""
-    from orihon.metrics import MetricsServer, collect_metrics, metric_samples
+    from orihon.reports.metrics import MetricsServer, collect_metrics, metric_samples
 
     options = context.ensure_object(Options)
     if port is None:

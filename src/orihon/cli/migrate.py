@@ -12,7 +12,7 @@ from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.migration import MigrationReport
+    from orihon.transfer.migrate import MigrationReport
 
 _Tasks = Annotated[list[str] | None, task_argument("cli.migrate.uuids", "[TASK]...")]
 
@@ -26,7 +26,7 @@ def migrate(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Move, print, and exit with 1 when a task was left where it was."""
-    from orihon.migration import migrate_tasks
+    from orihon.transfer.migrate import migrate_tasks
 
     options = context.ensure_object(Options)
     with progress_bar("cli.migrate.moving", hidden=as_json) as progress:

@@ -74,7 +74,7 @@ def _cells(check: Check) -> tuple[object, ...]:
 
 
 def _print_at_once(look: Look, *, as_json: bool) -> None:
-    from orihon import jsonio
+    from orihon.system import jsonio
 
     if as_json:
         typer.echo(jsonio.encode(look.as_dict()).decode())

@@ -38,7 +38,7 @@ Task = Annotated[str, task_argument()]
 
 def named_task(context: typer.Context, name: str) -> str:
     """The UUID of the task that is meant; where that is the newest of several on its key, a line says so."""
-    from orihon.base_folder import BaseFolder
+    from orihon.tasks.base import BaseFolder
 
     options = context.ensure_object(Options)
     with BaseFolder(options.base, options.settings) as base:
@@ -49,7 +49,7 @@ def named_task(context: typer.Context, name: str) -> str:
 
 
 def _names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    from orihon.base_folder import BaseFolder
+    from orihon.tasks.base import BaseFolder
 
     typed = context.find_root().params
     options = Options(base_dir=typed.get("base_dir"), config=typed.get("config"))

@@ -14,7 +14,7 @@ from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.notifications.delivery import Delivery
-    from orihon.notifications.notice import Notification
+    from orihon.notifications.notification import Notification
 
 _COLUMNS = ("number", "when", "task", "kind", "message", "webhook")
 _SHORT_ID = 8
@@ -34,7 +34,7 @@ def notifications(
 ) -> None:
     """The feed, or its delivery."""
     from orihon.errors import InvalidInput
-    from orihon.notifications.feed import deliver_notifications, follow_notifications, list_notifications
+    from orihon.reports.notifications import deliver_notifications, follow_notifications, list_notifications
 
     options = context.ensure_object(Options)
     if deliver and follow:
@@ -65,7 +65,7 @@ def _say_delivered(done: Delivery, *, as_json: bool) -> None:
 
 
 def _print_at_once(one: Notification, *, as_json: bool) -> None:
-    from orihon import jsonio
+    from orihon.system import jsonio
 
     if as_json:
         typer.echo(jsonio.encode(one.as_dict()).decode())

@@ -47,7 +47,7 @@ class Options:
 
     def apply(self) -> None:
         """Put language and logging in force as the settings say."""
-        from orihon.logs import configure, shifted
+        from orihon.guard.logs import configure, shifted
         from orihon.texts import set_language
 
         settings = self.settings
@@ -58,7 +58,7 @@ class Options:
         configure(level, settings.logging.file, screen=screen, before_masking=self._make_keys_known)
 
     def _make_keys_known(self) -> None:
-        from orihon.store.opening import register_live
+        from orihon.store.factory import register_live
 
         register_live(self.settings)
 

@@ -13,7 +13,7 @@ import typer
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.findings import Finding
+    from orihon.tasks.verify.findings import Finding
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 #: What stands in a column of figures, which are read from the right.
@@ -48,7 +48,7 @@ def human_bytes(size: float) -> str:
 
 def print_json(value: Any) -> None:
     """For programs."""
-    from orihon import jsonio
+    from orihon.system import jsonio
 
     typer.echo(jsonio.encode_pretty(value).decode().rstrip())
 

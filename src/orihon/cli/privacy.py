@@ -16,7 +16,7 @@ from orihon.errors import InvalidInput
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.privacy import Erasure
+    from orihon.upkeep.privacy import Erasure
 
 _User = Annotated[str, typer.Argument(metavar="USER", help=text("cli.privacy.user"), show_default=False)]
 
@@ -28,7 +28,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write it down."""
-    from orihon.privacy import export_user
+    from orihon.upkeep.privacy import export_user
 
     options = context.ensure_object(Options)
     done = export_user(options.base, options.settings, user, out)
@@ -52,7 +52,7 @@ def erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase it, after a question."""
-    from orihon.privacy import erase_user
+    from orihon.upkeep.privacy import erase_user
 
     options = context.ensure_object(Options)
     found = erase_user(options.base, options.settings, user, dry_run=True)
@@ -76,7 +76,7 @@ def anonymize(
     as_json: AsJson = False,
 ) -> None:
     """Replace what tells who somebody is."""
-    from orihon.privacy import anonymize_task
+    from orihon.upkeep.privacy import anonymize_task
 
     options = context.ensure_object(Options)
     done = anonymize_task(options.base, options.settings, named_task(context, task), names=names or ())

@@ -38,8 +38,8 @@ def enqueue(
     as_json: AsJson = False,
 ) -> None:
     """Put a task in line."""
-    from orihon.cli.editing import text_from
-    from orihon.task import TaskKey, new_uuid
+    from orihon.cli.editor import text_from
+    from orihon.values.task import TaskKey, new_uuid
 
     if prompt is not None and file is not None:
         raise InvalidInput("options_together", first="PROMPT", second="--file")

@@ -29,7 +29,7 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Open what was folded."""
-    from orihon.approvals.phase_restoring import read_phase, restore_phase
+    from orihon.tasks.approvals.phase_restore import read_phase, restore_phase
 
     if temporary and to is not None:
         raise InvalidInput("options_together", first="--temporary", second="--to")
@@ -62,7 +62,7 @@ def _write(path: Path, content: str) -> None:
     """A new file, for the owner alone; nothing is overwritten."""
     import os
 
-    from orihon.folders import open_private, wrapping
+    from orihon.system.files import open_private, wrapping
 
     if os.path.lexists(path):
         raise InvalidInput("restore_exists", path=path)

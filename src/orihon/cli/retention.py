@@ -12,7 +12,7 @@ from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.retention import RetentionRun, VacuumRun
+    from orihon.upkeep.retention import RetentionRun, VacuumRun
 
 MOST_DAYS = 36500
 DryRun = Annotated[bool, flag("--dry-run", help=text("cli.maintain.dry_run"))]
@@ -30,7 +30,7 @@ _ArchiveDays = Annotated[
 
 def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Remove the records of tasks that ended long ago; exit with 1 when some could not be."""
-    from orihon.retention import delete_old_contexts
+    from orihon.upkeep.retention import delete_old_contexts
 
     options = context.ensure_object(Options)
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
@@ -44,7 +44,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
 
 def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Give back the room of removed records."""
-    from orihon.retention import vacuum_databases
+    from orihon.upkeep.retention import vacuum_databases
 
     options = context.ensure_object(Options)
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
@@ -64,11 +64,11 @@ def maintain(
     as_json: AsJson = False,
 ) -> None:
     """All of it, for a timer."""
-    import orihon.retention
+    import orihon.upkeep.retention
 
     options = context.ensure_object(Options)
     with progress_bar("cli.maintain.working", hidden=as_json) as progress:
-        done = orihon.retention.maintain(
+        done = orihon.upkeep.retention.maintain(
             options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
         )
     if as_json:
@@ -89,7 +89,7 @@ def keep(
     as_json: AsJson = False,
 ) -> None:
     """Mark a task, or take the mark away."""
-    from orihon.retention import keep_task
+    from orihon.upkeep.retention import keep_task
 
     options = context.ensure_object(Options)
     task = named_task(context, uuid)

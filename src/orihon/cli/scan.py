@@ -19,7 +19,7 @@ def scan(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, print where something is, and exit with 1 while it is still there."""
-    from orihon.scanning import scan_tasks
+    from orihon.upkeep.scan import scan_tasks
 
     options = context.ensure_object(Options)
     named = [named_task(context, task) for task in tasks] if tasks else None

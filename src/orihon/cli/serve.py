@@ -89,7 +89,7 @@ def shown_in_browser(server: WebServer, base: Path) -> Iterator[None]:
     """Open the page, not by its address: everybody on a machine may read what its processes were started with."""
     from html import escape
 
-    from orihon.folders import replace_file
+    from orihon.system.files import replace_file
 
     leads_there = base / _LEADS_THERE
     replace_file(leads_there, [_REDIRECT.format(address=escape(server.login_address)).encode()])

@@ -15,8 +15,8 @@ from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.inheritance import InheritanceContext
-    from orihon.task_reading import Choice
+    from orihon.tasks.inheritance import InheritanceContext
+    from orihon.tasks.reader import Choice
 
 
 def show(
@@ -41,7 +41,7 @@ def show(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look and print; nothing is changed."""
-    from orihon.task_reading import Choice
+    from orihon.tasks.reader import Choice
 
     if export_html is not None:
         export_page(context, named_task(context, task), export_html, as_json=as_json)
@@ -88,8 +88,8 @@ def show_records(options: Options, uuid: str, wanted: list[str], choice: Choice,
     """What a task has recorded, one list after the other."""
     from orihon.cli.show_output import RecordPrinter
     from orihon.cli.view_output import print_json_streams
-    from orihon.reports.recorded import recorded
-    from orihon.task_reading import chosen_messages, reading_task
+    from orihon.reports.records import recorded
+    from orihon.tasks.reader import chosen_messages, reading_task
 
     given = _given(options, uuid) if "inherited" in wanted else None
     names = [name for name in wanted if name != "inherited"]
@@ -118,11 +118,11 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
     """The newest messages, then each new one at once; with ``--json`` one object on each line."""
     import sys
 
-    from orihon import jsonio
     from orihon.cli.view_output import EntryPrinter
     from orihon.errors import TaskNotFound
-    from orihon.reports.following import follow_messages
-    from orihon.task_reading import Choice, chosen_messages, reading_task
+    from orihon.reports.follow import follow_messages
+    from orihon.system import jsonio
+    from orihon.tasks.reader import Choice, chosen_messages, reading_task
 
     options = context.ensure_object(Options)
     first: list[Any] = []

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orihon import jsonio
 from orihon.cli.output import human_bytes, short_time
 from orihon.cli.view_output import EntryPrinter
+from orihon.system import jsonio
 from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.catalogue import TaskRow
-    from orihon.inheritance import InheritanceContext
     from orihon.reports.overview import RecordFigures, TaskOverview
+    from orihon.tasks.inheritance import InheritanceContext
 
 _LABEL_WIDTH = 14
 _MOST_LINES = 12

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orihon.clock import as_typed
 from orihon.errors import InvalidInput
+from orihon.system.clock import as_typed
 
 
 def moment(typed: str, option: str = "--since") -> str:

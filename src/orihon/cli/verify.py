@@ -12,8 +12,8 @@ from orihon.cli.output import print_findings, print_json, progress_bar, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.base_folder import BaseFolder
-    from orihon.verify import Redacted
+    from orihon.tasks.base import BaseFolder
+    from orihon.tasks.verify.verify import Redacted
 
 _SAID = {
     "read": "cli.verify.clean",
@@ -29,9 +29,9 @@ def verify(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, print, and exit with 1 when something is wrong."""
-    from orihon.base_folder import BaseFolder
-    from orihon.verify import Redacted, redacted_records
-    from orihon.verify import verify as look
+    from orihon.tasks.base import BaseFolder
+    from orihon.tasks.verify.verify import Redacted, redacted_records
+    from orihon.tasks.verify.verify import verify as look
 
     options = context.ensure_object(Options)
     task = named_task(context, uuid)
@@ -67,7 +67,7 @@ def _say_redacted(redacted: Redacted) -> None:
 def _records(base: BaseFolder, task: str) -> tuple[str, dict[str, Any]]:
     """Whether there were records to look at, and if not, what the row says of them."""
     from orihon.catalogue.rows import CLEANED
-    from orihon.task import TaskStatus
+    from orihon.values.task import TaskStatus
 
     row = base.row(task)
     if row is None or base.folders.places(task):

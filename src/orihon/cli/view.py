@@ -13,8 +13,8 @@ from orihon.cli.paging import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.records import Compression
-    from orihon.view_reading import ViewReading
+    from orihon.tasks.view_reader import ViewReading
+    from orihon.values.records import Compression
 
 _COLUMNS = ("number", "kind", "how", "folds", "tokens", "by", "created", "state")
 
@@ -38,7 +38,7 @@ def view(
 ) -> None:
     """Look and print; nothing is changed."""
     from orihon.errors import InvalidInput
-    from orihon.view_reading import reading_view
+    from orihon.tasks.view_reader import reading_view
 
     if folds and fold is not None:
         raise InvalidInput("options_together", first="--folds", second="--fold")

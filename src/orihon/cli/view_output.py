@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orihon import jsonio
 from orihon.cli.output import shown
+from orihon.system import jsonio
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.records import Compression, Fold, Pin
-    from orihon.store.packing import StoredMessage
-    from orihon.view_reading import ShownEntry
+    from orihon.store.record_codec import StoredMessage
+    from orihon.tasks.view_reader import ShownEntry
+    from orihon.values.records import Compression, Fold, Pin
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _FOLD_STYLE = "bold blue"

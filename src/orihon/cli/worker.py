@@ -25,7 +25,7 @@ def worker(
     as_json: Annotated[bool, flag("--json", help=text("cli.worker.json"))] = False,
 ) -> None:
     """Start the workers and stay with them."""
-    from orihon.logs import shifted
+    from orihon.guard.logs import shifted
     from orihon.runtime.child import LogPlan
     from orihon.runtime.handlers import DEFAULT_HANDLER
     from orihon.runtime.stats import collect_worker_stats

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon import jsonio
-from orihon.compression.occasion import Occasion
-from orihon.records import REWIND, Compression
-from orihon.store.base import RecordStore
+from orihon.compression.scope import Occasion
+from orihon.store.contract import RecordStore
 from orihon.store.task_store import TaskStore
+from orihon.system import jsonio
+from orihon.values.records import REWIND, Compression
 
 NAME = "archives/compression_log.json"
 

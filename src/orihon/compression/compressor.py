@@ -15,38 +15,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orihon.compression.backoff import still_in_vain
 from orihon.compression.compression_log import log_compression
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.final_summary import final_summary, keep_final_summary
-from orihon.compression.in_vain import still_in_vain
-from orihon.compression.lists.importance import ContentScores
+from orihon.compression.importance import ContentScores
 from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
-from orihon.compression.occasion import WHOLE_VIEW, Occasion
-from orihon.compression.opened import opened_runs
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
 from orihon.compression.planning import Draft, Job, draft
+from orihon.compression.reopened_runs import opened_runs
 from orihon.compression.request_file import write_request_file
+from orihon.compression.requested_rungs import rung_by_hand, rung_on
 from orihon.compression.result import CompressionResult
+from orihon.compression.scope import WHOLE_VIEW, Occasion
 from orihon.compression.strategies.named import Strategies
 from orihon.compression.summarizers import Summarizers
-from orihon.compression.wanted_rungs import rung_by_hand, rung_on
-from orihon.compression.watching import Watched, watching
-from orihon.counts import Counts
+from orihon.compression.telemetry import Watched, watching
+from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.ladder import Fullness, fullness_of, ladder_of
 from orihon.notifications.notifier import Notifier
 from orihon.notifications.outbox import Outbox
-from orihon.prices import Prices, prices_of
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import Rung
 from orihon.store import MessageStore, SummaryStore
+from orihon.system.counters import Counts
 from orihon.texts import text
-from orihon.tokens import Gauge
-from orihon.tracing import tracing_of
-from orihon.view import Span
+from orihon.values.ladder import Fullness, fullness_of, ladder_of
+from orihon.values.tokens.prices import Prices, prices_of
+from orihon.values.tokens.tokens import Gauge
+from orihon.values.view import Span
 
 if TYPE_CHECKING:
-    from orihon.context import TaskContextManager
+    from orihon.compression.folded_task import FoldedTask
 
 __all__ = ["CompressionResult", "ContextCompressor", "LLMClientProtocol"]
 
@@ -61,7 +61,7 @@ class ContextCompressor:
 
     def __init__(
         self,
-        task_ctx: TaskContextManager | None = None,
+        task_ctx: FoldedTask | None = None,
         config: Mapping[str, Any] | Settings | None = None,
         llm_client: LLMClientProtocol | ChatClient | None = None,
         *,

@@ -10,7 +10,7 @@ less often than the prices themselves, so a table that has become a little old s
 
 from __future__ import annotations
 
-from orihon.prices import Prices
+from orihon.values.tokens.prices import Prices
 
 __all__ = ["expected_turns", "is_worth_it", "request_cost"]
 

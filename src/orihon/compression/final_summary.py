@@ -5,14 +5,14 @@ The view has everything, as itself or in its folds, and is bounded; the log is n
 
 from __future__ import annotations
 
-from orihon.compression.extractive.extractor import summarize
 from orihon.compression.model.summarizer import LLMSummarizer
+from orihon.compression.notes.extractor import summarize
 from orihon.compression.pages import Pages
 from orihon.compression.trust import Sources, quoted
-from orihon.records import ModelCall
+from orihon.store.model_calls import keep_calls
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
-from orihon.usage import keep_calls
+from orihon.values.records import ModelCall
 
 FINAL_SUMMARY_TOKENS = 2000
 

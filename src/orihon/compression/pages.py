@@ -15,13 +15,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Protocol
 
-from orihon.compression.extractive.extractor import Extractor, Run
-from orihon.compression.extractive.loss import FoldReport as LossReport
-from orihon.counting import estimate_message
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
-from orihon.tokens import Counter, estimate
-from orihon.view import Entry, PlannedFold, Span, View, foldable_runs, folded
+from orihon.compression.notes.extractor import Extractor, Run
+from orihon.compression.notes.loss import FoldReport as LossReport
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.tokens.tokens import Counter, estimate
+from orihon.values.view import Entry, PlannedFold, Span, View, foldable_runs, folded
 
 #: Facts that a fold's report names; the others are counted.
 MOST_LOST = 100

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from orihon.compression.economics import expected_turns, is_worth_it
+from orihon.compression.model_writer import ModelSummarizer, written_by
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, Strategy, WhyNot, fold_report
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.shorten import Shorten
 from orihon.compression.strategies.summarize import Summarize
 from orihon.compression.trust import shielded
-from orihon.compression.writing import ModelSummarizer, written_by
 from orihon.errors import BudgetExceeded, InvalidInput
-from orihon.prices import Prices
 from orihon.settings.rungs import Rung
-from orihon.tokens import estimate
-from orihon.view import PlannedFold, check_protected
+from orihon.values.tokens.prices import Prices
+from orihon.values.tokens.tokens import estimate
+from orihon.values.view import PlannedFold, check_protected
 
 _NEWEST_SHARE = 0.5  # of the goal that the newest entries may take
 _SENDABLE = 0.9  # of the limit: a view that just fits would be too large again with the next message

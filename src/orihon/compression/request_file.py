@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from orihon import jsonio
 from orihon.errors import DamagedStore
-from orihon.folders import replace_file, wrapping
-from orihon.message import Message
+from orihon.system import jsonio
+from orihon.system.files import replace_file, wrapping
+from orihon.values.message.message import Message
 
 _MESSAGES = "{messages}"
 

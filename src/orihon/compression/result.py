@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planning import Draft
-from orihon.records import Compression
+from orihon.values.records import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orihon.compression.documents.markdown import parse
-from orihon.compression.extractive.notes import is_tools, numbered
+from orihon.compression.notes.note_text import is_tools, numbered
 from orihon.compression.pages import Pages
 from orihon.compression.pinned_lines import pinned_headings
 from orihon.compression.trust import QUOTE
-from orihon.guard.timed import TimedPatterns
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Pin
+from orihon.guard.masking.timed_patterns import TimedPatterns
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Pin
 
 _OF_HEADINGS = re.compile(r"(?:\(\?[a-z]+\))?\^#")
 _MAY_HAVE_HEADINGS = re.compile(r"^ {0,3}(?:#|=+[ \t\r]*$|-+[ \t\r]*$)", re.M)

@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
-from orihon.compression.watching import counting_answers
+from orihon.compression.telemetry import counting_answers
 from orihon.settings import Settings
 
 if TYPE_CHECKING:
-    from orihon.context import TaskContextManager
+    from orihon.compression.folded_task import FoldedTask
 
 
 class Summarizers:
     """Summarizers by the settings of one task."""
 
-    def __init__(self, settings: Settings, task_ctx: TaskContextManager | None) -> None:
+    def __init__(self, settings: Settings, task_ctx: FoldedTask | None) -> None:
         self._settings = settings
         self._task_ctx = task_ctx
         self._last: tuple[object, LLMSummarizer | None] | None = None

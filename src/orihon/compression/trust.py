@@ -15,15 +15,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from orihon.compression.as_read import as_read
-from orihon.compression.extractive.notes import is_tools, numbered
+from orihon.compression.normalise import as_read
+from orihon.compression.notes.note_text import is_tools, numbered
 from orihon.compression.pages import Pages
 from orihon.compression.pinned_lines import pinned_headings
-from orihon.guard.timed import TimedPatterns
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX, Trust
+from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.texts import LANGUAGES, text
-from orihon.view import PlannedFold
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX, Trust
+from orihon.values.view import PlannedFold
 
 #: From the highest to the lowest.
 LEVELS: tuple[Trust, ...] = ("system", "user", "assistant", "tool")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orihon.guard.live import register_secret
-from orihon.guard.redaction import Redactor, load_key
+from orihon.guard.masking.known_values import register_secret
+from orihon.guard.masking.redaction import Redactor, load_key
 
 __all__ = ["Redactor", "load_key", "register_secret"]

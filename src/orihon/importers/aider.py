@@ -21,7 +21,7 @@ from pathlib import Path
 
 from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread
 from orihon.importers.shapes import message, model_call, name_for
-from orihon.records import ModelCall, Usage
+from orihon.values.records import ModelCall, Usage
 
 _START = "# aider chat started at "
 _FENCE = re.compile(r"^\s{0,3}(`{3,}|~{3,})")

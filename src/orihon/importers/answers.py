@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orihon.extra import NOTES, notes_of
-from orihon.message import Message
-from orihon.parts import Part
-from orihon.records import ModelCall, Usage
+from orihon.values.message.extra import NOTES, notes_of
+from orihon.values.message.message import Message
+from orihon.values.message.parts import Part
+from orihon.values.records import ModelCall, Usage
 
 
 def joined(pieces: Sequence[Message]) -> Message:

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from orihon.message import Message
-from orihon.records import ModelCall
-from orihon.task import TaskKey
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall
+from orihon.values.task import TaskKey
 
 #: How much of a file is looked at to tell its format.
 HEAD_BYTES = 1 << 16

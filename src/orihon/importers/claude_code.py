@@ -23,8 +23,8 @@ from orihon.importers.conversions import from_anthropic
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
 from orihon.importers.shapes import Unknown, fields, items, model_call, number, objects, title, when, words
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 #: What the program writes for itself and for its user, not for the model: snapshots, its queue, its progress, notices.
 _HOUSEKEEPING = frozenset(

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import InvalidInput
 from orihon.importers.base import CompactionItem, Event, Found, Importer, PlanItem, Problem, SaidItem, Thread, ToolItem
 from orihon.importers.conversions import from_responses
@@ -21,8 +20,9 @@ from orihon.importers.identity import repository_in
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
 from orihon.importers.shapes import Unknown, data_url, fields, items, number, objects, title, usage, when, words
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _KINDS = frozenset(("session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"))
 #: Records that tell nothing about the conversation.

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orihon.dialects import anthropic, chat, responses
-from orihon.dialects.chat import read_text, read_tool_calls
-from orihon.dialects.fields import read_content, read_role
 from orihon.errors import InvalidMessage
-from orihon.extra import check_depth, pack, wrong_type
-from orihon.message import Message
+from orihon.values.message.dialects import anthropic, chat, responses
+from orihon.values.message.dialects.chat import read_text, read_tool_calls
+from orihon.values.message.dialects.fields import read_content, read_role
+from orihon.values.message.extra import check_depth, pack, wrong_type
+from orihon.values.message.message import Message
 
 
 def from_anthropic(message: Mapping[str, Any]) -> list[Message]:

@@ -50,8 +50,8 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _TALK = ("session", "user", "assistant", "tool", "system", "subagent", "hook", "abort")
 # Events of these families that are not read below are known, and say nothing about the conversation.

@@ -34,7 +34,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
+from orihon.values.message.message import Message
 
 _CALLS = frozenset(("tool_use", "tool_call", "tool-call"))
 _RESULTS = frozenset(("tool_result", "tool-result"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon import jsonio
+from orihon.drivers.postgres.statements import statements
 from orihon.importers.base import Event, Found, Problem, SaidItem, Thread
 from orihon.importers.shapes import (
     Unknown,
@@ -31,7 +31,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.postgres.statements import statements
+from orihon.system import jsonio
 
 if TYPE_CHECKING:
     import apsw

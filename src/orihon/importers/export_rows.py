@@ -8,14 +8,14 @@ from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import IMPORT, IMPORTED_AT
-from orihon.clock import as_utc, utc_now
 from orihon.importers.identity import owned_by
-from orihon.importers.owning import Place
+from orihon.importers.ownership import Place
 from orihon.importers.shapes import fields, words
-from orihon.store.opening import open_for_reading
+from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
-from orihon.task import FINISHED, TaskKey, TaskStatus
-from orihon.usage import record_usage_of_log
+from orihon.system.clock import as_utc, utc_now
+from orihon.tasks.usage import record_usage_of_log
+from orihon.values.task import FINISHED, TaskKey, TaskStatus
 
 _TEXTS = ("llm_provider", "model", "error_message", "parent_uuid", "inherits_from", "source", "prompt")
 _COUNTS = ("context_length", "llm_call_count", "tool_call_count", "total_tokens", "compression_count", "priority")

@@ -43,8 +43,8 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall
 
 _BESIDE = frozenset(("info", "error", "warning", "about", "help", "stats", "quit", "compression"))
 _ANSWERS = frozenset(("gemini", "model", "assistant", "gemini_content"))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.extra import notes_of
 from orihon.importers.base import Event, Found, SaidItem, Thread, ToolItem
 from orihon.importers.shapes import (
     as_json,
@@ -29,8 +28,9 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message, ToolCall
-from orihon.records import ModelCall
+from orihon.values.message.extra import notes_of
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.records import ModelCall
 
 _CALLED = ("functionCall", "function_call")
 _ANSWERED = ("functionResponse", "function_response")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from orihon.catalogue.rows import SUBTASK
 from orihon.importers.base import Thread
-from orihon.task import MAX_FIELD_CHARS, TaskKey
+from orihon.values.task import MAX_FIELD_CHARS, TaskKey
 
 #: The type of an imported task.
 SESSION = "session"

@@ -33,7 +33,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message, ToolCall
+from orihon.values.message.message import Message, ToolCall
 
 _FAMILIES = ("config", "context", "turn", "tools", "llm", "usage", "permission", "profile")
 _BESIDE = frozenset(

@@ -31,7 +31,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
+from orihon.values.message.message import Message
 
 _OWN_ROLES = frozenset(("_system_prompt", "_checkpoint", "_usage"))
 _COMPACTED = "Previous context has been compacted"

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orihon import jsonio
 from orihon.importers.base import Problem
+from orihon.system import jsonio
 
 #: Longer lines, and documents, are not read: nobody could keep a message of that size.
 LONGEST_LINE = 256 << 20

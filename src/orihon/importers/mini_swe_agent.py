@@ -29,8 +29,8 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _MARKS = ("mswea_bash_command", "<returncode>", "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 _ROLES = ("system", "user", "assistant", "tool", "developer")

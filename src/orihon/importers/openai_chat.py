@@ -12,12 +12,12 @@ from typing import Any
 
 from orihon.errors import InvalidInput
 from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ThreadEnd
-from orihon.importers.finding import head_of
+from orihon.importers.files import head_of
 from orihon.importers.lines import json_document, json_lines
 from orihon.importers.peek import peek
 from orihon.importers.shapes import Unknown, fields, identity, items, model_call, name_for, title, when, words
-from orihon.message import ROLES, Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import ROLES, Message
+from orihon.values.records import ModelCall, Usage
 
 _ROLES = frozenset((*ROLES, "function"))
 _TIMES = ("timestamp", "created_at", "created", "time")

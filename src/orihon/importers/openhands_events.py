@@ -31,8 +31,8 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _BESIDE_ACTIONS = frozenset(
     (

@@ -26,7 +26,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.records import ModelCall
+from orihon.values.records import ModelCall
 
 _BESIDE = frozenset(
     (

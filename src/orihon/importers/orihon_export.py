@@ -18,30 +18,30 @@ from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, KeyUnavailable, OrihonError, StorageUnavailable
-from orihon.export.sealed_pieces import VERSION as SEALED_VERSION
-from orihon.export.sealed_pieces import open_lines
-from orihon.folders import make_private_folder, sync_folder, wrapping
 from orihon.importers.base import Problem
 from orihon.importers.export_rows import key_of, record_usage, row_of
 from orihon.importers.identity import task_uuid
 from orihon.importers.lines import LONGEST_LINE
-from orihon.importers.owning import Place
+from orihon.importers.ownership import Place
 from orihon.importers.peek import peek
 from orihon.importers.report import ImportedTask
-from orihon.importers.restoring import Restorer
+from orihon.importers.restore import Restorer
 from orihon.importers.shapes import fields, words
-from orihon.postgres import postgres_of
-from orihon.store.base import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
-from orihon.store.copying import contents_of, copy_records
+from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
+from orihon.store.copy import contents_of, copy_records
+from orihon.store.factory import backend_of, open_for_reading, open_task_store
 from orihon.store.key_places import needed_keys
-from orihon.store.opening import backend_of, open_for_reading, open_task_store
-from orihon.store.packing import matches_digest, restored_body
+from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
-from orihon.task import check_id, folder
-from orihon.task_folders import IMPORT, SCRATCH, remove_unfinished
+from orihon.system import jsonio
+from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.tasks.place import IMPORT, SCRATCH, remove_unfinished
+from orihon.transfer.export.sealed_pieces import VERSION as SEALED_VERSION
+from orihon.transfer.export.sealed_pieces import open_lines
+from orihon.values.task import check_id, folder
 
 MARK = "orihon_export"
 VERSION = 1

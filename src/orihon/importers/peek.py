@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from orihon import jsonio
+from orihon.system import jsonio
 
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"\s*")

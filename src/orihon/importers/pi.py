@@ -37,7 +37,7 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.records import ModelCall
+from orihon.values.records import ModelCall
 
 _BESIDE = frozenset(("thinking_level_change", "custom", "label", "session"))
 

@@ -14,14 +14,14 @@ from urllib.parse import quote
 
 import apsw
 
-from orihon import jsonio
+from orihon.drivers.postgres.statements import statements
 from orihon.errors import InvalidInput
 from orihon.importers.base import CompactionItem, Event, Found, Importer, Problem, SaidItem, Thread, ToolItem
 from orihon.importers.shapes import fields, number, objects, title, when, words
 from orihon.importers.shapes import message as shaped
-from orihon.message import ROLES, ToolCall
-from orihon.postgres.statements import statements
-from orihon.task import TaskKey
+from orihon.system import jsonio
+from orihon.values.message.message import ROLES, ToolCall
+from orihon.values.task import TaskKey
 
 _NAME = "context.db"
 _MAGIC = b"SQLite format 3\0"

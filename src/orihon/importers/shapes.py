@@ -1,7 +1,7 @@
 """Foreign records, read without trust: a field of the wrong type is as good as none.
 
 The readers of the formats share this: getters that never raise, times, usage, and chat messages made of what a record
-says. What a chat message has no place for is kept in its notes (see ``orihon.extra``).
+says. What a chat message has no place for is kept in its notes (see ``orihon.values.message.extra``).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage
-from orihon.extra import check_depth, pack
 from orihon.importers.base import Found, Problem
-from orihon.message import Message, Part, ToolCall
-from orihon.records import ModelCall, Usage
+from orihon.system import jsonio
+from orihon.values.message.extra import check_depth, pack
+from orihon.values.message.message import Message, Part, ToolCall
+from orihon.values.records import ModelCall, Usage
 
 _LATEST = 1 << 35  # seconds; larger figures of time are thousandths
 _MOST_MONEY = 1e9  # for one call

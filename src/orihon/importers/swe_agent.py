@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage
 from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ThreadEnd, ToolItem
 from orihon.importers.lines import json_document
@@ -33,8 +32,9 @@ from orihon.importers.shapes import (
     usage,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _ROLES = ("system", "user", "assistant", "tool", "developer")
 _OWN = frozenset(("agent", "message_type"))

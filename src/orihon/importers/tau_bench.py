@@ -30,8 +30,8 @@ from orihon.importers.shapes import (
     when,
     words,
 )
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 _ROLES = ("system", "user", "assistant", "tool")
 

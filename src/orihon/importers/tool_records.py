@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from orihon import jsonio
-from orihon.extra import notes_of
 from orihon.importers.base import ToolItem
-from orihon.message import Message, ToolCall
+from orihon.system import jsonio
+from orihon.values.message.extra import notes_of
+from orihon.values.message.message import Message, ToolCall
 
 #: Of a result or an error, so much is kept with the record of the tool call; all of it is in the log.
 SHOWN = 1000

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import InvalidMessage, NotJSON
-from orihon.wire import clean
+from orihon.system import jsonio
+from orihon.values.message.wire import clean
 
 OnText = Callable[[str], object]
 

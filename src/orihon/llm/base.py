@@ -19,10 +19,10 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from orihon import jsonio
 from orihon.compression.compressor import ContextCompressor
+from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
-from orihon.guard.redaction import Redactor
+from orihon.guard.masking.redaction import Redactor
 from orihon.llm import text_calls
 from orihon.llm.answers import Answer, AnswerBuilder, OnText
 from orihon.llm.endpoints import without_user
@@ -30,20 +30,20 @@ from orihon.llm.history import History, MemoryHistory, StoredHistory
 from orihon.llm.refusals import refusal
 from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
+from orihon.llm.telemetry import model_call, watching_call
 from orihon.llm.tool_shapes import Tool, read_tools
 from orihon.llm.transport import Call, Response, Timeouts, Transport
-from orihon.llm.watching import model_call, watching_call
-from orihon.message import Message
-from orihon.records import Usage
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
-from orihon.tokens import estimate
-from orihon.tracing import tracing_of
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.records import Usage
+from orihon.values.tokens.tokens import estimate
 
 if TYPE_CHECKING:
-    from orihon.context import TaskContextManager
     from orihon.llm.rate_limit import RateLimit
     from orihon.llm.response_cache import ResponseCache
+    from orihon.tasks.context import TaskContextManager
 
 logger = logging.getLogger("orihon.llm")
 

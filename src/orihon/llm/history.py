@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.lists.plain_history import system_head, tool_units
-from orihon.counting import estimate_message
+from orihon.compression.plain_history import system_head, tool_units
 from orihon.errors import ToolCallError
 from orihon.llm.answers import Answer
 from orihon.llm.request_file import FileLines, ListLines, StoredLines, ViewLines, request_file
-from orihon.message import Message
-from orihon.records import ModelCall
 from orihon.store import MessageStore
-from orihon.tokens import reported_input_tokens
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.tokens.tokens import reported_input_tokens
 
 if TYPE_CHECKING:
-    from orihon.context import TaskContextManager
+    from orihon.tasks.context import TaskContextManager
 
 _HALF = 0.5
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orihon import jsonio
 from orihon.llm.openai import OpenAIClient
+from orihon.llm.provider_shapes import one_system_prompt
 from orihon.llm.request_file import ViewLines, messages_of, separated
-from orihon.llm.shapes import one_system_prompt
+from orihon.system import jsonio
 
 
 class LMStudioClient(OpenAIClient):

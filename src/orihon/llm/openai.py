@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from orihon import jsonio
 from orihon.errors import CutOff, LLMError, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, Options
@@ -15,6 +14,7 @@ from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, separated
 from orihon.llm.sse import events
 from orihon.llm.transport import Response, shown_url
+from orihon.system import jsonio
 
 _DONE = b"[DONE]"
 _OWN_HOST = "api.openai.com"

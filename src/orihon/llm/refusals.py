@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from orihon import jsonio
 from orihon.compression.model.call import says_overflow
 from orihon.errors import LLMError, Overflow, Refused
-from orihon.guard.redaction import hide
+from orihon.guard.masking.redaction import hide
 from orihon.llm.answers import excerpt
 from orihon.llm.retry import retry_after
 from orihon.llm.transport import Response, shown_url
+from orihon.system import jsonio
 
 _LARGEST_ERROR = 1 << 16
 _TOO_LONG = 413

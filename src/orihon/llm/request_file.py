@@ -15,11 +15,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from orihon import jsonio
 from orihon.errors import DamagedStore
-from orihon.folders import open_private, wrapping
-from orihon.llm.shapes import is_prompt
-from orihon.store.task_reading import TaskReader
+from orihon.llm.provider_shapes import is_prompt
+from orihon.store.reader import TaskReader
+from orihon.system import jsonio
+from orihon.system.files import open_private, wrapping
 
 NAME = "request.json"
 _BLOCK = 1 << 16

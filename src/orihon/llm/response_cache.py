@@ -15,12 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
 from orihon.errors import DamagedStore, StorageError
-from orihon.folders import make_private_folder, replace_file, wrapping
-from orihon.guard.redaction import Redactor
-from orihon.guard.sealing import Sealer
+from orihon.guard.encryption.sealer import Sealer
+from orihon.guard.masking.redaction import Redactor
 from orihon.llm.answers import Answer
+from orihon.system import jsonio
+from orihon.system.files import make_private_folder, replace_file, wrapping
 
 logger = logging.getLogger("orihon.llm")
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from orihon import jsonio
 from orihon.llm.scripted_dialects import DIALECTS, Reply, Speech
+from orihon.system import jsonio
 
 __all__ = ["CutOff", "Fault", "Reply", "Request", "ScriptedModel", "Slow", "Step", "overflowing"]
 

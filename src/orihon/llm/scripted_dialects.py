@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orihon import jsonio
+from orihon.system import jsonio
 
 #: How the path of a request ends, and the dialect that it is in.
 DIALECTS = {"/chat/completions": "openai", "/api/chat": "ollama", "/messages": "anthropic"}

@@ -13,9 +13,9 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import Any
 
-from orihon import jsonio
 from orihon.llm.answers import Answer, written_arguments
 from orihon.llm.tool_shapes import Tool
+from orihon.system import jsonio
 from orihon.texts import text
 
 _OBJECT = re.compile(r"\{(?=\s*\")")

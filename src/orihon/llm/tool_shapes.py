@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orihon.extra import expect, expect_mapping
+from orihon.values.message.extra import expect, expect_mapping
 
 _NO_PARAMETERS: Mapping[str, Any] = {"type": "object", "properties": {}}
 _SCHEMAS = ("parameters", "inputSchema", "input_schema")

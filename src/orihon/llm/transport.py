@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from orihon.errors import Cancelled, CutOff, LLMError, NotJSON, TimedOut, Unreachable
-from orihon.folders import wrapping
 from orihon.llm.endpoints import parsed
 from orihon.notifications.targets import is_metadata, names_metadata
+from orihon.system.files import wrapping
 
 if TYPE_CHECKING:
     import ssl

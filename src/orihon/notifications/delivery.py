@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from orihon import jsonio
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NoticeRow
-from orihon.notifications.notice import Notification
+from orihon.catalogue.outbox import NoticeRow
+from orihon.notifications.notification import Notification
 from orihon.notifications.webhook import Failure, Webhook
+from orihon.system import jsonio
 
 logger = logging.getLogger("orihon.notifications")
 

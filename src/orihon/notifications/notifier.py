@@ -11,9 +11,7 @@ import logging
 import secrets
 from collections.abc import Callable, Sequence
 
-from orihon import jsonio
-from orihon.clock import utc_now
-from orihon.notifications.notice import (
+from orihon.notifications.notification import (
     CompressionKind,
     CompressionNotification,
     NotificationActions,
@@ -25,6 +23,8 @@ from orihon.notifications.outbox import Outbox
 from orihon.notifications.posting import Posting
 from orihon.notifications.webhook import Webhook
 from orihon.store.locks import ForkSafeLock
+from orihon.system import jsonio
+from orihon.system.clock import utc_now
 
 logger = logging.getLogger("orihon.notifications")
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import OrihonError
-from orihon.notifications.notice import NotificationType
+from orihon.notifications.notification import NotificationType
 from orihon.notifications.sending import send_soon, wait_until_sent
 from orihon.settings import Settings
-from orihon.store.opening import make_redactor
+from orihon.store.factory import make_redactor
 
 logger = logging.getLogger("orihon.notifications")
 

@@ -15,7 +15,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import OrihonError
 from orihon.notifications.delivery import deliver
 from orihon.notifications.webhook import Webhook

@@ -118,7 +118,7 @@ def _opener(allow_metadata: bool) -> OpenerDirector:
     """
     from urllib.request import HTTPRedirectHandler, build_opener
 
-    from orihon.notifications.answering import in_time_handlers
+    from orihon.notifications.deadline import in_time_handlers
     from orihon.notifications.targets import refuse_metadata
 
     class NoRedirects(HTTPRedirectHandler):

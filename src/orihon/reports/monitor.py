@@ -18,18 +18,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue
-from orihon.catalogue.notices import NewNotice
-from orihon.clock import utc_now
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import OrihonError, StorageUnavailable
-from orihon.folders import wrapping
 from orihon.notifications.outbox import Outbox, event_of
+from orihon.reports.metrics.ages import write_ages
+from orihon.reports.sizes import sizes_of
 from orihon.settings import Settings, load_settings
-from orihon.sizes import sizes_of
-from orihon.task import TaskStatus
+from orihon.system.clock import utc_now
+from orihon.system.files import wrapping
+from orihon.tasks.base import BaseFolder
 from orihon.texts import text
-from orihon.write_ages import write_ages
+from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.monitor")
 

@@ -12,12 +12,12 @@ from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
-from orihon.costs import cost_report
 from orihon.errors import InvalidInput
+from orihon.reports.costs import cost_report
 from orihon.settings import Settings
-from orihon.task import shortened
+from orihon.tasks.base import BaseFolder
+from orihon.values.task import shortened
 
 BIGGEST = 10
 _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")

@@ -12,21 +12,21 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
-from orihon.chain import Inherited, without_others
 from orihon.errors import IllegalTransition, StorageError, TaskNotFound
-from orihon.folders import folder_size
-from orihon.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.settings import Settings
-from orihon.store.base import Stream
-from orihon.store.packing import StoredMessage
+from orihon.store.contract import Stream
+from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
-from orihon.task import TaskStatus
-from orihon.task_folders import SCRATCH
-from orihon.task_reading import reading_task
-from orihon.view_reading import Figures, ViewReading
+from orihon.system.files import folder_size
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.chain import Inherited, without_others
+from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
+from orihon.tasks.place import SCRATCH
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import Figures, ViewReading
+from orihon.values.task import TaskStatus
 
 LAST_MESSAGES = 5
 #: Of more tool calls than this, those that failed are not counted.

@@ -11,10 +11,10 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue
-from orihon.costs import CostLine, CostReport, cost_report
+from orihon.reports.costs import CostLine, CostReport, cost_report
 from orihon.settings import Settings
+from orihon.tasks.base import BaseFolder
 
 #: Of a longer span only the last days are drawn.
 MOST_DAYS = 400

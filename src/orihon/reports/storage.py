@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, Rollup, TaskRow
 from orihon.catalogue.sizes import Position
 from orihon.errors import StorageError
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.values.task import TaskStatus
 
 #: How many have been measured, of how many.
 Progress = Callable[[int, int], None]

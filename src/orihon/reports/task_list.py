@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
-from orihon.chain import without_others
-from orihon.clock import as_typed
-from orihon.costs import CostLine, costs_of_tasks
 from orihon.errors import InvalidInput
-from orihon.ladder import Ladder, ladder_of
+from orihon.reports.costs import CostLine, costs_of_tasks
 from orihon.settings import Settings
-from orihon.task import TaskStatus, parse_status
-from orihon.tokens import Gauge
+from orihon.system.clock import as_typed
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.chain import without_others
+from orihon.values.ladder import Ladder, ladder_of
+from orihon.values.task import TaskStatus, parse_status
+from orihon.values.tokens.tokens import Gauge
 
 _LONGEST_TITLE = 160
 #: So many of those that run or wait stand before the rest.

@@ -13,12 +13,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.errors import OrihonError
 from orihon.settings import Settings
-from orihon.store.opening import open_for_reading
-from orihon.task import TaskStatus
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.values.task import TaskStatus
 
 MOST_TASKS = 30
 MOST_CALLS = 200  # of each task, the last ones

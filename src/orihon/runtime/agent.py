@@ -12,18 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from orihon.context import TaskContextManager
 from orihon.errors import BudgetExceeded, Cancelled, GaveUp, InvalidSettings, LLMError, Overflow, Refused
 from orihon.llm.base import LLMClient
 from orihon.llm.retry import may_pass
 from orihon.llm.text_calls import read_done
 from orihon.llm.tool_shapes import read_tools
 from orihon.runtime.checkpoint_tool import ASK
+from orihon.runtime.source_reports import Teller
 from orihon.runtime.steps import ToolSteps
-from orihon.runtime.stopping import Limits, Watch
+from orihon.runtime.stop_conditions import Limits, Watch
 from orihon.runtime.task_tools import TaskTools
-from orihon.runtime.telling import Teller
 from orihon.settings import Settings
+from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 
 _CUT = ("length", "max_tokens")

@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from orihon.brokers.address import BrokerAddress
-from orihon.brokers.broker import Broker, Delivery
 from orihon.catalogue import TaskRow, WorkerFigures
-from orihon.connections import ThreadConnections
+from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker.broker import Broker, Delivery
+from orihon.drivers.connections import ThreadConnections
 from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus
+from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.queue")
 

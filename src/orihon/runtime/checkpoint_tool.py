@@ -6,11 +6,11 @@ again after a crash is the same question. The person's answer comes as the next 
 
 from __future__ import annotations
 
-from orihon.checkpoints import Checkpoint, CheckpointLog
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.tool import Answer, Call
 from orihon.runtime.tool_arguments import Arguments
+from orihon.store.checkpoints import Checkpoint, CheckpointLog
 from orihon.texts import text
 
 ASK = "checkpoint_ask"

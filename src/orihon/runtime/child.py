@@ -17,13 +17,13 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from orihon import jsonio
 from orihon.errors import DamagedStore, InvalidInput, NewerSchema, OrihonError
-from orihon.logs import configure
+from orihon.guard.logs import configure
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings
 from orihon.settings.model import schema
+from orihon.system import jsonio
 from orihon.texts import set_language
 
 logger = logging.getLogger("orihon.worker")
@@ -36,7 +36,7 @@ _HEADER = struct.Struct(">Q")
 
 @dataclass(frozen=True, slots=True)
 class LogPlan:
-    """Where a worker's log goes: what ``orihon.logs.configure`` is called with."""
+    """Where a worker's log goes: what ``orihon.guard.logs.configure`` is called with."""
 
     level: int | str
     file: Path | None = None

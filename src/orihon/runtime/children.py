@@ -15,17 +15,17 @@ from typing import Literal
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import SUBTASK
-from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
 from orihon.runtime.agent import release_model
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.tool import Answer, Call
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store import PlanningHistoryStore
-from orihon.store.opening import open_for_reading
-from orihon.task import FINISHED, TaskStatus
-from orihon.task_folders import folders_of
+from orihon.store.factory import open_for_reading
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.place import folders_of
 from orihon.texts import text
+from orihon.values.task import FINISHED, TaskStatus
 
 DEEPEST = 3  # children of children of children start none
 _SUMMARY = "final_summary.txt"

@@ -13,19 +13,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from orihon.errors import ToolFailed
-from orihon.message import Message
-from orihon.records import Fold
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
 from orihon.runtime.tool import Answer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.runtime.tool_output import KeptOutputs, excerpt
 from orihon.search.documents import Document, find_document, message_text
 from orihon.search.history import fold_of
-from orihon.search.own_log import count_terms, ranked_messages
 from orihon.search.query import Query, parse_query
 from orihon.search.snippets import make_snippet
+from orihon.search.task_search import count_terms, ranked_messages
 from orihon.store import MessageStore
 from orihon.texts import text
+from orihon.values.message.message import Message
+from orihon.values.records import Fold
 
 RECALL = "context_recall"
 _AROUND = 120  # characters on either side of a word that was found

@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orihon.catalogue import TaskRow
-from orihon.context import TaskContextManager
 from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter, Waiting
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import get_llm_client
-from orihon.quotas import tokens_spent
 from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
 from orihon.runtime.checkpoint_tool import CheckpointServer
 from orihon.runtime.children import DEEPEST, ChildServer, plan_server
@@ -28,14 +26,16 @@ from orihon.runtime.handlers import is_final
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.runtime.source_factory import sources_of
+from orihon.runtime.source_reports import Teller
 from orihon.runtime.sources.base import TaskSource
 from orihon.runtime.task_tools import TaskTools, ToolSupply
-from orihon.runtime.telling import Teller
 from orihon.runtime.tool import ToolServer
 from orihon.runtime.tools import ToolBox
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus
+from orihon.tasks.context import TaskContextManager
+from orihon.tasks.quotas import tokens_spent
 from orihon.texts import text
+from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.agent")
 

@@ -12,7 +12,7 @@ from orihon.errors import InvalidInput, InvalidSettings
 from orihon.runtime.queue import QueuedTask
 from orihon.runtime.user_config import UserConfigAPI, fetch_user_config
 from orihon.settings import Settings
-from orihon.task import shortened
+from orihon.values.task import shortened
 
 DEFAULT_HANDLER = "orihon.runtime.handler:TaskHandler"
 _MOST = 8  # each may have tool servers of its own

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from orihon.catalogue import ClaimLimits
-from orihon.catalogue.line import LONGEST_DELAY
+from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.settings import Settings
 
 

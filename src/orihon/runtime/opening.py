@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from orihon.context import TaskContextManager
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
+from orihon.tasks.context import TaskContextManager
 
 
 def open_context(

@@ -20,20 +20,20 @@ from typing import Any
 
 from orihon.audit import audited
 from orihon.catalogue import Catalogue, Lease, TaskRow, WorkerFigures
-from orihon.catalogue.opening import open_catalogue
-from orihon.clock import process_identity
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
-from orihon.guard.key_fields import refuse_secret_in
-from orihon.inheritance import inheritance_wish
-from orihon.quotas import admission
+from orihon.guard.masking.key_fields import refuse_secret_in
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.wishes import Wishes
+from orihon.runtime.requests import Wishes
 from orihon.settings import Settings, load_settings
-from orihon.store.opening import make_redactor
-from orihon.task import Task, TaskKey, TaskStatus, new_uuid
-from orihon.task_folders import folders_of
+from orihon.store.factory import make_redactor
+from orihon.system.clock import process_identity
+from orihon.tasks.inheritance import inheritance_wish
+from orihon.tasks.place import folders_of
+from orihon.tasks.quotas import admission
 from orihon.texts import text
+from orihon.values.task import Task, TaskKey, TaskStatus, new_uuid
 
 logger = logging.getLogger("orihon.queue")
 

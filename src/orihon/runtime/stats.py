@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, WorkerRow
-from orihon.catalogue.opening import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import Settings, load_settings
-from orihon.task_folders import PLACES
+from orihon.tasks.place import PLACES
 
 _MEGABYTE = 1024 * 1024
 _SHOWN = ("name", "worker_id", "host", "pid", "state", "task_uuid", "processed", "failed", "started_at", "updated_at")

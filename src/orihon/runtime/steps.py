@@ -30,16 +30,16 @@ from types import MappingProxyType
 from typing import Any
 
 from orihon.catalogue.rows import fresh_start
-from orihon.context import TaskContextManager
 from orihon.errors import GaveUp, StaleWriter, ToolFailed
-from orihon.guard.redaction import has_placeholder
+from orihon.guard.masking.redaction import has_placeholder
 from orihon.llm import text_calls
 from orihon.llm.answers import written_arguments
 from orihon.llm.base import LLMClient
 from orihon.runtime.task_tools import TaskTools
 from orihon.runtime.tool import ToolResult
 from orihon.runtime.tool_arguments import sanitize_arguments
-from orihon.runtime.watched_tools import watched
+from orihon.runtime.tool_telemetry import watched
+from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.agent")

@@ -11,13 +11,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from orihon.context import TaskContextManager
 from orihon.runtime.builtin_tools import BuiltinServer, builtin_servers
 from orihon.runtime.context_tools import context_tools
-from orihon.runtime.mcp_config import read_mcp_servers
+from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.tool import ToolResult, ToolServer
 from orihon.runtime.tools import ToolBox, ToolOptions
 from orihon.settings import Settings
+from orihon.tasks.context import TaskContextManager
 
 
 def tool_options(settings: Settings) -> ToolOptions:
@@ -122,7 +122,7 @@ class ToolSupply:
         configured = read_mcp_servers({"mcp_servers": _escaped(self._settings.mcp_servers)})
         if not configured:
             return []
-        from orihon.runtime.mcp_servers import mcp_servers
+        from orihon.runtime.mcp.servers import mcp_servers
 
         timeout, restarts = self._options.start_timeout, self._options.max_restarts
         return list(mcp_servers(configured, self._base_dir, start_timeout=timeout, max_restarts=restarts))

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from orihon.errors import InvalidSettings, OrihonError, StorageError, ToolFailed
 from orihon.runtime.builtin_tools import builtin_servers
-from orihon.runtime.mcp_config import McpServerConfig, read_mcp_servers
+from orihon.runtime.mcp.config import McpServerConfig, read_mcp_servers
 from orihon.runtime.tool import Answer, Call, Tool, ToolResult, ToolServer, public_name, split_name
 from orihon.runtime.tool_arguments import sanitize_arguments
 from orihon.runtime.tool_output import KeptOutputs, cut_in_the_middle
@@ -225,7 +225,7 @@ def public_name_of(name: str) -> str:
 def _mcp_servers(configured: list[McpServerConfig], options: ToolOptions, base_dir: Path | None) -> list[ToolServer]:
     if not configured:
         return []
-    from orihon.runtime.mcp_servers import mcp_servers
+    from orihon.runtime.mcp.servers import mcp_servers
 
     return list(
         mcp_servers(configured, base_dir, start_timeout=options.start_timeout, max_restarts=options.max_restarts)

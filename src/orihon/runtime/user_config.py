@@ -21,11 +21,11 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.parse import quote
 
-from orihon import jsonio
 from orihon.errors import InvalidSettings
 from orihon.settings import Settings, load_settings
 from orihon.settings.model import names, section_names
-from orihon.task import Task
+from orihon.system import jsonio
+from orihon.values.task import Task
 
 logger = logging.getLogger("orihon.user_config")
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orihon.quotas import quota_of
 from orihon.runtime.user_config import fetch_user_config, may_set
 from orihon.settings import Settings
 from orihon.settings.in_force import SettingInForce, settings_in_force
-from orihon.task import Task, TaskKey
+from orihon.tasks.quotas import quota_of
+from orihon.values.task import Task, TaskKey
 
 #: Where a value came from, besides ``default``.
 USER, OPERATOR = "user", "operator"

@@ -17,22 +17,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.approvals.answering import sweep
 from orihon.catalogue import WorkerFigures
-from orihon.catalogue.line import TELL
-from orihon.clock import process_identity
+from orihon.catalogue.queue import TELL
 from orihon.errors import OrihonError, StaleWriter, StorageUnavailable, Waiting
-from orihon.logs import enter_task, leave_task
+from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.sending import send_soon
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
-from orihon.runtime.holding import Holding
+from orihon.runtime.holder import Holding
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask
 from orihon.search import catch_up
 from orihon.settings import Settings, load_settings
-from orihon.task import TaskStatus
+from orihon.system.clock import process_identity
+from orihon.tasks.approvals.answers import sweep
 from orihon.texts import text
+from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.worker")
 

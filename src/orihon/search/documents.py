@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from orihon import jsonio
-from orihon.clock import as_utc
-from orihon.message import Message
-from orihon.store.base import Stream
-from orihon.store.packing import StoredMessage
+from orihon.store.contract import Stream
+from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
+from orihon.system import jsonio
+from orihon.system.clock import as_utc
+from orihon.values.message.message import Message
 
 Kind = Literal["message", "summary", "tool", "plan"]
 #: The kinds, and the streams of records that they are read from.

@@ -18,23 +18,23 @@ from pathlib import Path
 from typing import Any, cast
 
 from orihon.audit.trail import audit_of
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
-from orihon.clock import as_typed
 from orihon.errors import InvalidInput, OrihonError
-from orihon.records import Fold
-from orihon.search.catching_up import CatchingUp, Told
+from orihon.search.connect import with_index
 from orihon.search.documents import KINDS, Kind, find_document
 from orihon.search.index import MOST_CANDIDATES, Candidate, Changes, Filters, SearchIndex, text_tokens
-from orihon.search.opening import with_index
+from orihon.search.indexer import CatchingUp, Told
 from orihon.search.query import Query, parse_query
 from orihon.search.sealed import find_in_sealed
 from orihon.search.snippets import Snippet, make_snippet
 from orihon.settings import Settings
-from orihon.store.opening import open_for_reading
+from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
-from orihon.task import shortened
+from orihon.system.clock import as_typed
+from orihon.tasks.base import BaseFolder
+from orihon.values.records import Fold
+from orihon.values.task import shortened
 
 #: So many tasks of a user or a repository are looked at, the newest.
 MOST_TASKS = 1000

@@ -14,10 +14,11 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
+from orihon.drivers.postgres.errors import server_errors
+from orihon.drivers.postgres.pool import Connection, Postgres
+from orihon.drivers.postgres.statements import statements
 from orihon.errors import NewerSchema
-from orihon.postgres.errors import server_errors
-from orihon.postgres.pool import Connection, Postgres
-from orihon.postgres.statements import statements
+from orihon.search.bookmarks import mark_from, row_of
 from orihon.search.index import (
     MOST_CANDIDATES,
     Candidate,
@@ -30,7 +31,6 @@ from orihon.search.index import (
     tags,
     wanted_tags,
 )
-from orihon.search.marks import mark_from, row_of
 from orihon.search.query import Query, Term
 
 _VERSION = 1
@@ -68,7 +68,7 @@ class PostgresIndex(SearchIndex):
                 raise NewerSchema("database", path=f"{self.where} search", found=found, known=_VERSION)
             if found < _VERSION:
                 self._run("drop_tables")
-                schema = files("orihon.postgres").joinpath("sql", "search.sql").read_bytes()
+                schema = files("orihon.drivers.postgres").joinpath("sql", "search.sql").read_bytes()
                 self._connection.execute(schema)
                 self._run("note_version", version=_VERSION)
 

@@ -13,15 +13,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.base_folder import BaseFolder
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import OrihonError
-from orihon.postgres import postgres_of
 from orihon.search.documents import KINDS, Document, documents
 from orihon.search.index import MOST_CANDIDATES, Candidate, Filters, text_tokens
 from orihon.search.query import Query
-from orihon.store.base import SEALED
-from orihon.store.opening import open_for_reading
-from orihon.task_folders import SCRATCH
+from orihon.store.contract import SEALED
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.place import SCRATCH
 
 #: How often a task that moves from folder to folder is looked for.
 _LOOKS = 10

@@ -19,11 +19,10 @@ from typing import Any
 
 import apsw
 
-from orihon import jsonio
-from orihon.database import connect, database_errors, empty_log, transaction, version
+from orihon.drivers.postgres.statements import statements
+from orihon.drivers.sqlite import connect, database_errors, empty_log, transaction, version
 from orihon.errors import DamagedStore, NewerSchema
-from orihon.folders import open_private, refuse_network_file_system, wrapping
-from orihon.postgres.statements import statements
+from orihon.search.bookmarks import mark_from, row_of
 from orihon.search.index import (
     MOST_CANDIDATES,
     MOST_COUNTED,
@@ -37,8 +36,9 @@ from orihon.search.index import (
     tags,
     wanted_tags,
 )
-from orihon.search.marks import mark_from, row_of
 from orihon.search.query import Query, Term
+from orihon.system import jsonio
+from orihon.system.files import open_private, refuse_network_file_system, wrapping
 
 FILE = "search.db"
 _VERSION = 1

@@ -56,7 +56,7 @@ def config_template(base_dir: Path) -> str:
 
 
 def _template_lines(node: dict[str, Any], prefix: str, base_dir: str) -> Iterator[str]:
-    from orihon import jsonio
+    from orihon.system import jsonio
 
     indent = "  " * prefix.count(".")
     for name, value in node.items():

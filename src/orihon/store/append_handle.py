@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from orihon.store.base import Pieces
+from orihon.store.contract import Pieces
 
 # The system takes no more of them in one write.
 _MOST_PIECES = 1000

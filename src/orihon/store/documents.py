@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from orihon import jsonio
-from orihon.store.base import RecordStore
+from orihon.store.contract import RecordStore
+from orihon.system import jsonio
 
 logger = logging.getLogger("orihon.store")
 

@@ -20,10 +20,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from orihon import jsonio
-from orihon.clock import is_alive, process_identity
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
-from orihon.folders import (
+from orihon.store.append_handle import AppendHandle
+from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, RecordStore, Stream, TornTail
+from orihon.store.jsonl import JsonlFile
+from orihon.system import jsonio
+from orihon.system.clock import is_alive, process_identity
+from orihon.system.files import (
     BlobFolder,
     folder_size,
     keep_aside,
@@ -36,9 +39,6 @@ from orihon.folders import (
     sync_folder,
     wrapping,
 )
-from orihon.store.append_handle import AppendHandle
-from orihon.store.base import NUMBER_FIELD, STREAMS, Pieces, RecordStore, Stream, TornTail
-from orihon.store.jsonl import JsonlFile
 
 _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
 

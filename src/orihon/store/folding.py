@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from orihon import view as algebra
-from orihon.clock import utc_now
-from orihon.counting import estimate_message
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
-from orihon.extra import expect
-from orihon.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, ModelCall, Pin
 from orihon.store.steps import check_step, compression_at
 from orihon.store.tail import Tail
 from orihon.store.task_store import OK, TaskStore
+from orihon.system.clock import utc_now
 from orihon.texts import text
-from orihon.tokens import estimate
-from orihon.view import Change, PlannedFold, View
+from orihon.values import view as algebra
+from orihon.values.message.extra import expect
+from orihon.values.records import REWIND, SUMMARY_PREFIX, Compression, CompressionKind, Fold, ModelCall, Pin
+from orihon.values.tokens.message_tokens import estimate_message
+from orihon.values.tokens.tokens import estimate
+from orihon.values.view import Change, PlannedFold, View
 
 
 class Folding:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orihon.errors import DamagedStore, StorageUnavailable
-from orihon.folders import wrapping
+from orihon.system.files import wrapping
 
 _CHUNK = 1 << 16
 

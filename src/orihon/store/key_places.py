@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orihon.drivers.postgres import has_tables, postgres_of
 from orihon.errors import KeyUnavailable
-from orihon.guard.keys import FOLDER, DataKeys, FolderKeys, KeyPlace, erase
-from orihon.guard.master import master_keys
-from orihon.postgres import has_tables, postgres_of
+from orihon.guard.encryption.keys import FOLDER, DataKeys, FolderKeys, KeyPlace, erase
+from orihon.guard.encryption.master import master_keys
 from orihon.settings import Settings
 
 if TYPE_CHECKING:
-    from orihon.postgres.pool import Connection, Postgres
+    from orihon.drivers.postgres.pool import Connection, Postgres
 
 #: The folders of a base folder that tasks lie in, for good or on their way.
 _PLACES = frozenset(("running", "paused", "completed", "scratch", "archive", "moving"))

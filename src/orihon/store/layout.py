@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orihon.records import Fold
-from orihon.store.base import OPEN_END, Run
+from orihon.store.contract import OPEN_END, Run
+from orihon.values.records import Fold
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,22 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon import jsonio
 from orihon.errors import IllegalFold, InvalidSettings
-from orihon.extra import expect, expect_mapping
-from orihon.folders import wrapping
-from orihon.ladder import fullness_of, ladder_of
-from orihon.message import Message, ToolCall
-from orihon.records import Compression, ModelCall
 from orihon.settings import Settings, load_settings
-from orihon.store.exact import exact_view_tokens
+from orihon.store.exact_counts import exact_view_tokens
+from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.folding import Folding
-from orihon.store.opening import folder_of, shared_task_store
-from orihon.store.packing import StoredMessage
+from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.store.tools import ToolStore
-from orihon.tokens import Correction, Gauge
-from orihon.view import PlannedFold, View, foldable_runs
+from orihon.system import jsonio
+from orihon.system.files import wrapping
+from orihon.values.ladder import fullness_of, ladder_of
+from orihon.values.message.extra import expect, expect_mapping
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.records import Compression, ModelCall
+from orihon.values.tokens.tokens import Correction, Gauge
+from orihon.values.view import PlannedFold, View, foldable_runs
 
 if TYPE_CHECKING:
     import apsw

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.clock import utc_now
 from orihon.store.side_store import SideStore
+from orihon.system.clock import utc_now
 
 
 class PlanningHistoryStore(SideStore):

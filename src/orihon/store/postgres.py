@@ -24,13 +24,23 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.abc import Params
 
+from orihon.drivers.postgres.errors import is_conflict, is_lost, storage_error
+from orihon.drivers.postgres.pool import Connection, Postgres
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
-from orihon.folders import make_private_folder, replace_file
-from orihon.postgres.errors import is_conflict, is_lost, storage_error
-from orihon.postgres.pool import Connection, Postgres
-from orihon.store.base import DERIVED, OPEN_END, LostRace, Pieces, RecordStore, Run, Stream, TornTail, check_file_name
+from orihon.store.contract import (
+    DERIVED,
+    OPEN_END,
+    LostRace,
+    Pieces,
+    RecordStore,
+    Run,
+    Stream,
+    TornTail,
+    check_file_name,
+)
 from orihon.store.postgres_pages import Page, first_page, records_from
 from orihon.store.postgres_section import SQL, LogRow, Section, Writing, find_row, found_row, rows_of
+from orihon.system.files import make_private_folder, replace_file
 
 _Result = TypeVar("_Result")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orihon.drivers.postgres.pool import Postgres
+from orihon.drivers.postgres.statements import statements
 from orihon.errors import StorageUnavailable
-from orihon.postgres.pool import Postgres
-from orihon.postgres.statements import statements
-from orihon.store.base import STREAMS, Stream
+from orihon.store.contract import STREAMS, Stream
 
 _SQL = statements("orihon.store", "postgres_forking.sql")
 

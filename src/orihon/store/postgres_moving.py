@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orihon.postgres.pool import Postgres
-from orihon.postgres.statements import statements
+from orihon.drivers.postgres.pool import Postgres
+from orihon.drivers.postgres.statements import statements
 
 _SQL = statements("orihon.store", "postgres_moving.sql")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orihon.errors import DamagedStore
-from orihon.store.base import Run
+from orihon.store.contract import Run
 
 #: Records, and bytes but for the last one, that a round trip brings: more than a view should have, less than a memory.
 _PAGE, _PAGE_BYTES = 1000, 4 * 1024 * 1024

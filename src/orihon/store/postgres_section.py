@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 from psycopg import Cursor
 from psycopg.abc import Params
 
-from orihon.postgres.pool import Connection, Postgres
-from orihon.postgres.statements import statements
-from orihon.store.base import Pieces, Stream
+from orihon.drivers.postgres.pool import Connection, Postgres
+from orihon.drivers.postgres.statements import statements
+from orihon.store.contract import Pieces, Stream
 
 SQL = statements("orihon.store", "postgres.sql")
 

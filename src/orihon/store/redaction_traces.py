@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from orihon import jsonio
-from orihon.folders import replace_file, wrapping
-from orihon.store.base import is_unfinished
+from orihon.store.contract import is_unfinished
+from orihon.system import jsonio
+from orihon.system.files import replace_file, wrapping
 
 NAME: Final = "redacting.json"
 #: The same for tasks that were packed, and are to be packed again.

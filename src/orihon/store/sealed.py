@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
-from orihon import jsonio
 from orihon.errors import DamagedStore, KeyUnavailable
-from orihon.guard.keys import DataKeys, key_id_of
-from orihon.guard.sealing import VERSION, Sealer, is_sealed_file, is_sealed_record
-from orihon.store.base import NUMBER_FIELD, SEALED, STREAMS, Pieces, RecordStore, Run, Stream, TornTail
+from orihon.guard.encryption.keys import DataKeys, key_id_of
+from orihon.guard.encryption.sealer import VERSION, Sealer, is_sealed_file, is_sealed_record
+from orihon.store.contract import NUMBER_FIELD, SEALED, STREAMS, Pieces, RecordStore, Run, Stream, TornTail
+from orihon.system import jsonio
 
 #: Figures and names that the catalogue has in clear, too.
 _CLEAR = frozenset(("metadata.json", SEALED))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orihon.store.opening import folder_of, shared_task_store
+from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.task_store import TaskStore
 
 

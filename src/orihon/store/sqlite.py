@@ -15,11 +15,11 @@ from typing import Any
 
 import apsw
 
-from orihon.connections import ThreadConnections
-from orihon.database import database_errors, open_database, retrying, roll_back, storage_error, transaction
+from orihon.drivers.connections import ThreadConnections
+from orihon.drivers.sqlite import database_errors, open_database, retrying, roll_back, storage_error, transaction
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
-from orihon.folders import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
-from orihon.store.base import Pieces, RecordStore, Stream, TornTail
+from orihon.store.contract import Pieces, RecordStore, Stream, TornTail
+from orihon.system.files import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
 
 _TABLES: dict[Stream, str] = {
     "messages": "message_records",

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orihon.errors import NoSuchMessage, ToolCallError
-from orihon.records import Compression, Fold
+from orihon.store.reader import TaskReader
 from orihon.store.tail import calls_of
-from orihon.store.task_reading import TaskReader
+from orihon.values.records import Compression, Fold
 
 
 def check_step(store: TaskReader, seq: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.clock import utc_now
 from orihon.store.side_store import SideStore
-from orihon.tokens import estimate
+from orihon.system.clock import utc_now
+from orihon.values.tokens.tokens import estimate
 
 
 class SummaryStore(SideStore):

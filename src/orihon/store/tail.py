@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from orihon.records import Fold
 from orihon.store.call_ids import CallIds
-from orihon.view import Entry
+from orihon.values.records import Fold
+from orihon.values.view import Entry
 
 
 @dataclass(slots=True)

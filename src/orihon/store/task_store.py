@@ -16,21 +16,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orihon import jsonio
-from orihon.clock import as_utc, utc_now
 from orihon.errors import IllegalTransition, InvalidInput, InvalidMessage, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
-from orihon.message import Message
-from orihon.records import ModelCall
-from orihon.store.base import NUMBER_FIELD, LostRace, Pieces, RecordStore, Stream
 from orihon.store.call_ids import CallIds
+from orihon.store.contract import NUMBER_FIELD, LostRace, Pieces, RecordStore, Stream
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
-from orihon.store.packing import pack, pack_record
+from orihon.store.reader import TaskReader
+from orihon.store.record_codec import pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
-from orihon.store.task_reading import TaskReader
 from orihon.store.tool_pairs import admit
-from orihon.task import shortened
+from orihon.system import jsonio
+from orihon.system.clock import as_utc, utc_now
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall
+from orihon.values.task import shortened
 
 logger = logging.getLogger("orihon.store")
 

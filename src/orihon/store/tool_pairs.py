@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from orihon.errors import ToolCallError
-from orihon.message import Message, ToolCall
 from orihon.store.tail import Tail
+from orihon.values.message.message import Message, ToolCall
 
 
 def admit(messages: Sequence[Message], tail: Tail, was_used: Callable[[str], bool]) -> list[Message]:

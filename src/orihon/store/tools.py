@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orihon.clock import utc_now
-from orihon.extra import expect_mapping
 from orihon.store.side_store import SideStore
+from orihon.system.clock import utc_now
+from orihon.values.message.extra import expect_mapping
 
 
 class ToolStore(SideStore):

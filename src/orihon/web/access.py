@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orihon.errors import DamagedStore
-from orihon.folders import make_private_folder, replace_file, wrapping
-from orihon.grants import PREFIX
-from orihon.web.granted import Granted, is_good
+from orihon.system.files import make_private_folder, replace_file, wrapping
+from orihon.tasks.grants import PREFIX
+from orihon.web.grant_cache import Granted, is_good
 from orihon.web.visitor import ROLES, Visitor
 
 KEY_FILE = "web.key"

@@ -20,9 +20,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from orihon import jsonio
 from orihon.audit import acting_as
 from orihon.errors import InvalidInput, OrihonError, StorageError
+from orihon.system import jsonio
 from orihon.texts import text
 from orihon.web import static_files
 from orihon.web.access import SESSION_SECONDS, Access

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from orihon.approvals.question_memory import QuestionMemory
 from orihon.settings import Settings
-from orihon.web.drafts import Drafts
+from orihon.tasks.approvals.question_cache import QuestionMemory
 from orihon.web.fields import Field
-from orihon.web.turns import Turns
+from orihon.web.previews import Drafts
+from orihon.web.task_locks import Turns
 from orihon.web.visitor import Role, Visitor
 
 if TYPE_CHECKING:
-    from orihon.web.live import Live
+    from orihon.web.broadcaster import Live
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.checkpoints import Checkpoint, Ledger, Phase
 from orihon.errors import DamagedStore, OrihonError
-from orihon.export.story import Told
-from orihon.records import Fold, Pin
-from orihon.store.task_reading import TaskReader
-from orihon.view import Span
+from orihon.store.checkpoints import Checkpoint, Ledger, Phase
+from orihon.store.reader import TaskReader
+from orihon.transfer.export.story import Told
+from orihon.values.records import Fold, Pin
+from orihon.values.view import Span
 
 #: Items that are read in one go.
 ITEMS = 40

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from orihon import jsonio
-from orihon.web.live import Live, State
+from orihon.system import jsonio
+from orihon.web.broadcaster import Live, State
 
 #: Something is said at least so often, so that both sides notice when the other one is gone.
 _SECONDS_BETWEEN_SIGNS = 15.0

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from typing import Any, get_args
 
-from orihon.export.about import role_name as exported_role
-from orihon.records import REWIND, Compression, CompressionKind
 from orihon.settings.rungs import LEVELS, STRATEGIES
 from orihon.texts import text
+from orihon.transfer.export.about import role_name as exported_role
+from orihon.values.records import REWIND, Compression, CompressionKind
 
 _BETWEEN = " · "
 _KINDS: tuple[str, ...] = get_args(CompressionKind)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orihon
-from orihon.schemas import definitions
-from orihon.schemas.shapes import TEXT, shape
+from orihon.reports.shapes import definitions
+from orihon.reports.shapes.shapes import TEXT, shape
 from orihon.texts import text
 from orihon.web.call import Endpoint
 from orihon.web.fields import PATH_FIELDS, Field

@@ -9,7 +9,6 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Scope
 
-from orihon import jsonio
 from orihon.errors import (
     BudgetExceeded,
     IllegalFold,
@@ -22,6 +21,7 @@ from orihon.errors import (
     StorageUnavailable,
     TaskNotFound,
 )
+from orihon.system import jsonio
 from orihon.texts import text
 from orihon.web.rendering import render
 

@@ -16,10 +16,11 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
-from orihon import jsonio
-from orihon.clock import utc_now
+from orihon.system import jsonio
+from orihon.system.clock import utc_now
 from orihon.texts import LANGUAGES, language, speaking, text
-from orihon.web import names, shown
+from orihon.web import filters as shown
+from orihon.web import names
 from orihon.web.visitor import Visitor
 
 LANGUAGE_COOKIE = "orihon_language"

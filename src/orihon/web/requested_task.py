@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orihon.base_folder import BaseFolder
+from orihon.tasks.base import BaseFolder
 from orihon.web.call import Call
 
 

@@ -20,16 +20,16 @@ from typing import Self
 
 import uvicorn
 
+from orihon.drivers.postgres import connections_kept
 from orihon.errors import InvalidInput, StorageUnavailable
-from orihon.postgres import connections_kept
 from orihon.settings import Settings
 from orihon.web.access import open_access
 from orihon.web.app import build_app
+from orihon.web.broadcaster import Live
 from orihon.web.call import Site
-from orihon.web.granted import Granted
+from orihon.web.grant_cache import Granted
 from orihon.web.host_names import authority, names_of, origin_of
-from orihon.web.live import Live
-from orihon.web.looks import open_look
+from orihon.web.snapshots import open_look
 
 LOOPBACK = "127.0.0.1"
 PORT = 8377

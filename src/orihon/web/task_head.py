@@ -11,20 +11,20 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from orihon.base_folder import BaseFolder
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import key_in, read_metadata
-from orihon.checkpoints import Ledger, read_ledger
-from orihon.costs import CostLine, costs_of_task
 from orihon.errors import OrihonError
-from orihon.ladder import ladder_of
+from orihon.reports.costs import CostLine, costs_of_task
 from orihon.reports.task_list import title_of as listed_title
 from orihon.settings import Settings
-from orihon.store.base import STREAMS, Stream
+from orihon.store.checkpoints import Ledger, read_ledger
+from orihon.store.contract import STREAMS, Stream
 from orihon.store.task_store import TaskStore
-from orihon.task_reading import reading_task
-from orihon.tokens import Gauge
-from orihon.view_reading import ViewReading
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import ViewReading
+from orihon.values.ladder import ladder_of
+from orihon.values.tokens.tokens import Gauge
 from orihon.web.call import Call
 from orihon.web.requested_task import task_of
 from orihon.web.task_memory import MEMORIES, TaskMemory

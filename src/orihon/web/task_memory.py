@@ -15,10 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orihon.records import Compression, Fold
+from orihon.store.reader import TaskReader
 from orihon.store.steps import length_at
-from orihon.store.task_reading import TaskReader
-from orihon.view_reading import State
+from orihon.tasks.view_reader import State
+from orihon.values.records import Compression, Fold
 
 _MOST_TASKS = 32
 _TOKENS = re.compile(rb',"tokens":([0-9]{1,15}),"epoch":[0-9]')

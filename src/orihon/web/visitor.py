@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orihon.grants import ROLES, Role
+from orihon.tasks.grants import ROLES, Role
 
 __all__ = ["ROLES", "Role", "Visitor"]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import InvalidMessage
 from orihon.importers.conversions import from_anthropic, from_responses
-from orihon.message import Message
+from orihon.values.message.message import Message
 
 TEXT = st.text(max_size=8)
 BLOCKS: st.SearchStrategy[dict[str, Any]] = st.one_of(

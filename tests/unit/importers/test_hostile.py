@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon import jsonio
 from orihon.importers.base import Event, Problem, Thread
-from orihon.importers.pairing import Conversation, SaidStep, Step
 from orihon.importers.registry import importer
+from orihon.importers.tool_pairing import Conversation, SaidStep, Step
+from orihon.system import jsonio
 from orihon.texts import text
 from tests.importing import Sample, make_chat_document, make_chat_lines, make_claude_code, make_codex
 from tests.unit.importers.test_hostile_agents import WRONG, places, replaced

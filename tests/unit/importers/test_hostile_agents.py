@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon import jsonio
 from orihon.importers.base import Event, Problem, SaidItem, Thread
-from orihon.importers.pairing import Conversation
 from orihon.importers.registry import importer
+from orihon.importers.tool_pairing import Conversation
+from orihon.system import jsonio
 from tests.importing_agents import AGENT_SAMPLES, make_openhands_folder, make_openhands_sdk_folder
 
 WRONG: st.SearchStrategy[Any] = st.sampled_from(

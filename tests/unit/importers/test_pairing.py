@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.importers.base import CompactionItem, Item, PlanItem, Problem, SaidItem, ToolItem
-from orihon.importers.pairing import WINDOW, Conversation, FoldStep, SaidStep, Step
-from orihon.message import Message
-from orihon.records import ModelCall, Usage
+from orihon.importers.tool_pairing import WINDOW, Conversation, FoldStep, SaidStep, Step
 from orihon.store.tail import Tail
 from orihon.store.tool_pairs import admit
+from orihon.values.message.message import Message
+from orihon.values.records import ModelCall, Usage
 
 
 def call(*ids: str, name: str = "look") -> dict[str, Any]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from orihon.importers.importing import import_transcripts
+from orihon.importers.importer import import_transcripts
 from orihon.importers.registry import recognised
 from orihon.importers.seed_tree import key_from
 from orihon.settings import load_settings
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 from tests.importing_agents import told
 
 SCHEMA = """

@@ -30,10 +30,10 @@ from orihon.compression.documents.markdown import Section, line_end, parse
 from orihon.compression.documents.statements import decided, labelled, sentences, statements
 from orihon.compression.result import CompressionResult
 from orihon.errors import InvalidInput
-from orihon.folders import make_private_folder, replace_file, wrapping
-from orihon.guard.timed import TimedPatterns
-from orihon.task import check_id
-from orihon.tokens import estimate
+from orihon.guard.masking.timed_patterns import TimedPatterns
+from orihon.system.files import make_private_folder, replace_file, wrapping
+from orihon.values.task import check_id
+from orihon.values.tokens.tokens import estimate
 
 logger = logging.getLogger("orihon.compression")
 

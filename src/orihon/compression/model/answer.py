@@ -13,13 +13,13 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from orihon.compression.extractive.facts import PIECE, names_in
-from orihon.compression.extractive.notes import HEADINGS
 from orihon.compression.model.call import Failed, Failure, Reply, error_text
-from orihon.records import SUMMARY_PREFIX
+from orihon.compression.notes.facts import PIECE, names_in
+from orihon.compression.notes.note_text import HEADINGS
 from orihon.texts import LANGUAGES, text
-from orihon.tokens import Counter
-from orihon.wire import clean
+from orihon.values.message.wire import clean
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import Counter
 
 _MOST_OVER = 1.25  # of the limit; a longer answer is not worth mending
 _LEAST_KEPT = 0.5  # of the limit, that mending must leave

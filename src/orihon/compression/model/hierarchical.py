@@ -16,12 +16,12 @@ from typing import Any, TypedDict
 from orihon.compression.documents.findings import section_decisions
 from orihon.compression.documents.markdown import parse
 from orihon.compression.documents.statements import sentences, unmarked
-from orihon.compression.extractive.extractor import summarize
-from orihon.compression.lists.importance import DEFAULT_SCORING, ScoringConfig, importance, message_text
+from orihon.compression.importance import DEFAULT_SCORING, ScoringConfig, importance, message_text
 from orihon.compression.model.call import Caller, LLMClientProtocol, Reply
+from orihon.compression.notes.extractor import summarize
 from orihon.errors import InvalidMessage
-from orihon.message import Message
 from orihon.texts import text
+from orihon.values.message.message import Message
 
 logger = logging.getLogger("orihon.compression")
 

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from orihon.compression.extractive.extractor import summarize
-from orihon.compression.extractive.notes import HEADINGS
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
+from orihon.compression.notes.extractor import summarize
+from orihon.compression.notes.note_text import HEADINGS
 from orihon.texts import LANGUAGES, text
-from orihon.tokens import MESSAGE_OVERHEAD, Counter
-from orihon.wire import clean
+from orihon.values.message.message import Message
+from orihon.values.message.wire import clean
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import MESSAGE_OVERHEAD, Counter
 
 _PLACE = "{messages}"
 _JOINS = 16  # tokens by which the sum of the parts may differ from the whole

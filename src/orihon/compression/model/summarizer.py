@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from orihon.compression.model.answer import judge
 from orihon.compression.model.call import Caller, ChatClient, Failed, Failure, LLMClientProtocol, OnAnswer
 from orihon.compression.model.request import Request, RequestWriter
-from orihon.message import Message
-from orihon.records import SUMMARY_PREFIX
-from orihon.tokens import DEFAULT_TOKENIZER, Counter, tokenizer
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, Counter, tokenizer
 
 __all__ = ["ChatClient", "Failure", "LLMClientProtocol", "LLMSummarizer"]
 

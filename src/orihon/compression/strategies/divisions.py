@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import Pages
-from orihon.view import SYSTEM_ROLES, Entry
+from orihon.values.view import SYSTEM_ROLES, Entry
 
 _ALIKE = 0.15  # cosine from which two texts are about the same
 _MOST_EXCHANGES = 0.5  # of all exchanges: what stands in more of them tells nothing apart

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from orihon.compression.documents.sections import CompressionLevel
-from orihon.compression.lists.importance import ContentScores
+from orihon.compression.importance import ContentScores
 from orihon.compression.pages import Strategy
 from orihon.compression.strategies.offload import Offload
 from orihon.compression.strategies.prune import Prune, PruneSelection
 from orihon.compression.strategies.section_folds import Sections
 from orihon.compression.strategies.summarize import Summarize
-from orihon.ladder import Ladder
 from orihon.settings import Settings
 from orihon.settings.rungs import Rung
+from orihon.values.ladder import Ladder
 
 
 @dataclass(frozen=True, slots=True)

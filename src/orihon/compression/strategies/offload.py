@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orihon.compression.extractive.extractor import Run
-from orihon.compression.extractive.facts import is_error
+from orihon.compression.notes.extractor import Run
+from orihon.compression.notes.facts import is_error
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.texts import text
-from orihon.view import PlannedFold
+from orihon.values.view import PlannedFold
 
 _MOST_SHARE = 0.5  # of a result that its preview stays below
 _LONGEST_LINE = 200  # characters; what is longer is cut, pinned lines apart

@@ -18,16 +18,16 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import ClassVar, Literal
 
-from orihon.compression.extractive.extractor import Run
-from orihon.compression.lists.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
+from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import NOTICE, Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.compression.strategies.divisions import sessions, topics
 from orihon.compression.strategies.summarize import extractive_texts
-from orihon.message import Message
-from orihon.records import Fold
 from orihon.texts import text
-from orihon.view import tool_batches
+from orihon.values.message.message import Message
+from orihon.values.records import Fold
+from orihon.values.view import tool_batches
 
 logger = logging.getLogger("orihon.compression")
 

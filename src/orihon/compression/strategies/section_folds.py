@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.strategies.offload import single_places
-from orihon.view import PlannedFold
+from orihon.values.view import PlannedFold
 
 _LEAST_GAIN = 0.1  # of a text that must go, or it is not touched
 _SHORTEST = 160  # characters: in a shorter text there is nothing to leave out

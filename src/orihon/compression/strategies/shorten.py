@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orihon.compression.extractive.extractor import Run, summarize
+from orihon.compression.notes.extractor import Run, summarize
 from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.texts import text

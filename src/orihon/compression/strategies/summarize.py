@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orihon.compression.extractive.extractor import Run
+from orihon.compression.notes.extractor import Run
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, WhyNot, fold_report
 from orihon.compression.pinned_lines import with_pinned_lines
-from orihon.records import SUMMARY_PREFIX, FoldReport
-from orihon.view import PlannedFold
+from orihon.values.records import SUMMARY_PREFIX, FoldReport
+from orihon.values.view import PlannedFold
 
 _MOST_SHARE = 0.5  # of a run that its text may have
 _LEAST_SHARE = 0.05

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from orihon.task import TaskKey, new_uuid
 from orihon.texts import text
+from orihon.values.task import TaskKey, new_uuid
 
 Outcome = Literal["completed", "failed", "cancelled", "paused"]
 OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "cancelled", "paused")

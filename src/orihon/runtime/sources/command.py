@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from orihon.errors import InvalidInput, SourceError
 from orihon.runtime.sources.base import FoundTask, Outcome, TaskSource
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 MAX_BYTES = 1024 * 1024
 _TITLE_CHARS = 80

@@ -17,12 +17,12 @@ from contextlib import suppress
 from itertools import chain, count
 from pathlib import Path
 
-from orihon.clock import utc_now
 from orihon.errors import OrihonError, SourceError, StorageError
-from orihon.folders import make_private_folder, replace_file, sync_folder, wrapping
 from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, TaskSource, marker, without_markers
 from orihon.runtime.sources.task_file import MAX_BYTES, TaskFile, read_plain, read_task
-from orihon.task import TaskKey
+from orihon.system.clock import utc_now
+from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
+from orihon.values.task import TaskKey
 
 _log = logging.getLogger("orihon.sources")
 

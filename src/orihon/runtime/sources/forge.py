@@ -16,7 +16,7 @@ from dataclasses import astuple, dataclass
 
 from orihon.errors import InvalidSettings, SourceError
 from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, TaskSource, marker, without_markers
-from orihon.task import TaskKey, shortened
+from orihon.values.task import TaskKey, shortened
 
 _log = logging.getLogger("orihon.sources")
 

@@ -28,7 +28,7 @@ from orihon.runtime.sources.forge import (
     token_from,
 )
 from orihon.runtime.sources.retrying import Calls, Retry, Trouble, refusal, unreachable
-from orihon.task import TaskKey
+from orihon.values.task import TaskKey
 
 if TYPE_CHECKING:
     from requests import Response

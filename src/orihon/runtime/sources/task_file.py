@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput, SourceError
-from orihon.folders import wrapping
-from orihon.task import TaskKey
+from orihon.system.files import wrapping
+from orihon.values.task import TaskKey
 
 MAX_BYTES = 1024 * 1024
 MAX_TITLE_CHARS = 200

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from orihon.approvals import answering
-from orihon.approvals.answering import Answered, pending
-from orihon.reports.approval_reading import known_sections
-from orihon.schemas import SCHEMAS
-from orihon.schemas.shapes import TEXT, many, ref, shape
+from orihon.reports.approval_context import known_sections
+from orihon.reports.shapes import SCHEMAS
+from orihon.reports.shapes.shapes import TEXT, many, ref, shape
+from orihon.tasks.approvals import answers as answering
+from orihon.tasks.approvals.answers import Answered, pending
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.requested_task import task_of

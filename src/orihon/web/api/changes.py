@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orihon.changes_by_hand import LEVELS, apply_preview, change_view, fold_text, preview_compression
 from orihon.errors import InvalidInput
-from orihon.forking import fork_task
-from orihon.records import Compression
-from orihon.schemas.shapes import NUMBER, STATUS, TEXT, WHOLE, many, maybe, ref, shape
+from orihon.reports.shapes.shapes import NUMBER, STATUS, TEXT, WHOLE, many, maybe, ref, shape
 from orihon.settings.rungs import STRATEGIES
 from orihon.store.folding import Folding
+from orihon.tasks.hand_edits import LEVELS, apply_preview, change_view, fold_text, preview_compression
 from orihon.texts import text
+from orihon.transfer.fork import fork_task
+from orihon.values.records import Compression
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.requested_task import maker, task_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.schemas.shapes import OBJECT
+from orihon.reports.shapes.shapes import OBJECT
 from orihon.web.call import Call, Endpoint
 from orihon.web.openapi import document
 

@@ -11,13 +11,13 @@ from typing import Any, get_args
 
 import orihon
 from orihon.catalogue.usage import UsageGroup
-from orihon.costs import cost_report
-from orihon.notifications.feed import list_notifications
+from orihon.reports.costs import cost_report
+from orihon.reports.notifications import list_notifications
+from orihon.reports.shapes import SCHEMAS
+from orihon.reports.shapes.shapes import FLAG, NUMBER, SUMS, TEXT, WHOLE, many, shape
 from orihon.reports.storage import collect_global_statistics, storage_summary
 from orihon.runtime.stats import collect_cluster_stats, collect_workers
 from orihon.runtime.user_settings import settings_of_user
-from orihon.schemas import SCHEMAS
-from orihon.schemas.shapes import FLAG, NUMBER, SUMS, TEXT, WHOLE, many, shape
 from orihon.search import SearchResults, search_history
 from orihon.search.documents import KINDS
 from orihon.settings.in_force import settings_as_dict

@@ -7,16 +7,16 @@ from contextlib import suppress
 from typing import Any
 
 from orihon.errors import OrihonError
-from orihon.notifications.feed import NotedNotification, NotificationPage, notification_page
-from orihon.notifications.notice import KINDS
-from orihon.schemas.shapes import OBJECT, WHOLE, many, maybe, shape
-from orihon.view import history
-from orihon.view_changes import CHANGEABLE
-from orihon.view_reading import reading_view
+from orihon.notifications.notification import KINDS
+from orihon.reports.notifications import NotedNotification, NotificationPage, notification_page
+from orihon.reports.shapes.shapes import OBJECT, WHOLE, many, maybe, shape
+from orihon.tasks.editing import CHANGEABLE
+from orihon.tasks.view_reader import reading_view
+from orihon.values.view import history
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
+from orihon.web.filters import plain
 from orihon.web.requested_task import users_of, wanted_task
-from orihon.web.shown import plain
 
 #: Kinds by what they are about, as the filters of the feed have them.
 GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -8,10 +8,10 @@ from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
+from orihon.reports.shapes import SCHEMAS
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import MAX_PROMPT_BYTES, TaskQueue
-from orihon.schemas import SCHEMAS
-from orihon.task import TaskKey, new_uuid
+from orihon.values.task import TaskKey, new_uuid
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.requested_task import task_of

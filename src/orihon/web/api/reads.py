@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from orihon.chain import task_chain
-from orihon.reports.diffing import view_diff
 from orihon.reports.overview import inherited_by, task_overview
-from orihon.reports.recorded import compression_page, record_page, view_page
+from orihon.reports.records import compression_page, record_page, view_page
+from orihon.reports.shapes import SCHEMAS
+from orihon.reports.shapes.shapes import INHERITED, TEXT, WHOLE, maybe, plus, shape
 from orihon.reports.task_list import WantedTasks, rows_of_tasks
-from orihon.schemas import SCHEMAS
-from orihon.schemas.shapes import INHERITED, TEXT, WHOLE, maybe, plus, shape
-from orihon.task import TaskStatus
-from orihon.task_reading import Choice
+from orihon.reports.view_diff import view_diff
+from orihon.tasks.chain import task_chain
+from orihon.tasks.reader import Choice
+from orihon.values.task import TaskStatus
 from orihon.web.api.fields import LIMIT, MOST_RECORDS, REPOSITORY, SINCE, USER, allowed_users
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field

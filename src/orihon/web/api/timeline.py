@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orihon.records import Fold
+from orihon.values.records import Fold
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.task_head import LookedAt, gauge_of, looking_at, marks_of

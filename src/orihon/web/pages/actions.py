@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from orihon.catalogue import TaskRow
 from orihon.errors import OrihonError
-from orihon.export import FORMS, Form, export_task
-from orihon.records import Compression
-from orihon.task import LEGAL_CHANGES, TaskStatus
-from orihon.view import UNDOABLE, history
-from orihon.view_changes import CHANGEABLE
+from orihon.tasks.editing import CHANGEABLE
+from orihon.transfer.export import FORMS, Form, export_task
+from orihon.values.records import Compression
+from orihon.values.task import LEGAL_CHANGES, TaskStatus
+from orihon.values.view import UNDOABLE, history
 from orihon.web.call import Call, Download, Page, PageRoute
 from orihon.web.fields import Field
 from orihon.web.requested_task import task_of

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from orihon import jsonio
-from orihon.approvals.answering import PendingApproval, pending
-from orihon.approvals.phase_restoring import read_phase
 from orihon.errors import OrihonError
-from orihon.export.about import role_name
-from orihon.reports.approval_reading import AskedAbout, answered_lately, asked_about
-from orihon.store.packing import StoredMessage
+from orihon.reports.approval_context import AskedAbout, answered_lately, asked_about
+from orihon.store.record_codec import StoredMessage
+from orihon.system import jsonio
+from orihon.tasks.approvals.answers import PendingApproval, pending
+from orihon.tasks.approvals.phase_restore import read_phase
+from orihon.transfer.export.about import role_name
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
-from orihon.web.message_shown import Block, said_text
+from orihon.web.message_view import Block, said_text
 from orihon.web.requested_task import task_of, users_of
 
 _PAGE = 20

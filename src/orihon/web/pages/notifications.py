@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
-from orihon.approvals.answering import ANSWERABLE
-from orihon.approvals.question_memory import Questions
-from orihon.checkpoints import read_ledger
 from orihon.errors import OrihonError
-from orihon.notifications.feed import NotedNotification
-from orihon.task_reading import reading_task
+from orihon.reports.notifications import NotedNotification
+from orihon.store.checkpoints import read_ledger
+from orihon.tasks.approvals.answers import ANSWERABLE
+from orihon.tasks.approvals.question_cache import Questions
+from orihon.tasks.reader import reading_task
 from orihon.web.api.notices import GROUPS, undoable_of, wanted_notices
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import orihon
-from orihon import jsonio
 from orihon.runtime.user_settings import OPERATOR, USER, settings_of_user
 from orihon.settings.in_force import SettingInForce, settings_in_force
+from orihon.system import jsonio
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlencode
 
-from orihon.costs import GROUPS, CostLine
+from orihon.reports.costs import GROUPS, CostLine
 from orihon.reports.span_report import DayFigures, SpanReport, span_report
 from orihon.reports.storage import storage_summary
 from orihon.reports.tool_times import tool_times

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from orihon.web.call import Call
 from orihon.web.events import events
 from orihon.web.fields import Field, from_texts
-from orihon.web.looks import SITE, task_topic
 from orihon.web.rendering import language_of
 from orihon.web.requested_task import task_of
-from orihon.web.site_news import SiteNews
-from orihon.web.task_news import Rendered, TaskNews
+from orihon.web.site_events import SiteNews
+from orihon.web.snapshots import SITE, task_topic
+from orihon.web.task_events import Rendered, TaskNews
 
 _AFTER = (Field("after", "whole", default=0, low=0),)
 _ROWS = (Field("rows", "flag", default=False),)

@@ -8,14 +8,14 @@ from typing import Any
 
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
-from orihon.export.story import Told
-from orihon.records import Fold
 from orihon.reports.overview import kept_summary
-from orihon.view_reading import ViewReading
+from orihon.tasks.view_reader import ViewReading
+from orihon.transfer.export.story import Told
+from orihon.values.records import Fold
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.conversation import Broken, Closed, Run, Stretch, Teller, inside
 from orihon.web.fields import Field
-from orihon.web.message_shown import ShownMessage, said_text, shown_message
+from orihon.web.message_view import ShownMessage, said_text, shown_message
 from orihon.web.pages import task_tabs
 from orihon.web.pages.actions import can_of
 from orihon.web.task_head import LookedAt, looking_at, size_of, subject_of, title_of

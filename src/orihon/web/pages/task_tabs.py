@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.chain import ChainLink, task_chain
 from orihon.errors import OrihonError
-from orihon.export.pieces import pretty
-from orihon.records import Fold
-from orihon.store.base import Stream
-from orihon.view import history
+from orihon.store.contract import Stream
+from orihon.tasks.chain import ChainLink, task_chain
+from orihon.transfer.export.pieces import pretty
+from orihon.values.records import Fold
+from orihon.values.view import history
 from orihon.web.call import Call
-from orihon.web.message_shown import Block, outcome, output, said_text
+from orihon.web.message_view import Block, outcome, output, said_text
 from orihon.web.pages.actions import standing
 from orihon.web.task_head import LookedAt
 from orihon.web.task_memory import ChangeMark

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, BinaryIO
 
-from orihon import jsonio
 from orihon.errors import NothingToUndo
-from orihon.records import SUMMARY_PREFIX, Fold, Pin
-from orihon.reports.diffing import changed_runs
-from orihon.view import history
-from orihon.view_reading import ShownEntry, ViewReading
+from orihon.reports.view_diff import changed_runs
+from orihon.system import jsonio
+from orihon.tasks.view_reader import ShownEntry, ViewReading
+from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
+from orihon.values.view import history
 from orihon.web.call import Call, Download, Page, PageRoute
 from orihon.web.conversation import Run, Teller, spans_before
 from orihon.web.fields import Field
-from orihon.web.message_shown import Block, entry_blocks, said_text, shown_message
+from orihon.web.message_view import Block, entry_blocks, said_text, shown_message
 from orihon.web.pages.actions import can_of, standing
 from orihon.web.task_head import LookedAt, gauge_of, looking_at, title_of
 from orihon.web.task_memory import ChangeMark

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from urllib.parse import urlencode
 
 from orihon.reports.task_list import WantedTasks, page_of_tasks, tasks_by_uuid
-from orihon.task import TaskStatus
 from orihon.texts import text
+from orihon.values.task import TaskStatus
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
 

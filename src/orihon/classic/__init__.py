@@ -1,0 +1,1 @@
+"""The names of the first designs, thin, over the rest."""

@@ -1,0 +1,109 @@
+"""What can be said about a plain history (a list of provider dicts) without any store.
+
+Owns two questions: what a message costs by a rule of thumb, and which messages belong together. Understands
+the shapes of OpenAI (``tool_calls``, ``tool_call_id``, the old ``function_call``) and Anthropic
+(``tool_use`` and ``tool_result`` blocks). Odd data is an ordinary message; nothing raises.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from orihon.compression.importance import message_text
+from orihon.values.tokens.images import image_tokens
+from orihon.values.view import SYSTEM_ROLES
+
+Message = dict[str, Any]
+History = list[Message]
+
+_RESULT_ROLES = ("tool", "function")
+_IMAGE_PARTS = ("image", "image_url", "input_image")
+
+# One character is half a token: between Japanese and English.
+_TOKENS_PER_CHARACTER = 0.5
+_IMAGE_TOKENS = image_tokens(None, None, provider="any")
+
+
+def cost(messages: Iterable[Message]) -> float:
+    """Tokens of the messages, not rounded, so that costs add up."""
+    return sum(map(_message_cost, messages))
+
+
+def _message_cost(message: Message) -> float:
+    calls = [message.get("tool_calls"), message.get("function_call"), *_parts(message, "tool_use")]
+    characters = len(message_text(message)) + sum(_json_length(call) for call in calls if call)
+    images = sum(1 for kind in _IMAGE_PARTS for _ in _parts(message, kind))
+    return characters * _TOKENS_PER_CHARACTER + images * _IMAGE_TOKENS
+
+
+def _json_length(value: object) -> int:
+    return len(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def system_head(history: History) -> int:
+    """How many messages the system prompt has: the leading run of system and developer messages."""
+    for index, message in enumerate(history):
+        if message.get("role") not in SYSTEM_ROLES:
+            return index
+    return len(history)
+
+
+def tool_units(history: History) -> list[range]:
+    """The history as runs that stay or go together: a tool call up to its last result, or one message.
+
+    A result is joined to the nearest earlier call of its id; one without an id to the call it directly
+    follows. What stands between a call and its result belongs to the run.
+    """
+    last_answer = list(range(len(history)))
+    caller_of: dict[str, int] = {}
+    open_call: int | None = None
+    for index, message in enumerate(history):
+        if _is_result(message):
+            for answered in _answered_ids(message):
+                caller = caller_of.get(answered, open_call)
+                if caller is not None:
+                    last_answer[caller] = index
+        else:
+            open_call = index if _opens_calls(message) else None
+        caller_of.update(dict.fromkeys(_call_ids(message), index))
+    return list(_merged(last_answer))
+
+
+def _merged(last_answer: list[int]) -> Iterator[range]:
+    start = 0
+    while start < len(last_answer):
+        end = at = start
+        while at <= end:
+            end = max(end, last_answer[at])
+            at += 1
+        yield range(start, at)
+        start = at
+
+
+def _parts(message: Message, kind: str) -> Iterator[Mapping[str, Any]]:
+    content = message.get("content")
+    if isinstance(content, list):
+        yield from (part for part in content if isinstance(part, Mapping) and part.get("type") == kind)
+
+
+def _opens_calls(message: Message) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call") or any(_parts(message, "tool_use")))
+
+
+def _call_ids(message: Message) -> list[str]:
+    calls = message.get("tool_calls")
+    openai = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+    ids = [call.get("id") for call in [*openai, *_parts(message, "tool_use")]]
+    return [call_id for call_id in ids if isinstance(call_id, str)]
+
+
+def _is_result(message: Message) -> bool:
+    return message.get("role") in _RESULT_ROLES or any(_parts(message, "tool_result"))
+
+
+def _answered_ids(message: Message) -> list[str]:
+    """The calls that a result answers; one empty id when it does not say."""
+    ids = [message.get("tool_call_id"), *(part.get("tool_use_id") for part in _parts(message, "tool_result"))]
+    return [call_id for call_id in ids if isinstance(call_id, str)] or [""]

@@ -1,0 +1,245 @@
+"""A transcript made to fit: system prompt, pins and newest turns word for word, the rest folded into notes.
+
+Pure: messages in, messages out, no store. Promises: never more tokens than the budget; tool calls stay with all their
+results or are folded with them; every message is either there, shortened in its own envelope (only the newest turn,
+when it is too large to stay) or inside exactly one fold. How far the newest turns reach back is decided by worth: an
+older turn stays as long as its tokens are worth as much there as in the notes. Refuses with ``BudgetExceeded`` when
+the protected text leaves no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from orihon.compression.notes.extractor import Extractor, Run
+from orihon.compression.notes.note_text import is_notes
+from orihon.compression.notes.selection import Selection
+from orihon.errors import BudgetExceeded
+from orihon.texts import text
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, Counter, tokenizer
+from orihon.values.view import SYSTEM_ROLES
+
+_NEWEST = 4  # messages that stay word for word when they take at most half of the room
+_NEWEST_SHARE = 0.5
+_LARGE_NEWEST_SHARE = 0.35  # of the room, for the newest turns when four messages are too much
+_CONTINUITY = 1.25  # a turn that stands whole is worth more than its lines one by one
+_LEAST_NOTES = 24  # tokens: a title and nothing else
+
+
+@dataclass(frozen=True, slots=True)
+class Squeezed:
+    """The messages that fit, and what became of the others (positions in the transcript, from 0)."""
+
+    messages: tuple[Mapping[str, Any], ...]
+    budget: int
+    before_tokens: int
+    after_tokens: int
+    kept: tuple[int, ...]
+    shortened: tuple[int, ...] = ()
+    folded: tuple[Run, ...] = ()
+
+
+def squeeze(
+    messages: Sequence[Mapping[str, Any]],
+    budget: int,
+    *,
+    pinned: Collection[int] = (),
+    tokenizer_name: str = DEFAULT_TOKENIZER,
+) -> Squeezed:
+    """The transcript in at most ``budget`` tokens; ``pinned`` are positions that stay word for word."""
+    return _Squeeze(messages, budget, frozenset(pinned), tokenizer(tokenizer_name)).result()
+
+
+def message_tokens(message: Message, count: Counter) -> int:
+    """What a message costs: its text and its calls as a model reads them, and what the chat format adds."""
+    calls = (f"{call.name} {_plain(call.arguments)}" for call in message.tool_calls)
+    return count("\n".join([_content(message), *calls])) + MESSAGE_OVERHEAD
+
+
+class _Squeeze:
+    """One transcript on its way into its budget."""
+
+    def __init__(
+        self, messages: Sequence[Mapping[str, Any]], budget: int, pinned: frozenset[int], count: Counter
+    ) -> None:
+        self.originals = messages
+        self.messages = [Message.from_chat(message).as_chat()[0] for message in messages]
+        self.budget = budget
+        self.count = count
+        self.sizes = [message_tokens(message, count) for message in self.messages]
+        self.head = next((at for at, one in enumerate(self.messages) if not _is_prompt(one)), len(messages))
+        self.turns = list(_turns(self.messages, self.head))
+        self.pinned = {place for turn in self.turns if pinned & {*turn} for place in turn}
+        self.protected = {*range(self.head), *self.pinned}
+
+    def result(self) -> Squeezed:
+        before = sum(self.sizes)
+        if before <= self.budget:
+            everything = tuple(range(len(self.sizes)))
+            return Squeezed(tuple(self.originals), self.budget, before, before, everything)
+        room = self._room()
+        extractor = Extractor(self.messages, self.count, sizes=self.sizes)
+        kept = self.protected | self._newest(room)
+        shortened = {} if self._reaches_end(kept) else self._shorten_newest(extractor, room)
+        selection = self._select(extractor, kept | {*shortened})
+        if self._reaches_end(kept):
+            further = self._reach_back(extractor, selection, kept, room)
+            if further != kept:
+                kept, selection = further, self._select(extractor, further)
+        return self._folded(extractor, selection, kept, shortened)
+
+    def _room(self) -> int:
+        """Tokens beside the protected text; the last place where a budget can be refused."""
+        system = sum(self.sizes[: self.head])
+        pinned = sum(self.sizes[place] for place in self.pinned)
+        room = self.budget - system - pinned
+        least = _LEAST_NOTES + MESSAGE_OVERHEAD
+        if room < 0:
+            seqs = ", ".join(str(place + 1) for place in sorted(self.pinned)) or "-"
+            raise BudgetExceeded("protected", budget=self.budget, system=system, pinned=pinned, seqs=seqs)
+        if room < least:
+            needed = system + pinned + least
+            raise BudgetExceeded("no_room", budget=self.budget, system=system, pinned=pinned, needed=needed)
+        return room
+
+    def _newest(self, room: int) -> set[int]:
+        """The newest turns that stay in any case."""
+        last = len(self.messages)
+        wanted = max(self.head, last - _NEWEST)
+        if sum(self.sizes[wanted:]) <= room * _NEWEST_SHARE:
+            turns = [turn for turn in self.turns if turn.stop > wanted]
+            if all(map(self._may_stay, turns)) and self._cost(turns) <= room - _LEAST_NOTES - MESSAGE_OVERHEAD:
+                return {place for turn in turns for place in turn}
+        newest: set[int] = set()
+        for turn in reversed(self.turns):
+            cost = sum(self.sizes[place] for place in {*newest, *turn} - self.pinned)
+            if not self._may_stay(turn) or cost > room * _LARGE_NEWEST_SHARE:
+                break
+            newest |= {*turn}
+        return newest
+
+    def _reach_back(self, extractor: Extractor, selection: Selection, kept: set[int], room: int) -> set[int]:
+        """More of the newest turns, as long as they are worth their tokens.
+
+        A turn that stays adds what the notes do not have of it and gives back the tokens of its lines in the notes;
+        that must be worth as much for each token as the poorest line of the notes.
+        """
+        selection.take(self.budget - sum(self.sizes[place] for place in kept) - _LEAST_NOTES)
+        in_notes = selection.tokens_by_place()
+        used = sum(self.sizes[place] for place in kept - self.protected)
+        for turn in reversed(self.turns):
+            if kept >= {*turn}:
+                continue
+            cost = self._cost([turn])
+            used += cost
+            gain = selection.worth_of({feature for place in turn for feature in extractor.features_at(place)})
+            price = selection.least_density * (cost - sum(in_notes.get(place, 0) for place in turn))
+            if not self._may_stay(turn) or used > room * _NEWEST_SHARE or gain * _CONTINUITY < price:
+                break
+            kept = kept | {*turn}
+        return kept
+
+    def _shorten_newest(self, extractor: Extractor, room: int) -> dict[int, Mapping[str, Any]]:
+        """The newest turn in its own envelope, its long texts cut down to the lines that matter most."""
+        turn = self.turns[-1]
+        allowed = int(room * _LARGE_NEWEST_SHARE)
+        long = [place for place in turn if self.sizes[place] > allowed // (2 * len(turn))]
+        envelopes = {place: {**self.originals[place], "content": ""} for place in long}
+        fixed = sum(self.sizes[place] for place in turn if place not in envelopes)
+        fixed += sum(self._size(message) for message in envelopes.values())
+        if not self._may_stay(turn) or not long or fixed > allowed // 2:
+            return {}
+        selection = extractor.selection({*long}, self.protected)
+        selection.take(allowed - fixed)
+        while selection.chosen:
+            short = {
+                place: {**self.originals[place], "content": self._lines(extractor, selection, place)} for place in long
+            }
+            if sum(map(self._size, short.values())) + fixed <= allowed:
+                return {place: short.get(place, self.originals[place]) for place in turn}
+            selection.give_back()
+        return {}
+
+    def _folded(
+        self, extractor: Extractor, selection: Selection, kept: set[int], shortened: Mapping[int, Mapping[str, Any]]
+    ) -> Squeezed:
+        stays = {place: self.originals[place] for place in kept} | dict(shortened)
+        runs = list(_runs(len(self.messages), stays))
+        used = sum(self.sizes[place] for place in kept) + sum(map(self._size, shortened.values()))
+        texts = extractor.fold_texts(runs, selection, self.budget - used, MESSAGE_OVERHEAD)
+        folds = {
+            run.start: {"role": "system", "content": SUMMARY_PREFIX + fold}
+            for run, fold in zip(runs, texts, strict=True)
+        }
+        stays |= folds
+        result = tuple(stays[place] for place in sorted(stays))
+        after = used + sum(map(self._size, folds.values()))
+        if after > self.budget:
+            pinned = sum(self.sizes[place] for place in self.pinned)
+            seqs = ", ".join(str(place + 1) for place in sorted(self.pinned)) or "-"
+            system = sum(self.sizes[: self.head])
+            raise BudgetExceeded("protected", budget=self.budget, system=system, pinned=pinned, seqs=seqs)
+        return Squeezed(
+            result, self.budget, sum(self.sizes), after, tuple(sorted(kept)), tuple(sorted(shortened)), tuple(runs)
+        )
+
+    def _select(self, extractor: Extractor, stays: set[int]) -> Selection:
+        return extractor.selection({*range(len(self.messages))} - stays, stays)
+
+    def _lines(self, extractor: Extractor, selection: Selection, place: int) -> str:
+        here = extractor.pool.between(place, place + 1)
+        lines = [extractor.pool.texts[index] for index in sorted(selection.chosen) if index in here]
+        return "\n".join([text("notes.shortened", seq=place + 1), *lines])
+
+    def _may_stay(self, turn: range) -> bool:
+        """Whether a turn is one that the providers take: every call answered, no answer without its call."""
+        calls = self.messages[turn.start].calls
+        answers = [self.messages[place].answers for place in turn[1:]]
+        return self.messages[turn.start].role != "tool" and sorted(calls) == sorted(filter(None, answers))
+
+    def _reaches_end(self, kept: set[int]) -> bool:
+        return len(self.messages) - 1 in kept
+
+    def _cost(self, turns: Sequence[range]) -> int:
+        return sum(self.sizes[place] for turn in turns for place in turn if place not in self.pinned)
+
+    def _size(self, message: Mapping[str, Any]) -> int:
+        return message_tokens(Message.from_chat(message).as_chat()[0], self.count)
+
+
+def _is_prompt(message: Message) -> bool:
+    """Part of the system prompt; notes of an earlier squeezing stand behind it and may be folded again."""
+    return message.role in SYSTEM_ROLES and not is_notes(message.role, message.text)
+
+
+def _turns(messages: Sequence[Message], start: int) -> Iterator[range]:
+    """Each message by itself, an assistant's calls together with their results."""
+    while start < len(messages):
+        end = start + 1
+        calls = messages[start].calls
+        while end < len(messages) and messages[end].answers in calls:
+            end += 1
+        yield range(start, end)
+        start = end
+
+
+def _runs(total: int, stays: Collection[int]) -> Iterator[Run]:
+    start = 0
+    for place in [*sorted(stays), total]:
+        if start < place:
+            yield Run(start, place)
+        start = place + 1
+
+
+def _content(message: Message) -> str:
+    if message.parts is None:
+        return message.content or ""
+    return "\n".join(str(part.data.get("text", "")) for part in message.parts)
+
+
+def _plain(arguments: str) -> str:
+    return arguments.replace("\\n", "\n").replace('\\"', '"')

@@ -1,0 +1,83 @@
+"""A compression as it is seen from outside: how long it took, whether it failed, a span of it, what its model used.
+
+A failure is an error that came out of it, or a model that was asked for a text and gave none that could be used (the
+view was then folded without it).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from orihon.compression.model.call import OnAnswer
+from orihon.compression.result import CompressionResult
+from orihon.drivers.tracing import Tracing
+from orihon.errors import OrihonError
+from orihon.system.counters import COMPRESSION_FAILURES, COMPRESSION_SECONDS, Counts
+from orihon.values.records import ModelCall
+
+if TYPE_CHECKING:
+    from orihon.compression.folded_task import FoldedTask
+
+logger = logging.getLogger("orihon.compression")
+
+
+class Watched:
+    """What has come of a compression."""
+
+    def __init__(self) -> None:
+        self.result: CompressionResult | None = None
+        self.model_failure: str | None = None
+
+
+@contextmanager
+def watching(counts: Counts, tracing: Tracing, trigger: str, task: str) -> Iterator[Watched]:
+    """While the block lasts a compression is made; its end says what came of it."""
+    watched = Watched()
+    started = time.monotonic()
+    with tracing.compression(trigger, task) as span:
+        try:
+            yield watched
+        except Exception:
+            counts.add(COMPRESSION_FAILURES, reason="error")
+            raise
+        finally:
+            counts.observe(COMPRESSION_SECONDS, time.monotonic() - started)
+        if watched.model_failure is not None:
+            counts.add(COMPRESSION_FAILURES, reason="model")
+        result = watched.result
+        if result is not None:
+            span.set(
+                {
+                    "orihon.compression.strategy": result.strategy,
+                    "orihon.compression.folds": len(result.folds),
+                    "orihon.compression.before_tokens": result.original_tokens,
+                    "orihon.compression.after_tokens": result.compressed_tokens,
+                    "orihon.compression.model_failure": watched.model_failure,
+                }
+            )
+
+
+def counting_answers(task_ctx: FoldedTask | None, client: object) -> OnAnswer | None:
+    """Writes down what the answers of a client have used that does not belong to the task, and so cannot do it itself.
+
+    Another model than the task's may write its summaries; it is counted by the name that its answers have.
+    """
+    if task_ctx is None or getattr(client, "task_ctx", None) is not None:
+        return None
+
+    def count(answer: object) -> None:
+        usage = answer.get("usage") if isinstance(answer, Mapping) else None
+        if not isinstance(answer, Mapping) or not isinstance(usage, Mapping):
+            return
+        call = ModelCall.of(str(answer.get("model") or ""), usage)
+        try:
+            task_ctx.update_statistics(llm_calls=1, tokens=0 if call.usage is None else call.usage.input)
+            task_ctx.calls.summarised(call, epoch=task_ctx.lease.epoch)
+        except OrihonError as error:  # the summary is there all the same
+            logger.warning("%s: a call for a summary could not be counted: %s", task_ctx.uuid, error)
+
+    return count

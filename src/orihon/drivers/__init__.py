@@ -1,0 +1,1 @@
+"""Foreign services in our words: SQLite, PostgreSQL, object storage, brokers, collectors of traces."""

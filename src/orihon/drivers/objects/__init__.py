@@ -1,0 +1,8 @@
+"""Object storage: S3, Google, Azure, or a plain folder, in our words.
+
+``ObjectStorage.of(settings)`` is what the settings name. Nothing heavy is imported before that.
+"""
+
+from orihon.drivers.objects.base import Content, ObjectInfo, ObjectStorage, check_key
+
+__all__ = ["Content", "ObjectInfo", "ObjectStorage", "check_key"]

@@ -1,0 +1,99 @@
+"""Secrets that are known by their value: the keys in the environment and in the settings, and what a program registers.
+
+They live in this process alone and are never written; on disk stands only the keyed hash that masks them. Looking for
+them takes the same time whether there are twenty or a thousand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from ahocorasick_rs import BytesAhoCorasick
+
+from orihon.errors import InvalidSettings
+from orihon.guard.masking.judgement import is_env_secret, is_strong
+
+SHORTEST = 6
+_NAME = re.compile(
+    r"pass(?:word|wd|phrase|code)?$|pwd$|secret|token|credential|(?:^|_)key$|api_?key|_key_|private", re.I
+)
+# Up to so many, each is looked for by itself.
+_FEW = 12
+
+
+class LiveValues:
+    """A set of values that only grows; every thread may add and look."""
+
+    def __init__(self) -> None:
+        self._values: tuple[str, ...] = ()
+        self._automaton: tuple[tuple[str, ...], BytesAhoCorasick | None] = (), None
+        self._lock = threading.Lock()
+
+    def add(self, values: Iterable[str]) -> None:
+        """Further values, also as they are written in addresses and in JSON."""
+        forms = {form for value in values for form in (value, quote(value, safe=""), json.dumps(value)[1:-1])}
+        with self._lock:
+            if forms.difference(self._values):
+                # Longer ones first: what is part of another is found as that.
+                self._values = tuple(sorted({*self._values, *forms}, key=lambda value: (-len(value), value)))
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self._values)
+
+    def places(self, text: str, start: int, end: int) -> list[tuple[int, int, str]]:
+        """Start, end and value of each occurrence."""
+        found: list[tuple[int, int, str]] = []
+        for value in self._candidates(text[start:end]) if self._values else ():
+            place = text.find(value, start, end)
+            while place >= 0:
+                found.append((place, place + len(value), value))
+                place = text.find(value, place + len(value), end)
+        return found
+
+    def _candidates(self, text: str) -> Iterable[str]:
+        """The values that may be in a text."""
+        values = self._values
+        if len(values) <= _FEW:
+            return values
+        known, automaton = self._automaton
+        if automaton is None or known is not values:
+            automaton = BytesAhoCorasick([value.encode("utf-8", "surrogatepass") for value in values])
+            self._automaton = values, automaton
+        hits = automaton.find_matches_as_indexes(text.encode("utf-8", "surrogatepass"), overlapping=True)
+        return {values[number]: None for number in sorted({number for number, _, _ in hits})}
+
+
+LIVE = LiveValues()
+
+
+def register_secret(value: str) -> None:
+    """From now on ``value`` is masked wherever it stands, in this process."""
+    if len(value.strip()) < SHORTEST:
+        raise InvalidSettings("short_secret", least=SHORTEST)
+    LIVE.add([value.strip()])
+
+
+def register_environment(environ: Mapping[str, str]) -> None:
+    """The values of the variables whose names say that they are keys. An ordinary word is left out: every text with
+    it would be masked."""
+    LIVE.add(value.strip() for name, value in environ.items() if _NAME.search(name) and _is_telling(value.strip()))
+
+
+def register_keys(values: Iterable[str]) -> None:
+    """Keys of the settings, unless they are ordinary words."""
+    LIVE.add(value.strip() for value in values if _is_telling(value.strip()))
+
+
+def _is_telling(value: str) -> bool:
+    return len(value) >= 8 and (is_strong(value, is_password=False, least=8) or _is_odd_password(value))
+
+
+def _is_odd_password(value: str) -> bool:
+    has_mark = any(not character.isalnum() and character not in "-_./:" for character in value)
+    return has_mark and is_env_secret(value, is_password=True)

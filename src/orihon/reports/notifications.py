@@ -1,0 +1,196 @@
+"""The feed of notifications, for whoever looks: a command, a page. And what a cron job does with the outbox."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Generator, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.outbox import NoticeRow
+from orihon.errors import InvalidSettings, OrihonError
+from orihon.notifications.delivery import Delivery, deliver
+from orihon.notifications.notification import Notification
+from orihon.notifications.webhook import Webhook
+from orihon.settings import Settings
+from orihon.tasks.base import BaseFolder
+
+logger = logging.getLogger("orihon.notifications")
+
+SECONDS_BETWEEN_LOOKS = 0.5
+_PAGE = 200
+_COUNTED_DAYS = 62
+_DELIVERY_SECONDS = 60.0  # of a cron job that has more to do
+_UNSENT_DAYS = 2  # that a webhook has for what nobody wants to keep any longer; a day is needed to give it up
+
+
+@dataclass(frozen=True, slots=True)
+class NotedNotification:
+    """A notification, and how the task that it is about stands now."""
+
+    notice: Notification
+    row: TaskRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationPage:
+    """A piece of the feed; ``older`` is the number to go on before, where there is more."""
+
+    notes: list[NotedNotification]
+    older: int | None
+
+
+def list_notifications(
+    base_dir: Path | str,
+    settings: Settings,
+    *,
+    since: int | None = None,
+    limit: int = 100,
+    task: str | None = None,
+) -> list[Notification]:
+    """The last ``limit`` notifications, or the first ones after number ``since``; the oldest first.
+
+    ``task`` names one task as everywhere (``task_naming``). Texts are in the language that is set. Whoever follows the
+    feed asks again with the number of the last one that it has got: none is missed.
+    """
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return []
+        uuid = None if task is None else base.resolve(task)
+        return [Notification.of(row) for row in catalogue.notifications(since=since, limit=limit, task=uuid)]
+
+
+def notification_page(
+    base_dir: Path | str,
+    settings: Settings,
+    *,
+    since: int = 0,
+    before: int | None = None,
+    limit: int = 50,
+    task: str | None = None,
+    kinds: Collection[str] | None = None,
+    users: Collection[str] | None = None,
+) -> NotificationPage:
+    """The newest ``limit`` notifications of these kinds, after one number and before another; the newest first.
+
+    ``users``: only what is about their tasks. Of a task that is gone nobody knows whose it was.
+    """
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return NotificationPage([], None)
+        uuid = None if task is None else base.resolve(task)
+        newest = takewhile(lambda row: row.id > since, _newest_first(catalogue, before, uuid))
+        rows = (row for row in newest if kinds is None or row.kind in kinds)
+        known = cache(catalogue.find)
+        noted = ((row, None if row.task is None else known(row.task)) for row in rows)
+        wanted = (one for one in noted if users is None or (one[1] is not None and one[1].user in users))
+        found = [NotedNotification(Notification.of(row), about) for row, about in islice(wanted, limit)]
+        is_last = next(wanted, None) is None
+        return NotificationPage(found, None if is_last else found[-1].notice.number)
+
+
+def _newest_first(catalogue: Catalogue, before: int | None, task: str | None) -> Iterator[NoticeRow]:
+    while True:
+        page = catalogue.notifications(before=before, limit=_PAGE, task=task)
+        yield from reversed(page)
+        if len(page) < _PAGE:
+            return
+        before = page[0].id
+
+
+def follow_notifications(
+    base_dir: Path | str,
+    settings: Settings,
+    *,
+    since: int | None = None,
+    limit: int = 100,
+    task: str | None = None,
+    wait: Callable[[float], object] = time.sleep,
+) -> Generator[Notification]:
+    """The same, and then each one as it comes, without end.
+
+    In a catalogue that was made anew meanwhile the numbers begin anew, too: it is followed from its beginning.
+    """
+    found = list_notifications(base_dir, settings, since=since, limit=limit, task=task)
+    last, seen = since or 0, 0
+    while True:
+        for one in found:
+            last = seen = one.number
+            yield one
+        if not found:
+            wait(SECONDS_BETWEEN_LOOKS)
+            newest = list_notifications(base_dir, settings, limit=1) if seen else []
+            last = 0 if newest and newest[0].number < seen else last
+        found = list_notifications(base_dir, settings, since=last, limit=limit, task=task)
+
+
+def deliver_notifications(
+    base_dir: Path | str, settings: Settings, *, early: bool = False, seconds: float = math.inf
+) -> Delivery:
+    """Send what the webhook has not got yet, here and now; ``early``: also what was put off after a failure.
+
+    What would be begun after so many ``seconds`` is left to the next one. ``InvalidSettings`` without a webhook.
+    """
+    wanted = settings.notifications
+    if wanted.webhook is None:
+        raise InvalidSettings("no_webhook")
+    webhook = Webhook(wanted.webhook, wanted.webhook_secret, allow_metadata=wanted.allow_metadata)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue()
+        return Delivery() if catalogue is None else deliver(catalogue, webhook, early=early, seconds=seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRun:
+    """What a cron job has done with notifications."""
+
+    removed: int = 0
+    delivery: Delivery = field(default_factory=Delivery)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"removed": self.removed, **self.delivery.as_dict()}
+
+
+def look_after_notifications(base_dir: Path | str, settings: Settings) -> NotificationRun:
+    """Send what is due, where there is a webhook; take out what is older than ``notifications.keep_days``.
+
+    Nothing else fails because of it: a catalogue or an address that is none is logged. A receiver that is slow gets a
+    minute.
+    """
+    delivery, removed = Delivery(), 0
+    is_wanted = settings.notifications.webhook is not None
+    try:
+        if is_wanted:
+            delivery = deliver_notifications(base_dir, settings, seconds=_DELIVERY_SECONDS)
+    except OrihonError as error:
+        logger.warning("notifications were not sent: %s", error)
+    try:
+        with BaseFolder(Path(base_dir).absolute(), settings) as base:
+            catalogue = base.open_catalogue()
+            if catalogue is not None:
+                removed = _forget(catalogue, settings.notifications.keep_days, is_wanted=is_wanted)
+    except OrihonError as error:
+        logger.warning("notifications were not looked after: %s", error)
+    return NotificationRun(removed, delivery)
+
+
+def _forget(catalogue: Catalogue, keep_days: int, *, is_wanted: bool) -> int:
+    catalogue.forget_counted(_ago(_COUNTED_DAYS))  # figures by time are for monitor and monthly report
+    return catalogue.forget_notifications(_ago(keep_days), unsent=_ago(max(keep_days, _UNSENT_DAYS * is_wanted)))
+
+
+def _ago(days: float) -> str:
+    try:
+        return (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="microseconds")
+    except OverflowError:  # before there were years: nothing is so old
+        return ""

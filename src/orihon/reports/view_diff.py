@@ -1,0 +1,115 @@
+"""What one change did to a view: the entries that went, those that came in their place, and the tokens.
+
+A change is any record of ``compressions.jsonl``: a compression, its undoing, an opened fold, a pin. Only reads. Held in
+memory is what the change is about, not the whole view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from orihon.errors import NothingToUndo
+from orihon.settings import Settings
+from orihon.store.steps import length_at
+from orihon.store.task_store import TaskStore
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import Figures, ShownEntry, ViewReading
+from orihon.values.records import Compression, Fold, Pin
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """A run of the log that stands otherwise in the view than before."""
+
+    start_seq: int
+    end_seq: int
+    gone: tuple[ShownEntry, ...]
+    come: tuple[ShownEntry, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "start_seq": self.start_seq,
+            "end_seq": self.end_seq,
+            "gone": [one.as_dict() for one in self.gone],
+            "come": [one.as_dict() for one in self.come],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDiff:
+    """A view before and after one change of it."""
+
+    uuid: str
+    compression: Compression
+    last_seq: int  # how long the log was then
+    before: Figures
+    after: Figures
+    hunks: tuple[Hunk, ...]
+    pinned: tuple[Pin, ...]
+    unpinned: tuple[Pin, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "task": self.uuid,
+            "compression": self.compression.as_record(),
+            "last_seq": self.last_seq,
+            "before": asdict(self.before),
+            "after": asdict(self.after),
+            "hunks": [hunk.as_dict() for hunk in self.hunks],
+            "pinned": [pin.as_record() for pin in self.pinned],
+            "unpinned": [pin.as_record() for pin in self.unpinned],
+        }
+
+
+def view_diff(base_dir: Path | str, task: str, settings: Settings, compression: int | None = None) -> ViewDiff:
+    """What a change did, by its number; without one, what the last change did that came or went with folds."""
+    with BaseFolder(base_dir, settings) as base:
+        uuid = base.resolve(task)
+    with reading_task(base_dir, uuid, settings) as (store, row):
+        record = _wanted(store, compression)
+        reading = ViewReading(store, row, settings)
+        last_seq = length_at(store, record)
+        before, after = (reading.as_of(number, last_seq) for number in (record.id - 1, record.id))
+        return ViewDiff(
+            uuid,
+            record,
+            last_seq,
+            before.figures(),
+            after.figures(),
+            tuple(_hunk(before, after, first, last) for first, last in changed_runs(before.folds, after.folds)),
+            pinned=tuple(pin for pin in after.pins if pin not in before.pins),
+            unpinned=tuple(pin for pin in before.pins if pin not in after.pins),
+        )
+
+
+def _wanted(store: TaskStore, number: int | None) -> Compression:
+    last = store.count("compressions")
+    if number is not None and not 1 <= number <= last:
+        raise NothingToUndo("no_compression", compression=number, last=last)
+    for candidate in [number] if number is not None else range(last, 0, -1):
+        record = Compression.from_record(next(store.read("compressions", candidate, candidate)))
+        if number is not None or record.folds or record.removed:
+            return record
+    raise NothingToUndo("no_compressions", where=store.name)
+
+
+def _hunk(before: ViewReading, after: ViewReading, first: int, last: int) -> Hunk:
+    return Hunk(first, last, tuple(before.entries(first, last)), tuple(after.entries(first, last)))
+
+
+def changed_runs(before: Iterable[Fold], after: Iterable[Fold]) -> list[tuple[int, int]]:
+    """Where the folds differ: runs of the log, in order, that neither view cuts in two."""
+    changed = sorted((fold.start_seq, fold.end_seq) for fold in set(before) ^ set(after))
+    runs: list[tuple[int, int]] = []
+    for start, end in changed:
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+        else:
+            runs.append((start, end))
+    return runs

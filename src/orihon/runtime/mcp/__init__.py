@@ -1,0 +1,1 @@
+"""MCP servers and their tools, through the official SDK."""

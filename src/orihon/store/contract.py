@@ -1,0 +1,274 @@
+"""The contract between Orihon and a place that keeps records: what a back end implements, and no more.
+
+A task has six streams of records, each append-only and numbered 1, 2, 3 …; a back end sees a record as opaque bytes
+(one JSON object whose first field is its number). It promises:
+
+- what is appended inside one ``writing`` is written whole or not at all, and when the section ends well it is durable
+  if ``durability`` is ``full``;
+- between the beginning of a section and its end nobody else has written, or the section ends in ``LostRace``: then
+  nothing of it was written, and it is run again; a writer whose epoch has been passed is refused;
+- readers never block the writer and never see half a record;
+- a torn last record (the machine died in mid-write) is cut off by ``claim``, kept aside and reported; any other
+  damage raises ``DamagedStore``, on every way of reading.
+
+Masking, encryption, numbering, tool pairs, the view: all of that is above this contract.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Literal
+
+from orihon.errors import InvalidId, StorageError, StorageUnavailable
+from orihon.system.files import make_private_folder, replace_file, wrapping
+
+Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
+STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
+
+#: Records that follow each other: stream, first and last number.
+Run = tuple[Stream, int, int]
+#: The end of a run that has none yet.
+OPEN_END = (1 << 62) - 1
+
+#: A record in pieces that follow each other: a large one need not be copied to be put together.
+Pieces = Sequence[bytes | memoryview]
+
+#: The first field of a record carries its number under this name.
+NUMBER_FIELD: dict[Stream, str] = {
+    "messages": "seq",
+    "summaries": "id",
+    "tools": "seq",
+    "planning": "id",
+    "compressions": "id",
+    "checkpoints": "id",
+}
+
+#: The file beside the records of a sealed task that says so.
+SEALED = "sealed.json"
+#: The documents that stores derive for themselves; see ``RecordStore.save``.
+DERIVED = frozenset({"index", "counts"})
+#: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
+OWN_NAMES = frozenset(
+    {
+        *(f"{stream}.jsonl" for stream in STREAMS),
+        *(f"{name}.json" for name in DERIVED),
+        *("current.jsonl", "writer.json", "writer.lock", "request.json", "mask.key", SEALED, "keys"),
+        *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
+    }
+)
+#: What ``folders.replace_file`` calls a file that it has not finished.
+_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
+
+
+def is_unfinished(name: str) -> bool:
+    """Is this the name of a file that is being written, or that never was finished?"""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """The unfinished last record of a stream, cut off and kept in ``kept_in``."""
+
+    stream: Stream
+    size: int
+    kept_in: Path
+
+
+class LostRace(Exception):
+    """Another writer was quicker: nothing of this section was written. Inside this room only; see ``TaskStore.change``.
+
+    ``because`` says what else went wrong; it is set for a ``sure`` section, which loses only with its connection.
+    """
+
+    def __init__(self, because: StorageError | None = None) -> None:
+        super().__init__("lost a race")
+        self.because = because
+
+
+class RecordStore(ABC):
+    """Where the records of one task are kept."""
+
+    #: The task's folder.
+    folder: Path
+
+    @property
+    @abstractmethod
+    def many_writers(self) -> bool:
+        """May several processes append at the same time?"""
+
+    @property
+    @abstractmethod
+    def keeps_view_lines(self) -> bool:
+        """Does ``append`` of messages also keep the rendered lines of the view (``current.jsonl``)?"""
+
+    @property
+    def is_sealed(self) -> bool:
+        """Is what lies on the disk encrypted? Then no part of it may be shared, indexed or written out plainly."""
+        return False
+
+    @property
+    def bare(self) -> RecordStore:
+        """The back end itself, without what wraps it."""
+        return self
+
+    @abstractmethod
+    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+        """Become a writer. ``epoch`` is the lease's fencing token; without one, the next that is free.
+
+        Raises ``StaleWriter`` when a higher epoch has been here, ``TaskBusy`` when a live writer of the same standing
+        is at work and the back end allows only one.
+        """
+
+    @abstractmethod
+    def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
+        """The section in which this writer, and nobody else, may append.
+
+        Gives whether somebody else may have written since this writer's last section. Where locks are dear it may
+        find out only at its end, with ``LostRace``; a ``sure`` section keeps others away from its beginning on.
+        """
+
+    @abstractmethod
+    def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
+        """Add records, numbered from ``first``, inside ``writing``: all of them or none.
+
+        Where ``keeps_view_lines``, messages come with their lines of the view.
+        """
+
+    @abstractmethod
+    def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
+        """Put other records in the place of those with these numbers, durably: all of them or none.
+
+        The one way to take something out of a history (a redaction); for a writer, outside of ``writing``. Whatever the
+        back end has derived from the records, and can, goes with them.
+        """
+
+    @abstractmethod
+    def drop_blob(self, digest: str) -> None:
+        """Remove a large content that no record mentions any more."""
+
+    @abstractmethod
+    def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
+        """Records by number, in the order of the spans (first, last); without spans, all of them."""
+
+    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+        """The records of a view in order. The last run is of messages and ends where the log does.
+
+        ``None`` when ``as_of`` is not the last compression any more, or the log ends before the last run begins.
+        """
+        compressions, end = self.lasts("compressions", "messages")  # in this order: see ``lasts``
+        if compressions != as_of or end < runs[-1][1] - 1:
+            return None
+        *closed, (stream, first, _) = runs
+        return chain.from_iterable(
+            self.read(one, (start, last)) for one, start, last in (*closed, (stream, first, end))
+        )
+
+    @abstractmethod
+    def last(self, stream: Stream) -> int:
+        """The number of the last record; 0 when there is none."""
+
+    def lasts(self, *streams: Stream) -> tuple[int, ...]:
+        """The same for several streams, looked at in this order: somebody may be writing meanwhile."""
+        return tuple(map(self.last, streams))
+
+    @abstractmethod
+    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
+        """The kept view lines (if any are kept) become exactly these when the block ends well; inside ``writing``.
+
+        ``accounted`` (after a claim) is how many lines the log can account for; more raise ``DamagedStore``.
+        """
+
+    @abstractmethod
+    def view_file(self, lines: Iterable[bytes]) -> Path | None:
+        """A file with the view, one provider-ready message per line: these lines.
+
+        ``None`` when the kept file says something else and only a claim may put it right.
+        """
+
+    @abstractmethod
+    def save(self, name: str, document: bytes) -> None:
+        """Keep a small derived document, replacing the old one; losing it costs a rebuild, never history."""
+
+    @abstractmethod
+    def load(self, name: str) -> bytes | None:
+        """The derived document, if there is one."""
+
+    def keep_file(self, name: str, content: bytes) -> None:
+        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
+        path = self._inside(name)
+        if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
+            raise StorageUnavailable("gone", path=self.folder)
+        make_private_folder(path.parent)
+        replace_file(path, [content])
+
+    def kept_file(self, name: str) -> bytes | None:
+        """The file, if there is one."""
+        path = self._inside(name)
+        with wrapping(path):
+            return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def drop_file(self, name: str) -> None:
+        """Remove a kept file, if it is there."""
+        path = self._inside(name)
+        with wrapping(path):
+            path.unlink(missing_ok=True)
+
+    def _inside(self, name: str) -> Path:
+        """Where a kept file is: below the folder, whatever its name or a link says."""
+        path = self.folder.joinpath(*check_file_name(name).split("/"))
+        if "/" in name and not path.parent.resolve().is_relative_to(self.folder.resolve()):
+            raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
+        return path
+
+    def kept_files(self) -> list[str]:
+        """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""
+        with wrapping(self.folder):
+            found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        names = (path.relative_to(self.folder) for path in found)
+        ours = (name for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
+        return sorted(str(name) for name in ours if is_file_name(str(name)))
+
+    def blob_digests(self) -> list[str]:
+        """The names of all large contents that are kept."""
+        blobs = self.folder / "blobs"
+        with wrapping(blobs):
+            names = [path.name for path in blobs.iterdir()] if blobs.is_dir() else []
+        return sorted(name for name in names if not is_unfinished(name))
+
+    @abstractmethod
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Keep a large content under its SHA-256; durable before any record that mentions it."""
+
+    @abstractmethod
+    def get_blob(self, digest: str) -> bytes:
+        """The content back; ``DamagedStore`` when it is missing or not what its name says."""
+
+    @abstractmethod
+    def size(self) -> int:
+        """Bytes on disk."""
+
+    @abstractmethod
+    def moved_to(self, folder: Path) -> None:
+        """The task's folder is somewhere else now; to be called on a closed store."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of handles and of the writer's place. Appending afterwards claims again."""
+
+
+def is_file_name(name: str) -> bool:
+    """Can a kept file be called that? No name leads elsewhere, or looks like another one."""
+    return name.isprintable() and "\\" not in name and not any(part in ("", ".", "..") for part in name.split("/"))
+
+
+def check_file_name(name: str) -> str:
+    """The name of a kept file, as it is; one that it cannot have raises."""
+    if not is_file_name(name):
+        raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
+    return name

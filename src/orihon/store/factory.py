@@ -1,0 +1,213 @@
+"""From a folder and settings to a ``TaskStore``: which back end, which guard."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+
+from orihon.drivers.postgres import postgres_of
+from orihon.errors import InvalidId, InvalidSettings, KeyUnavailable, StorageUnavailable
+from orihon.guard import Redactor, load_key
+from orihon.guard.masking.known_values import register_environment, register_keys
+from orihon.settings import Settings, load_settings
+from orihon.store.contract import SEALED, STREAMS, RecordStore
+from orihon.store.files import FilesRecords
+from orihon.store.locks import ForkSafeLock
+from orihon.store.task_store import TaskStore
+from orihon.system.files import wrapping
+from orihon.values.message.extra import wrong_type
+
+# Stores that were opened by their folder alone, without a task manager, share one writer in a process.
+_OPEN: weakref.WeakValueDictionary[Path, TaskStore] = weakref.WeakValueDictionary()
+_OPENED_WITH: weakref.WeakKeyDictionary[TaskStore, Settings] = weakref.WeakKeyDictionary()
+_OPENING = ForkSafeLock()
+
+_FILES = ("writer.json", *(f"{stream}.jsonl" for stream in STREAMS))
+
+
+def backend_of(folder: Path, default: str) -> str:
+    """The back end that already lives in a folder, or ``default`` for a new one."""
+    with wrapping(folder):
+        if (folder / "context.db").exists():
+            return "sqlite"
+        if any((folder / name).exists() for name in _FILES):
+            return "files"
+    return default
+
+
+def open_records(
+    folder: Path, settings: Settings, *, create: bool = True, name: str = "", keys_of: Settings | None = None
+) -> RecordStore:
+    """The records in a task's folder, which is made (``create``) or has to be there; or those in the database.
+
+    Those of a sealed task are opened with the keys that the settings (``keys_of``, if given) lead to.
+    """
+    records = _open_bare(folder, settings, create=create)
+    encryption = settings.encryption
+    if not encryption.enabled and encryption.key is None:
+        with wrapping(folder):
+            if (folder / SEALED).exists():
+                raise KeyUnavailable("sealed", task=name or folder.name)
+        return records
+    from orihon.store.key_places import base_of, needed_keys
+    from orihon.store.sealed import SealedRecords
+
+    keys = partial(needed_keys, base_of(folder.absolute()), settings if keys_of is None else keys_of)
+    return SealedRecords(records, keys, name or folder.name, seals_new=encryption.enabled)
+
+
+def _open_bare(folder: Path, settings: Settings, *, create: bool) -> RecordStore:
+    storage = settings.context_storage
+    backend = _backend(folder, settings)
+    if backend == "postgres":
+        return _open_postgres(folder, settings)
+    if not create and not folder.is_dir():
+        raise StorageUnavailable("gone", path=folder)
+    if backend == "files":
+        return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout, create=create)
+    from orihon.store.sqlite import SqliteRecords
+
+    return SqliteRecords(
+        folder,
+        durability=storage.durability,
+        timeout=storage.db_timeout,
+        max_retries=storage.max_retries,
+        retry_delay=storage.retry_delay,
+        create=create,
+    )
+
+
+def _backend(folder: Path, settings: Settings) -> str:
+    """Where a task's records are: in its folder, in the database, or, for a new one, where the settings want them."""
+    wanted = settings.context_storage.backend
+    found = backend_of(folder, "")
+    if found or wanted == "postgres" or settings.database.url is None:
+        return found or wanted
+    pool = postgres_of(settings)
+    from orihon.store.postgres_section import is_kept_in
+
+    return "postgres" if is_kept_in(pool, folder.name) else wanted
+
+
+def _open_postgres(folder: Path, settings: Settings) -> RecordStore:
+    pool = postgres_of(settings)
+    from orihon.store.postgres import PostgresRecords
+
+    return PostgresRecords(folder, pool, durability=settings.context_storage.durability)
+
+
+def make_redactor(settings: Settings, key_file: Path) -> Redactor:
+    """The guard as the settings want it."""
+    masking = settings.masking
+    if not masking.enabled:
+        return Redactor(b"", enabled=False)
+    register_live(settings)
+    return Redactor(
+        load_key(key_file),
+        email=masking.email,
+        ssn=masking.ssn,
+        patterns=masking.patterns,
+        allow=masking.allow,
+        vault=masking.vault,
+    )
+
+
+@lru_cache(maxsize=16)
+def register_live(settings: Settings) -> None:
+    """The keys that this process has: they are masked wherever they stand."""
+    register_environment(os.environ)
+    register_keys(settings.secret_values())
+    for server in (settings.mcp_servers or {}).values():
+        register_environment(_texts_in(server.get("env")))
+        register_keys(value.rpartition(" ")[2] for value in _texts_in(server.get("headers")).values())
+
+
+def _texts_in(told: object) -> dict[str, str]:
+    """The values of a server's table as it gets them; what cannot be one is refused by name when it is started."""
+    entries = told.items() if isinstance(told, Mapping) else ()
+    return {str(name): str(value) for name, value in entries if isinstance(value, str | int | float)}
+
+
+def open_task_store(
+    folder: Path,
+    settings: Settings,
+    *,
+    key_file: Path,
+    epoch: int | None = None,
+    name: str = "",
+    create: bool = True,
+    keys_of: Settings | None = None,
+) -> TaskStore:
+    """The log and view in a task's folder."""
+    storage = settings.context_storage
+    return TaskStore(
+        open_records(folder, settings, create=create, name=name, keys_of=keys_of),
+        make_redactor(settings, key_file),
+        epoch=epoch,
+        max_message_bytes=storage.max_message_bytes,
+        blob_bytes=storage.blob_bytes,
+        name=name or folder.name,
+    )
+
+
+def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> TaskStore:
+    """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
+    wanted = settings.context_storage.backend
+    backend = backend_of(folder, wanted if wanted == "postgres" else "files")
+    return open_task_store(
+        folder,
+        _for_reading(settings, backend),
+        key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
+        name=name,
+        create=False,
+    )
+
+
+def open_bare(folder: Path, settings: Settings) -> RecordStore:
+    """The records of any task as they lie there: of a sealed one, its description can be read, and nothing else."""
+    wanted = settings.context_storage.backend
+    backend = backend_of(folder, wanted if wanted == "postgres" else "files")
+    return _open_bare(folder, _for_reading(settings, backend), create=False)
+
+
+@lru_cache(maxsize=16)
+def _for_reading(settings: Settings, backend: str) -> Settings:
+    """Kept: whoever looks at many tasks would spend more time on this than on most of them."""
+    return settings.replace(**{"context_storage.backend": backend, "masking.enabled": False})
+
+
+def folder_of(context_dir: Path | str) -> Path:
+    """The folder that a caller names, checked and independent of the current directory."""
+    if not isinstance(context_dir, str | Path):
+        raise wrong_type(context_dir, "str or Path", "context_dir")
+    if "\0" in str(context_dir):
+        raise InvalidId("unsafe", what="context_dir", value=repr(str(context_dir))[:80])
+    return Path(context_dir).absolute()
+
+
+def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskStore:
+    """The same for stores that are opened one by one on a folder: they must not compete with each other.
+
+    Without settings, a store joins the one that is open. Other settings than its are refused: they would be ignored.
+    """
+    place = folder.absolute()
+    with _OPENING:
+        store = _OPEN.get(place)
+        if store is None:
+            wanted = load_settings(None) if settings is None else settings
+            store = _OPEN[place] = open_task_store(folder, wanted, key_file=folder / "mask.key")
+            _OPENED_WITH[store] = wanted
+        elif settings is not None and _differ(settings, _OPENED_WITH[store]):
+            raise InvalidSettings("other_settings", path=folder)
+        return store
+
+
+def _differ(one: Settings, other: Settings) -> bool:
+    return (one.context_storage, one.masking, one.encryption) != (
+        other.context_storage,
+        other.masking,
+        other.encryption,
+    )

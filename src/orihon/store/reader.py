@@ -1,0 +1,236 @@
+"""What can be read of a task: its log, its other records, its view. Nothing is written here.
+
+Everything comes out as values. Holds no history: what the view is made of is read from the records when somebody asks;
+only where its entries are is remembered (``Layout``), so that a request costs one look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
+from orihon.guard.encryption.sealer import is_sealed_record
+from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream
+from orihon.store.layout import Layout
+from orihon.store.record_codec import StoredMessage, unpack, unpack_record
+from orihon.store.tail import calls_of, entry_of
+from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.message.wire import clean
+from orihon.values.records import SUMMARY_PREFIX, Compression, Fold, Pin
+from orihon.values.view import View, layout, ordered
+
+Record = dict[str, Any]
+
+#: Fields without which a record cannot be used.
+_REQUIRED: dict[Stream, tuple[str, ...]] = {
+    "messages": ("role", "content", "timestamp", "tokens", "epoch", "digest"),
+    "summaries": ("start_seq", "end_seq", "summary", "summary_tokens", "original_tokens"),
+    "tools": ("tool_name", "status"),
+    "planning": ("plan_type", "plan_content"),
+    "compressions": ("kind", "folds", "removed", "visible", "pins"),
+    "checkpoints": ("kind",),
+}
+
+
+class TaskReader:
+    """Log and view of one task, for who looks."""
+
+    def __init__(self, records: RecordStore, name: str) -> None:
+        self.records = records
+        self.name = name
+        self._layout = Layout.of(0, ())
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
+        """Messages of the log by number; one at a time in memory."""
+        for record in self.read("messages", first, last):
+            yield self._unpacked(record)
+
+    def message(self, seq: int) -> StoredMessage:
+        """One message of the log."""
+        for stored in self.messages(seq, seq):
+            return stored
+        raise NoSuchMessage("seq", seq=seq, last=self.count("messages"))
+
+    def read(self, stream: Stream, first: int = 1, last: int | None = None) -> Iterator[Record]:
+        """Records as dicts, by number."""
+        first = max(first, 1)
+        end = self.records.last(stream) if last is None else last
+        if first <= end:
+            for number, line in enumerate(self.records.read(stream, (first, end)), start=first):
+                record = self._decoded(stream, number, line)
+                yield record if stream == "messages" else unpack_record(record, self.records.get_blob)
+
+    def count(self, stream: Stream) -> int:
+        return self.records.last(stream)
+
+    def _decoded(self, stream: Stream, number: int, line: bytes) -> Record:
+        try:
+            record: Record = jsonio.decode(line)
+            if record[NUMBER_FIELD[stream]] == number and all(field in record for field in _REQUIRED[stream]):
+                calls_of(record)
+                return record
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(stream, line) from error
+        if is_sealed_record(line):
+            raise KeyUnavailable("sealed", task=self.name)
+        raise self._damaged(stream, line)
+
+    def _unpacked(self, record: Record) -> StoredMessage:
+        try:
+            return unpack(record, self.records.get_blob)
+        except (ValueError, TypeError, LookupError) as error:
+            raise self._damaged("messages", jsonio.encode(record)) from error
+
+    def _damaged(self, stream: Stream, line: bytes) -> DamagedStore:
+        return DamagedStore("record", stream=stream, where=self.name, start=line[:40])
+
+    # ---- the view ----------------------------------------------------------------------------------------------
+
+    def state(self, compression: int | None = None) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
+        """The visible folds and the pins, as a compression record (the last one unless told) left them."""
+        compressions, last_seq = self.records.lasts("compressions", "messages")  # in this order: see ``lasts``
+        return self._state(compressions if compression is None else compression, last_seq)
+
+    def _state(self, compression: int, last_seq: int) -> tuple[tuple[Fold, ...], tuple[Pin, ...]]:
+        if compression == 0:
+            return (), ()
+        found = next(self.read("compressions", compression, compression), None)
+        if found is None:
+            raise DamagedStore("no_record", stream="compressions", number=compression, where=self.name)
+        record = Compression.from_record(found)
+        folds = self.folds(record.visible)
+        reach = max((fold.end_seq for fold in folds), default=0)
+        if reach > last_seq:
+            raise DamagedStore("no_record", stream="messages", number=reach, where=self.name)
+        try:
+            return ordered(folds, last_seq), record.pins
+        except IllegalFold as error:
+            numbers = ", ".join(map(str, record.visible))
+            raise DamagedStore("overlap", number=compression, folds=numbers, where=self.name) from error
+
+    def folds(self, numbers: Sequence[int]) -> list[Fold]:
+        """Folds by their numbers."""
+        if not numbers:
+            return []
+        wanted = sorted(set(numbers))
+        lines = self.records.read("summaries", *_runs(wanted))
+        found = [
+            Fold.from_record(unpack_record(self._decoded("summaries", number, line), self.records.get_blob))
+            for number, line in zip(wanted, lines, strict=False)
+        ]
+        if len(found) < len(wanted):
+            raise DamagedStore("no_record", stream="summaries", number=wanted[len(found)], where=self.name)
+        return found
+
+    def view(self) -> View:
+        """The view as a value: what every entry is, not what it says."""
+        compressions, last_seq = self.records.lasts("compressions", "messages")
+        folds, pins = self._state(compressions, last_seq)
+        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds, last_seq)), pins)
+
+    def view_with(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> View:
+        """The view that these folds would make."""
+        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
+
+    def pages(self) -> tuple[View, list[Message]]:
+        """The view, and what each of its entries says."""
+        compressions, last_seq = self.records.lasts("compressions", "messages")
+        folds, pins = self._state(compressions, last_seq)
+        entries, messages = [], []
+        for fold, record in self._walk(folds, last_seq):
+            entries.append(entry_of(fold, record))
+            messages.append(self._shown(fold, record))
+        return View(tuple(entries), tuple(pins)), messages
+
+    def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
+        """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
+        for fold, record in self.walk() if folds is None else self._walk(folds):
+            yield self.view_line(fold, record)
+
+    def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
+        """One line of the view: a message, a fold, or the preview of a message."""
+        if record is None:
+            assert fold is not None
+            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
+        return jsonio.encode(self._shown(fold, record).request())
+
+    def _shown(self, fold: Fold | None, record: Record | None) -> Message:
+        """What an entry says."""
+        if record is None:
+            assert fold is not None
+            return Message("system", SUMMARY_PREFIX + fold.text)
+        message = self._unpacked(record).message
+        return message if fold is None else replace(message, content=fold.text, parts=None)
+
+    def walk(self) -> Iterator[tuple[Fold | None, Record | None]]:
+        """The entries of the current view with the records they are made of."""
+        known = self._layout
+        lines = self.records.read_runs(known.runs, as_of=known.compression)
+        if lines is not None:
+            return self._along(known, lines)
+        compression, last_seq = self.records.lasts("compressions", "messages")
+        folds, _ = self._state(compression, last_seq)
+        self._layout = Layout.of(compression, folds)
+        return self._walk(folds, last_seq)
+
+    def _along(self, known: Layout, lines: Iterator[bytes]) -> Iterator[tuple[Fold | None, Record | None]]:
+        """The entries of a view whose layout is known, out of its records."""
+        fold: Fold | None = None
+        for stream, first, last in known.runs:
+            for number in count(first) if last == OPEN_END else range(first, last + 1):
+                line = next(lines, None)
+                if line is None:
+                    if last == OPEN_END:
+                        return
+                    raise DamagedStore("no_record", stream=stream, number=number, where=self.name)
+                record = self._decoded(stream, number, line)
+                if stream == "messages":
+                    yield fold, record
+                    continue
+                fold = Fold.from_record(unpack_record(record, self.records.get_blob))
+                if _stands_alone(fold):
+                    yield fold, None
+            if stream == "messages" or (fold is not None and _stands_alone(fold)):
+                fold = None
+
+    def _walk(self, folds: Sequence[Fold], last_seq: int | None = None) -> Iterator[tuple[Fold | None, Record | None]]:
+        """The entries of the view in order, with the records they are made of, read in one go."""
+        items = list(layout(self.records.last("messages") if last_seq is None else last_seq, folds))
+        spans = [_span(item) for item in items if not _stands_alone(item)]
+        records = self.records.read("messages", *spans) if spans else iter(())
+        for item in items:
+            if isinstance(item, Fold) and _stands_alone(item):
+                yield item, None
+                continue
+            fold = item if isinstance(item, Fold) else None
+            first, last = _span(item)
+            for number in range(first, last + 1):
+                line = next(records, None)
+                if line is None:
+                    raise DamagedStore("no_record", stream="messages", number=number, where=self.name)
+                yield fold, self._decoded("messages", number, line)
+
+
+def _stands_alone(item: tuple[int, int] | Fold) -> bool:
+    return isinstance(item, Fold) and item.form == "summary"
+
+
+def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
+    return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Numbers in their order as runs without a gap: the folds of a long task mostly stand side by side."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield first, last
+            first = number
+        last = number
+    yield first, last

@@ -1,0 +1,80 @@
+"""Consistent copies of ``context.db`` by SQLite's backup API, and the epoch in them.
+
+The file itself is never read with ``open()``: its newest records may still be in the write-ahead log, and closing it
+would drop SQLite's locks in a process that uses it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from orihon.system.files import make_private_folder, open_private, wrapping
+
+DATABASE = "context.db"
+_TIMEOUT = 30.0
+
+
+@contextmanager
+def database_copies(folder: Path, workplace: Path) -> Iterator[Mapping[str, Path]]:
+    """Copies of a task's databases by their names, while the block lasts; none for the ``files`` back end."""
+    if not (folder / DATABASE).exists():
+        yield {}
+        return
+    make_private_folder(workplace)
+    copy = workplace / f".{folder.name}.{DATABASE}.{secrets.token_hex(4)}"
+    try:
+        copy_database(folder / DATABASE, copy)
+        yield {DATABASE: copy}
+    finally:
+        for ending in ("", "-journal", "-wal", "-shm"):
+            with suppress(OSError):
+                copy.with_name(copy.name + ending).unlink()
+
+
+def is_database_part(name: str, copies: Mapping[str, Path]) -> bool:
+    """Is this a side file of a database that was copied, and so in the copy already?"""
+    return any(name.startswith(f"{database}-") for database in copies)
+
+
+def copy_database(source: Path, target: Path) -> None:
+    """A new file with everything that is committed in a database, while others may read and write it."""
+    import apsw
+
+    from orihon.drivers.sqlite import database_errors
+
+    with wrapping(target):
+        os.close(open_private(target, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    with (
+        database_errors(source, _TIMEOUT),
+        closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as here,
+        closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as there,
+    ):
+        here.set_busy_timeout(round(_TIMEOUT * 1000))
+        there.execute("PRAGMA synchronous = OFF")  # whoever keeps the copy syncs it
+        with there.backup("main", here, "main") as backup:
+            backup.step(-1)
+
+
+def read_fence(path: Path) -> int:
+    """The highest epoch that has written to a task's database."""
+    import apsw
+
+    from orihon.drivers.sqlite import database_errors
+
+    with database_errors(path, _TIMEOUT), closing(apsw.Connection(str(path))) as connection:
+        connection.set_busy_timeout(round(_TIMEOUT * 1000))
+        return int(connection.execute("SELECT epoch FROM fence").get or 0)
+
+
+def set_fence(path: Path, epoch: int) -> None:
+    """Refuse every lower epoch from now on; for a copy that nobody writes to yet."""
+    import apsw
+
+    from orihon.drivers.sqlite import database_errors
+
+    with database_errors(path, _TIMEOUT), closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE fence SET epoch = ?", (epoch,))

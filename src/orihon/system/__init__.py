@@ -1,0 +1,1 @@
+"""What every room stands on: clock, JSON, private files written whole, counters."""

@@ -1,0 +1,200 @@
+"""Files and folders as Orihon wants them: private, written whole or not at all, on a disk that keeps promises.
+
+Folders are 0700 and files 0600 whatever the umask. The system's errors are wrapped here, once, with their cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from orihon.errors import DamagedStore, StorageError, StorageUnavailable
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    {
+        *("afs", "beegfs", "ceph", "cifs", "coda", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "orangefs"),
+        *("smb3", "smbfs", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
+    }
+)
+
+_LONGEST_NAME = 1000
+_DEEPEST = 32
+
+_MOUNTS = Path("/proc/self/mounts")
+
+_REASONS = {
+    errno.ENOSPC: "full",
+    errno.EDQUOT: "full",
+    errno.EFBIG: "full",
+    errno.EROFS: "read_only",
+    errno.EACCES: "denied",
+    errno.EPERM: "denied",
+}
+
+
+def storage_error(error: OSError, path: Path) -> StorageError:
+    """The error of our tree for one of the system's."""
+    reason = _REASONS.get(error.errno or 0, "io")
+    return StorageUnavailable(reason, path=path, detail=error.strerror or str(error))
+
+
+@contextmanager
+def wrapping(path: Path) -> Iterator[None]:
+    """Turns the system's errors about ``path`` into ours."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(error, path) from error
+
+
+def make_private_folder(path: Path) -> None:
+    """The folder and what is missing above it, for the owner only."""
+    with wrapping(path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            folder.chmod(0o700)
+            sync_folder(folder.parent)
+        if not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A file descriptor; the file, if new, is for the owner only."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    if flags & os.O_CREAT:
+        os.fchmod(fd, 0o600)
+    return fd
+
+
+def sync_folder(path: Path) -> None:
+    """Make renames and new names in the folder durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> None:
+    """Write a file whole or not at all: temporary file, fsync, rename, fsync of the folder."""
+    with replacing_file(path, chunks, durable=durable):
+        pass
+
+
+@contextmanager
+def replacing_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[None]:
+    """The same with the rename at the end of the block, and only if that ends well."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with wrapping(path), os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            file.writelines(chunks)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        yield
+        with wrapping(path):
+            temporary.rename(path)
+            if durable:
+                sync_folder(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def keep_aside(folder: Path, name: str, data: bytes) -> Path:
+    """Store what had to be cut off under ``aside/``; nothing is ever thrown away."""
+    make_private_folder(folder / "aside")
+    path = folder / "aside" / f"{name}.{secrets.token_hex(4)}"
+    replace_file(path, [data])
+    return path
+
+
+def refuse_network_file_system(path: Path, mounts: Path = _MOUNTS) -> None:
+    """Locks and fsync do not hold on network file systems: say so before anything is written."""
+    kind = file_system(path, mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise StorageUnavailable("network", path=path, kind=kind)
+
+
+def file_system(path: Path, mounts: Path = _MOUNTS) -> str:
+    """The type of the file system below ``path``; empty where the system does not tell."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return ""
+    here = str(path.absolute().resolve())
+    best, kind = "", ""
+    for line in lines:
+        _, point, type_, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
+        if len(point) >= len(best) and (here + "/").startswith(point.rstrip("/") + "/"):
+            best, kind = point, type_
+    return kind
+
+
+class BlobFolder:
+    """``blobs/``: large contents by their SHA-256, each stored once."""
+
+    def __init__(self, folder: Path, *, durable: bool) -> None:
+        self._folder = folder
+        self._durable = durable
+
+    def put(self, digest: str, data: bytes) -> None:
+        path = self._folder / digest
+        with wrapping(path):
+            if path.exists():
+                return
+        make_private_folder(self._folder)
+        replace_file(path, [data], durable=self._durable)
+
+    def get(self, digest: str) -> bytes:
+        path = self._folder / digest
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise DamagedStore("blob_missing", path=path) from error
+        except OSError as error:
+            raise storage_error(error, path) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise DamagedStore("blob_changed", path=path)
+        return data
+
+    def drop(self, digest: str) -> None:
+        path = self._folder / digest
+        with wrapping(path):
+            path.unlink(missing_ok=True)
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of all files below a folder; one that vanishes meanwhile, as temporary files do, counts nothing."""
+    with wrapping(folder):
+        return sum(map(_file_size, folder.rglob("*")))
+
+
+def _file_size(path: Path) -> int:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def is_tame(name: str) -> bool:
+    """Can this name stay below the folder, on every system?"""
+    parts = name.split("/")
+    return (
+        len(name) <= _LONGEST_NAME
+        and len(parts) <= _DEEPEST
+        and name.isprintable()
+        and "\\" not in name
+        and all(part not in ("", ".", "..") for part in parts)
+    )

@@ -1,0 +1,167 @@
+"""What people do to a task's view from a command line or a page: change it, look at a compression first, make that one.
+
+Owns what lies between a person and ``changing_task``: a change and its outcome, and a ``Preview`` that is applied as it
+was shown. No lease is held while somebody reads a preview: when what it folds has been changed meanwhile, it is
+refused. Messages that came meanwhile do no harm, for a preview folds what is older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orihon.compression.compressor import ContextCompressor
+from orihon.compression.documents.sections import CompressionLevel
+from orihon.compression.pages import NothingToFold
+from orihon.compression.planning import Draft
+from orihon.errors import IllegalFold, InvalidInput
+from orihon.settings import Settings
+from orihon.store import MessageStore
+from orihon.store.folding import Folding
+from orihon.tasks.editing import changing_task, check_changeable
+from orihon.tasks.view_reader import reading_view
+from orihon.values.records import SUMMARY_PREFIX, Compression
+from orihon.values.tokens.tokens import estimate
+from orihon.values.view import PlannedFold, View
+
+LEVELS = {level.name.lower(): level for level in CompressionLevel}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedView:
+    """A change that was made, and how the view stands after it."""
+
+    record: Compression
+    usage: float  # 0.7 is 70 % of the budget
+    entries: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"compression": self.record.as_record(), "usage": self.usage, "entries": self.entries}
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A compression that could be made (``draft``), or why there is nothing to fold."""
+
+    uuid: str
+    draft: Draft | None
+    nothing: NothingToFold | None
+    level: str
+    sizes: tuple[tuple[int, int], ...] = ()  # of each fold: the tokens that it replaces, and its own
+    replaces: tuple[tuple[int, ...], ...] = ()  # of each fold: the folds that stood in its run when it was planned
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        if self.draft is None:
+            assert self.nothing is not None
+            return {"folds": [], "nothing": self.nothing.reason.value, "strategy": self.nothing.strategy}
+        planned = self.draft
+        return {
+            "strategy": planned.plan.strategy,
+            "before_tokens": planned.before_tokens,
+            "after_tokens": planned.after_tokens,
+            "goal": planned.goal,
+            "folds": [_fold_as_dict(fold) for fold in planned.plan.folds],
+        }
+
+    def with_texts(self, texts: Mapping[int, str]) -> Preview:
+        """The same with other texts for the folds that begin at these numbers."""
+        planned = self.draft
+        for start_seq, text in texts.items():
+            if planned is None:
+                raise InvalidInput("no_planned_fold", start=start_seq, known="-")
+            planned = planned.with_text(start_seq, text)
+        return replace(self, draft=planned)
+
+
+def change_view(
+    base_dir: Path | str, uuid: str, settings: Settings, act: Callable[[Folding], Compression]
+) -> ChangedView:
+    """Make one change."""
+    with changing_task(base_dir, uuid, settings) as task:
+        return _outcome(act(task.messages.folding), task.messages)
+
+
+def preview_compression(
+    base_dir: Path | str,
+    uuid: str,
+    settings: Settings,
+    *,
+    strategy: str | None = None,
+    level: str | None = None,
+    target: float | None = None,
+) -> Preview:
+    """What a compression would do now, by the ladder or as the options say. Nothing changes."""
+    wanted = None if level is None else level_named(level)
+    with reading_view(base_dir, uuid, settings) as reading:
+        messages = reading.message_store()
+        planned = ContextCompressor(message_store=messages).preview(strategy=strategy, level=wanted, target=target)
+        if isinstance(planned, NothingToFold):
+            return Preview(uuid, None, planned, "")
+        view = messages.view()
+        sizes = tuple((_tokens_of(view, fold), _own_tokens(fold)) for fold in planned.plan.folds)
+    named = level or "" if "sections" in planned.plan.strategy else ""
+    return Preview(uuid, planned, None, named, sizes, _replaced(view, planned))
+
+
+def apply_preview(base_dir: Path | str, settings: Settings, preview: Preview, *, made_by: str) -> ChangedView:
+    """Make the compression that was looked at; ``IllegalFold`` where what it folds has been changed since."""
+    if preview.draft is None:
+        raise IllegalFold("nothing_planned")
+    with changing_task(base_dir, preview.uuid, settings) as task:
+        if _replaced(task.messages.view(), preview.draft) != preview.replaces:
+            raise IllegalFold("preview_old")
+        compressor = ContextCompressor(message_store=task.messages, outbox=task.outbox, counts=task.counts)
+        result = compressor.apply(preview.draft, level=preview.level, made_by=made_by)
+        compressor.close()
+        record = next(one for one in task.messages.compressions() if one.id == result.compression)
+        return _outcome(record, task.messages)
+
+
+def fold_text(base_dir: Path | str, uuid: str, settings: Settings, fold: int) -> str:
+    """The text of a fold that stands in the view, for somebody who wants to write another one."""
+    check_changeable(base_dir, uuid, settings)
+    with reading_view(base_dir, uuid, settings) as view:
+        return view.fold(fold, visible=True).text
+
+
+def level_named(name: str) -> CompressionLevel:
+    """The level by that name."""
+    if name not in LEVELS:
+        raise InvalidInput("level", name=name, known=", ".join(LEVELS))
+    return LEVELS[name]
+
+
+def _outcome(record: Compression, messages: MessageStore) -> ChangedView:
+    usage = messages.gauge.usage(record.after_tokens)
+    return ChangedView(record, usage, messages.task_store.tail.view_entries)
+
+
+def _fold_as_dict(fold: PlannedFold) -> dict[str, Any]:
+    return {
+        "start_seq": fold.start_seq,
+        "end_seq": fold.end_seq,
+        "form": fold.form,
+        "reason": fold.reason,
+        "text": fold.text,
+        "report": None if fold.report is None else fold.report.as_record(),
+    }
+
+
+def _replaced(view: View, planned: Draft) -> tuple[tuple[int, ...], ...]:
+    """For each planned fold, the folds that stand where it would."""
+    folds, runs = view.folds, [(fold.start_seq, fold.end_seq) for fold in planned.plan.folds]
+    return tuple(
+        tuple(fold.id for fold in folds if start <= fold.end_seq and fold.start_seq <= end) for start, end in runs
+    )
+
+
+def _tokens_of(view: View, fold: PlannedFold) -> int:
+    return sum(entry.tokens for entry in view.entries if fold.start_seq <= entry.start and entry.end <= fold.end_seq)
+
+
+def _own_tokens(fold: PlannedFold) -> int:
+    return estimate(fold.text if fold.form == "preview" else SUMMARY_PREFIX + fold.text)

@@ -1,0 +1,92 @@
+"""A task's records for who only looks: no lease is taken, nothing made, also while an agent works on the task."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.trail import audit_of
+from orihon.catalogue import TaskRow
+from orihon.errors import DamagedStore, InvalidInput, TaskNotFound
+from orihon.settings import Settings
+from orihon.store.contract import Stream
+from orihon.store.factory import open_for_reading
+from orihon.store.reader import TaskReader
+from orihon.store.record_codec import StoredMessage
+from orihon.store.task_store import TaskStore
+from orihon.tasks.base import BaseFolder
+from orihon.values.task import shortened
+
+_RUN = re.compile(r"(?P<first>[0-9]{1,15})?(?P<dash>-)?(?P<last>[0-9]{1,15})?")
+_ENDLESS = 10**15
+_BLOCK = 256  # messages that are looked at in one go, from the end
+
+
+@contextmanager
+def reading_task(base_dir: Path | str, uuid: str, settings: Settings) -> Iterator[tuple[TaskStore, TaskRow | None]]:
+    """The records of a task, in whatever state it is, and its row; a lost or damaged catalogue does not hide them."""
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        row: TaskRow | None = None
+        with suppress(DamagedStore):
+            base.open_catalogue()
+            row = base.row(uuid)
+        here = base.folders.find(uuid)
+        if here is None and row is not None:
+            raise base.missing(uuid)
+    if here is None:
+        raise TaskNotFound("no_folder", uuid=uuid, status="-")
+    audit_of(base_dir, settings).record("read", uuid)
+    with closing(open_for_reading(here, settings, name=uuid)) as store:
+        yield store, row
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which records of a stream are wanted: a run of numbers, the newest of those, messages of a role."""
+
+    first: int = 1
+    last: int | None = None
+    newest: int | None = None
+    role: str | None = None
+
+    @classmethod
+    def parse(cls, run: str | None = None, *, newest: int | None = None, role: str | None = None) -> Choice:
+        """``run`` is ``A-B``, ``A-``, ``-B`` or ``A``."""
+        if run is None:
+            return cls(newest=newest, role=role)
+        found = _RUN.fullmatch(run.strip())
+        if found is None or not (found["first"] or found["last"]):
+            raise InvalidInput("range", value=shortened(run))
+        first, last = int(found["first"] or 1), int(found["last"]) if found["last"] else None
+        if not found["dash"]:
+            last = first
+        if first < 1 or (last is not None and last < first):
+            raise InvalidInput("range", value=shortened(run))
+        return cls(first, last, newest, role)
+
+
+def chosen_messages(store: TaskReader, choice: Choice) -> Iterator[StoredMessage]:
+    """The messages that were chosen, in order; the newest ones cost no more in a longer log."""
+    end = min(store.count("messages"), choice.last or _ENDLESS)
+    if choice.newest is None:
+        yield from (one for one in store.messages(choice.first, end) if choice.role in (None, one.message.role))
+        return
+    found: list[StoredMessage] = []
+    while end >= choice.first and len(found) < choice.newest:
+        # Without a role, each message counts: no more are read than are wanted.
+        step = choice.newest - len(found) if choice.role is None else _BLOCK
+        start = max(choice.first, end - step + 1)
+        found[:0] = [one for one in store.messages(start, end) if choice.role in (None, one.message.role)]
+        end = start - 1
+    yield from found[-choice.newest :]
+
+
+def chosen_records(store: TaskReader, stream: Stream, choice: Choice) -> Iterator[dict[str, Any]]:
+    """The same for any other stream, as records."""
+    end = min(store.count(stream), choice.last or _ENDLESS)
+    first = choice.first if choice.newest is None else max(choice.first, end - choice.newest + 1)
+    return store.read(stream, first, end)

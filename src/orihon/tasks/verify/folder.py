@@ -1,0 +1,114 @@
+"""The task's folder: permissions, ``metadata.json``, the writer's place, torn tails and what a crash left behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import key_in, read_metadata, read_object
+from orihon.store.contract import NUMBER_FIELD, STREAMS, RecordStore, is_unfinished
+from orihon.store.jsonl import JsonlFile
+from orihon.system.files import storage_error, wrapping
+from orihon.tasks.verify.findings import Finding, Report
+
+WRITER = "writer.json"
+REQUEST = "request.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """A file or folder that is not for its owner alone, with the mode it has and the mode it should have."""
+
+    path: Path
+    mode: int
+    wanted: int
+
+
+def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
+    """Look at everything in the folder but the records. ``in_use``: what is under way is not left over."""
+    _refuse_pipes(folder)
+    check_permissions("folder", everything_in(folder), folder.parent, report)
+    if in_use:
+        return
+    if read_object(folder / WRITER) is None and (folder / WRITER).exists():
+        report(Finding("folder", "writer", WRITER))
+    _check_torn_tails(folder, report)
+    for path in left_over(folder):
+        detail = "request" if path.name == REQUEST else "temporary"
+        report(Finding("folder", detail, str(path.relative_to(folder)), severity="warning"))
+
+
+def _refuse_pipes(folder: Path) -> None:
+    """Opening one would wait for ever. The view's file is looked at by itself: nothing else is made of it."""
+    with wrapping(folder):
+        for path in folder.iterdir():
+            if path.is_fifo() and path.name != "current.jsonl":
+                raise storage_error(OSError(errno.ESPIPE, os.strerror(errno.ESPIPE)), path)
+
+
+def left_over(folder: Path) -> list[Path]:
+    """A request whose call is over, and files that were never finished."""
+    return [
+        path
+        for path in everything_in(folder)
+        if path.is_file()
+        and "aside" not in path.relative_to(folder).parts
+        and (path == folder / REQUEST or is_temporary(path))
+    ]
+
+
+def is_temporary(path: Path) -> bool:
+    """Is this a file that was being written when its process died?"""
+    return path.is_file() and is_unfinished(path.name)
+
+
+def everything_in(folder: Path) -> list[Path]:
+    """A folder and all that is below it."""
+    with wrapping(folder):
+        return [folder, *sorted(folder.rglob("*"))]
+
+
+def open_to_others(paths: Iterable[Path]) -> list[Exposed]:
+    """Which of these are not for their owner alone. One that has gone since it was listed is not."""
+    found = []
+    for path in paths:
+        with wrapping(path):
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                continue
+        wanted = 0o700 if stat.S_ISDIR(mode) else 0o600
+        if not stat.S_ISLNK(mode) and stat.S_IMODE(mode) != wanted:
+            found.append(Exposed(path, stat.S_IMODE(mode), wanted))
+    return found
+
+
+def check_permissions(check: str, paths: Iterable[Path], root: Path, report: Report) -> None:
+    """One finding for all of these that others can read; it names the first, as seen from ``root``."""
+    found = open_to_others(paths)
+    if found:
+        first = found[0]
+        fields = {"mode": f"{first.mode:04o}", "wanted": f"{first.wanted:04o}", "count": len(found)}
+        report(Finding(check, "permissions", str(first.path.relative_to(root)), fields=fields))
+
+
+def check_metadata(records: RecordStore, report: Report) -> None:
+    """``metadata.json``: is it there, and about this task?"""
+    metadata = read_metadata(records)
+    if metadata is None:
+        report(Finding("folder", "no_metadata", METADATA, severity="warning"))
+    elif key_in(metadata) is None or metadata.get("uuid") != records.folder.name:
+        report(Finding("folder", "metadata", METADATA))
+
+
+def _check_torn_tails(folder: Path, report: Report) -> None:
+    for stream in STREAMS:
+        torn = JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]).torn_tail()
+        if torn:
+            fields = {"size": len(torn)}
+            report(Finding("stream", "torn", f"{stream}.jsonl", severity="warning", fields=fields))

@@ -1,0 +1,87 @@
+"""The catalogue's row against the task's folder: is it there, once, in the right place, and as long as it was?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import key_in, read_metadata, read_object
+from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
+from orihon.store.contract import Stream
+from orihon.store.task_store import TaskStore
+from orihon.tasks.place import SCRATCH
+from orihon.tasks.verify.database import fence
+from orihon.tasks.verify.findings import Finding, Report
+from orihon.tasks.verify.folder import WRITER
+from orihon.values.task import TaskStatus, folder
+
+
+def check_placement(
+    row: TaskRow | None, places: Sequence[Path], report: Report, *, is_known_beside: bool = False
+) -> None:
+    """Where the folder is, against where the row's status says that it is.
+
+    ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
+    """
+    if len(places) > 1:
+        fields = {"places": ", ".join(f"{path.parent.name}/" for path in places)}
+        report(Finding("catalogue", "two_folders", "tasks.db", fields=fields))
+    elif row is None:
+        kind = "not_moved" if is_known_beside else "no_row"
+        report(Finding("catalogue", kind, f"{places[0].parent.name}/", severity="warning"))
+    elif not places:
+        _check_absence(row, report)
+    else:
+        wanted = folder(row.status)
+        if wanted is not None and places[0].parent.name not in (wanted, SCRATCH):
+            fields = {"status": row.status.value, "place": places[0].parent.name, "wanted": wanted}
+            report(Finding("catalogue", "misplaced", f"{places[0].parent.name}/", severity="warning", fields=fields))
+        if FOLDER_LOST in row.metadata:
+            report(Finding("catalogue", "found_again", f"{places[0].parent.name}/", severity="warning"))
+
+
+def _check_absence(row: TaskRow, report: Report) -> None:
+    if folder(row.status) is None or FOLDER_LOST in row.metadata:
+        return
+    if (row.requested or "").startswith(IN_MOVE):
+        return  # its records have gone ahead: ``orihon migrate`` takes the row after them
+    if row.model is None and not row.total_messages:
+        return  # ended before anybody opened it
+    if row.status is TaskStatus.RUNNING and not row.total_messages:
+        return  # registered a moment ago, or by a process that died then: opening the task makes the folder
+    report(Finding("catalogue", "no_folder", "tasks.db", fields={"status": row.status.value}))
+
+
+def check_row(row: TaskRow, place: Path, store: TaskStore, report: Report) -> None:
+    """What the row says about the task, against the folder."""
+    key = key_in(read_metadata(store.records) or {})
+    if key is not None and key != row.key:
+        labels = {"row": row.key.label, "folder": key.label}
+        report(Finding("folder", "other_key", METADATA, fields=labels))
+    stored = store.count("messages")
+    if stored < row.total_messages:
+        counts = {"stored": stored, "known": row.total_messages}
+        report(Finding("catalogue", "lost_messages", "tasks.db", fields=counts))
+    _check_other_totals(row, store, report)
+    reached = reached_epoch(place)
+    if reached > row.epoch:
+        report(Finding("catalogue", "epoch", "tasks.db", fields={"epoch": row.epoch, "reached": reached}))
+
+
+def _check_other_totals(row: TaskRow, store: TaskStore, report: Report) -> None:
+    totals: dict[Stream, int] = {"summaries": row.total_summaries, "tools": row.total_tool_calls}
+    for stream, known in totals.items():
+        stored = store.count(stream)
+        if stored < known:
+            fields = {"stream": stream, "stored": stored, "known": known}
+            report(Finding("catalogue", "lost_records", "tasks.db", fields=fields))
+
+
+def reached_epoch(place: Path) -> int:
+    """The highest epoch that has written to the task; a lease below it would be refused."""
+    if (place / "context.db").exists():
+        return fence(place / "context.db")
+    epoch = (read_object(place / WRITER) or {}).get("epoch")
+    return epoch if type(epoch) is int else 0

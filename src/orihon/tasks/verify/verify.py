@@ -1,0 +1,157 @@
+"""The prover: derives everything about a task again and says what differs.
+
+``verify_task`` looks at the log and what is made of it; ``verify`` also compares with the catalogue. Both only read,
+with bounded memory, also while a writer is at work. Damage that has a name becomes a ``Finding``; only what keeps
+them from looking (no permission, a newer format) raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.connect import catalogue_exists, is_known_beside, open_catalogue
+from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
+from orihon.settings import Settings
+from orihon.store.contract import STREAMS
+from orihon.store.factory import open_for_reading
+from orihon.store.redaction import PURPOSES, REDACTED
+from orihon.store.task_store import TaskStore
+from orihon.system import jsonio
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.place import SCRATCH, folders_of
+from orihon.tasks.verify.database import damage_in
+from orihon.tasks.verify.findings import Finding, Findings, Report
+from orihon.tasks.verify.folder import check_folder, check_metadata
+from orihon.tasks.verify.folds import boundaries, check_compressions, read_folds
+from orihon.tasks.verify.log import check_log
+from orihon.tasks.verify.placement import check_placement, check_row
+from orihon.tasks.verify.streams import check_other_streams
+from orihon.tasks.verify.view import check_counters, check_view_file
+from orihon.values.task import check_id
+
+__all__ = ["Finding", "verify", "verify_task"]
+
+
+def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = False) -> list[Finding]:
+    """What is wrong with a task's records and, when its ``folder`` is given, with the files there.
+
+    ``in_use``: a writer may be at work, so that an unfinished file or line is no finding.
+    """
+    findings = Findings()
+    if folder is not None:
+        check_folder(folder, in_use=in_use, report=findings.report)
+        check_metadata(store.records, findings.report)
+    _reporting_damage(lambda: _check_records(store, folder, findings.report), findings.report)
+    return findings.about(store.name)
+
+
+def _check_records(store: TaskStore, folder: Path | None, report: Report) -> None:
+    if folder is not None:
+        _check_database(folder / "context.db", report)
+    folds = read_folds(store, report)
+    log = check_log(store.records, boundaries(folds), report)
+    compressions = check_compressions(store, folds, log, report)
+    check_other_streams(store.records, report)
+    if log.whole and compressions.whole:
+        check_counters(store, log, compressions, report)
+        if folder is not None:
+            check_view_file(store, folder, report)
+
+
+def _check_database(path: Path, report: Report) -> None:
+    damage = damage_in(path)
+    if damage is not None:
+        report(Finding("stream", "database", path.name, fields={"why": damage}))
+
+
+def _reporting_damage(check: Callable[[], None], report: Report) -> None:
+    """Damage that kept a check from going on is a finding like any other."""
+    try:
+        check()
+    except (DamagedStore, KeyUnavailable) as error:
+        report(Finding("stream", "damaged", str(error.fields.get("path", "-")), fields={"why": error.cause}))
+
+
+def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]:
+    """What is wrong with a task: its records, its folder, and its row in the catalogue."""
+    base = Path(base_dir)
+    places = folders_of(base, settings).places(check_id(uuid))
+    try:
+        row, in_use = _row(base, uuid, settings)
+    except DamagedStore as error:
+        damage = Finding("catalogue", "damaged", "tasks.db", task=uuid, fields={"why": error.cause})
+        return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, settings))]
+    if row is None and not places:
+        raise TaskNotFound("uuid", uuid=uuid)
+    beside = row is None and is_known_beside(base, settings, uuid)
+    return verify_placed(uuid, row, places, settings, in_use=in_use, is_known_beside=beside)
+
+
+def verify_placed(
+    uuid: str,
+    row: TaskRow | None,
+    places: list[Path],
+    settings: Settings,
+    *,
+    in_use: bool,
+    is_known_beside: bool = False,
+) -> list[Finding]:
+    """The same for a task whose row and folders have been looked up."""
+    findings = Findings()
+    check_placement(row, places, findings.report, is_known_beside=is_known_beside)
+    contents = verify_folder(uuid, row, places[0], settings, in_use=in_use) if len(places) == 1 else []
+    return [*findings.about(uuid), *contents]
+
+
+def verify_folder(
+    uuid: str, row: TaskRow | None, place: Path, settings: Settings, *, in_use: bool = False
+) -> list[Finding]:
+    """One folder of a task, and its row where it has one."""
+    with closing(open_for_reading(place, settings, name=uuid)) as store:
+        is_scratch = place.parent.name == SCRATCH  # and may be missing: the task is in a database
+        found = verify_task(store, None if is_scratch else place, in_use=in_use)
+        findings = Findings()
+        if is_scratch:
+            check_metadata(store.records, findings.report)
+        if row is not None:
+            _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
+        return [*found, *findings.about(uuid)]
+
+
+@dataclass(slots=True)
+class Redacted:
+    """How many records of a task say that something was taken out of them, and how many of these what."""
+
+    records: int = 0
+    secrets: int = 0  # by ``orihon scan --fix``
+    people: int = 0  # by ``orihon privacy anonymize``
+
+
+def redacted_records(base: BaseFolder, uuid: str) -> Redacted:
+    """What the records of a task say of redactions; one may have been redacted for both."""
+    found = Redacted()
+    place = base.folders.find(uuid)
+    if place is None:
+        return found
+    with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+        for line in (line for stream in STREAMS for line in store.records.read(stream) if b'"redacted":' in line):
+            noted = jsonio.decode(line).get(REDACTED)
+            if isinstance(noted, dict):
+                purposes = noted.get(PURPOSES, ())
+                found.records += 1
+                found.secrets += "secrets" in purposes
+                found.people += "people" in purposes
+    return found
+
+
+def _row(base: Path, uuid: str, settings: Settings) -> tuple[TaskRow | None, bool]:
+    """The task's row, and whether a live process owns it."""
+    if not catalogue_exists(base, settings):
+        return None, False
+    with open_catalogue(base, settings) as catalogue:
+        row = catalogue.find(uuid)
+        return row, catalogue.is_held(row)

@@ -1,0 +1,80 @@
+"""What is derived from the records: the counters, and the file that the next request is made of."""
+
+from __future__ import annotations
+
+import os
+from itertools import zip_longest
+from pathlib import Path
+
+from orihon.store.task_store import TaskStore
+from orihon.system.files import wrapping
+from orihon.tasks.verify.findings import Finding, Report
+from orihon.tasks.verify.folds import FoldFacts, saved
+from orihon.tasks.verify.log import LogFacts
+
+_ATTEMPTS = 3
+
+
+def check_counters(store: TaskStore, log: LogFacts, folds: FoldFacts, report: Report) -> None:
+    """The counters that the store goes by, against the log and the visible folds."""
+    tail = store.tail
+    if (store.count("messages"), store.count("compressions")) != (log.count, len(folds.records)):
+        return  # somebody has written meanwhile
+    kept = {
+        "seq": tail.seq,
+        "log_tokens": tail.log_tokens,
+        "view_tokens": tail.view_tokens,
+        "view_entries": tail.view_entries,
+        "open_calls": list(tail.open_calls),
+        "used_calls": tail.used_calls.covers(log.calls),
+    }
+    derived = {
+        "seq": log.count,
+        "log_tokens": log.tokens,
+        "view_tokens": log.tokens - sum(saved(fold, log) for fold in folds.visible),
+        "view_entries": log.count - sum(fold.message_count - 1 for fold in folds.visible),
+        "open_calls": log.open_calls,
+        "used_calls": True,
+    }
+    for name, value in derived.items():
+        if kept[name] != value:
+            fields = {"name": name, "stored": kept[name], "derived": value}
+            report(Finding("view", "counters", "index", severity="warning", fields=fields))
+
+
+def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:
+    """``current.jsonl``, where the back end keeps it, against the view as it is rendered now."""
+    if not store.records.keeps_view_lines or not store.count("messages"):
+        return
+    for _ in range(_ATTEMPTS):  # a writer may be at work while we look
+        before = store.count("messages"), store.count("compressions")
+        finding = _compared(store, folder / "current.jsonl")
+        if finding is None:
+            return
+        if before == (store.count("messages"), store.count("compressions")):
+            report(finding)
+            return
+
+
+def _compared(store: TaskStore, path: Path) -> Finding | None:
+    with wrapping(path):
+        if not path.is_file():  # asked first: opening a FIFO would wait for ever
+            detail = "no_file" if os.path.lexists(path) else "missing"
+            return Finding("view", detail, path.name, severity="warning")
+        try:
+            file = path.open("rb")
+        except FileNotFoundError:
+            return Finding("view", "missing", path.name, severity="warning")
+        with file:
+            different, lines = 0, 0
+            for number, (rendered, kept) in enumerate(zip_longest(store.view_lines(), file), start=1):
+                lines += kept is not None
+                if rendered is None or kept != rendered + b"\n":
+                    different = different or number
+    if not different:
+        return None
+    # One line too many is an append that died before it reached the log; more means that the log has lost records.
+    surplus = lines - store.most_entries()
+    if surplus > 1:
+        return Finding("view", "longer", path.name, fields={"surplus": surplus})
+    return Finding("view", "lines", path.name, severity="warning", fields={"line": different})

@@ -1,0 +1,284 @@
+"""Looking at the view of a task, as it is or was at an earlier step: what stands in it, what was folded, the originals.
+
+Only reads, without a lease, also while an agent works on the task. A ``ViewReading`` is the view of one moment: what is
+added or folded later does not show. Reads one message at a time; the cost follows the view, not the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from orihon.catalogue import TaskRow
+from orihon.errors import DamagedStore, NoSuchMessage, NothingToUndo
+from orihon.settings import Settings
+from orihon.store import MessageStore
+from orihon.store.record_codec import StoredMessage
+from orihon.store.steps import compression_at
+from orihon.store.tail import entry_of
+from orihon.store.task_store import TaskStore
+from orihon.system import jsonio
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.reader import reading_task
+from orihon.values.records import Compression, Fold, Pin
+from orihon.values.tokens.tokens import Gauge
+from orihon.values.view import UNDOABLE, Entry, history, layout
+
+#: The visible folds, and what is pinned.
+State = tuple[tuple[Fold, ...], tuple[Pin, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How large a view is."""
+
+    entries: int
+    tokens: int  # estimated, as the log carries them
+    budget: int  # in the same measure: of the largest view that fits
+    usage: float  # 0.7 is 70 % of the budget, by what the provider has reported
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntry:
+    """One entry of the view with what it says."""
+
+    entry: Entry
+    message: dict[str, Any]  # as the model gets it
+    pins: tuple[Pin, ...]
+    made_in: Compression | None  # the change that brought the entry's fold
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        entry = self.entry
+        fold = None
+        if entry.fold is not None:
+            fold = {
+                "id": entry.fold.id,
+                "form": entry.fold.form,
+                "messages": entry.fold.message_count,
+                "original_tokens": entry.fold.original_tokens,
+                "reason": entry.fold.reason,
+                "made_by": entry.fold.made_by,
+                **_made(self.made_in),
+            }
+        return {
+            "start_seq": entry.start,
+            "end_seq": entry.end,
+            "role": entry.role,
+            "tokens": entry.tokens,
+            "pins": [pin.as_record() for pin in self.pins],
+            "fold": fold,
+            "message": self.message,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ViewAt:
+    """The view as it was at a step. ``lines`` are the very bytes that a request was made of, one message each."""
+
+    uuid: str
+    seq: int
+    compression: int  # the last one up to there; 0 where there was none
+    figures: Figures
+    entries: tuple[ShownEntry, ...]
+    lines: tuple[bytes, ...]
+
+
+class ViewReading:
+    """The view of one task as it is at this moment, or ``at`` an earlier step."""
+
+    def __init__(
+        self,
+        store: TaskStore,
+        row: TaskRow | None,
+        settings: Settings,
+        *,
+        at: int | None = None,
+        known: Callable[[int], State] | None = None,
+        change_at: Callable[[int], int] | None = None,
+    ) -> None:
+        """Where somebody remembers: ``known`` gives the folds and pins after a change, ``change_at`` that of a step."""
+        self._store = store
+        self._settings = settings
+        self._at = at
+        self.row = row
+        # In this order: somebody may be writing, and a compression is about messages that were there before it.
+        if at is None:
+            self.compression = store.count("compressions")
+        else:
+            self.compression = (change_at or partial(compression_at, store))(_existing(store, at))
+        self.folds, self.pins = (known or store.state)(self.compression)
+        self.last_seq = store.count("messages") if at is None else at
+        window, factor = (None, 1.0) if row is None else (row.context_length, row.correction)
+        self._gauge = Gauge.looked_at(settings, window, factor)
+
+    def message_store(self) -> MessageStore:
+        """The task's messages, for planning a compression; what is written through it is refused or fenced as ever."""
+        messages = MessageStore(self._store.records.folder, self._settings, task_store=self._store)
+        messages.context_length, messages.correction = self._gauge.budget.window, self._gauge.correction
+        return messages
+
+    def figures(self) -> Figures:
+        """Counted by one walk over the view."""
+        entries = tokens = 0
+        for fold, record in self._walk():
+            entries += 1
+            tokens += entry_of(fold, record).tokens
+        return Figures(entries, tokens, self._gauge.room, self._gauge.usage(tokens))
+
+    def as_of(self, compression: int, last_seq: int) -> ViewReading:
+        """The view that a compression left, when the log was so long."""
+        earlier = copy(self)
+        earlier.compression, earlier.last_seq = compression, last_seq
+        earlier.folds, earlier.pins = self._store.state(compression)
+        return earlier
+
+    def entries(self, first: int = 1, last: int | None = None) -> Iterator[ShownEntry]:
+        """The view in order, or what stands in it for a run of the log that ends where entries end."""
+        origins = self._origins()
+        for fold, record in self._walk(first, last):
+            entry = entry_of(fold, record)
+            message = jsonio.decode(self._store.view_line(fold, record))
+            made_in = None if fold is None else origins.get(fold.id)
+            yield ShownEntry(entry, message, self.pins_in(entry.start, entry.end), made_in)
+
+    def lines(self) -> Iterator[bytes]:
+        """The view as a request is made of it: one message per line."""
+        for fold, record in self._walk():
+            yield self._store.view_line(fold, record)
+
+    def answer(self) -> StoredMessage | None:
+        """The model's answer to exactly this view, where that is what came next."""
+        found = next(self._store.messages(self.last_seq + 1, self.last_seq + 1), None)
+        return found if found is not None and found.message.role == "assistant" else None
+
+    def pins_in(self, first: int, last: int) -> tuple[Pin, ...]:
+        """What is pinned in a run of the log."""
+        start, end = (bisect_left(self.pins, seq, key=lambda pin: pin.seq) for seq in (first, last + 1))
+        return self.pins[start:end]
+
+    def compressions(self) -> list[tuple[Compression, bool]]:
+        """Every change so far, oldest first, and whether it has been undone."""
+        records = [Compression.from_record(record) for record in self._store.read("compressions")]
+        standing = set(history(records)[0])
+        return [(record, record.kind in UNDOABLE and record.id not in standing) for record in records]
+
+    def fold(self, number: int, *, visible: bool = False) -> Fold:
+        """A fold by its number, also one that has been opened or replaced since, unless it has to be ``visible``."""
+        for fold in self.folds:
+            if fold.id == number:
+                return fold
+        if visible or not 1 <= number <= self._store.count("summaries"):
+            shown = ", ".join(str(fold.id) for fold in self.folds) or "-"
+            raise NothingToUndo("no_fold", fold=number, visible=shown)
+        return self._store.folds([number])[0]
+
+    def made_in(self, number: int) -> Compression | None:
+        """The change that brought a fold."""
+        return _find_origins(self._store, {number}).get(number)
+
+    def head_as_dict(self) -> dict[str, Any]:
+        """What there is to say of the view as a whole, for JSON."""
+        figures = self.figures()
+        head = {
+            "task": self._store.name,
+            "status": "-" if self.row is None else self.row.status.value,
+            "entries": figures.entries,
+            "tokens": figures.tokens,
+            "budget": figures.budget,
+            "usage": round(figures.usage, 4),
+        }
+        if self._at is None:
+            return head
+        answer = self.answer()
+        step = {"at": self._at, "compression": self.compression, "answered_by": None if answer is None else answer.seq}
+        return head | step
+
+    def fold_as_dict(self, number: int) -> dict[str, Any]:
+        """A fold with the change that brought it, for JSON."""
+        fold = self.fold(number)
+        return {**fold.as_record(), **_made(self.made_in(number)), "visible": fold in self.folds}
+
+    def compressions_as_dicts(self) -> list[dict[str, Any]]:
+        """Every change so far, for JSON."""
+        return [{**record.as_record(), "undone": is_undone} for record, is_undone in self.compressions()]
+
+    def originals(self, fold: Fold) -> Iterator[StoredMessage]:
+        """The messages that a fold stands for."""
+        return self._store.messages(fold.start_seq, fold.end_seq)
+
+    def _walk(self, start: int = 1, end: int | None = None) -> Iterator[tuple[Fold | None, dict[str, Any] | None]]:
+        for item in layout(self.last_seq, self.folds):
+            fold = item if isinstance(item, Fold) else None
+            first, last = (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+            first, last = max(first, start), last if end is None else min(last, end)
+            if first > last:
+                continue
+            if fold is not None and fold.form == "summary":
+                yield fold, None
+                continue
+            expected = first
+            for record in self._store.read("messages", first, last):
+                yield fold, record
+                expected += 1
+            if expected <= last:
+                raise DamagedStore("no_record", stream="messages", number=expected, where=self._store.name)
+
+    def _origins(self) -> dict[int, Compression]:
+        return _find_origins(self._store, {fold.id for fold in self.folds})
+
+
+def _made(made_in: Compression | None) -> dict[str, Any]:
+    """How a fold came about, for JSON."""
+    if made_in is None:
+        return {"compression": None, "strategy": "", "level": ""}
+    return {"compression": made_in.id, "strategy": made_in.strategy, "level": made_in.level}
+
+
+def _find_origins(store: TaskStore, wanted: set[int]) -> dict[int, Compression]:
+    found: dict[int, Compression] = {}
+    records = store.read("compressions") if wanted else iter(())
+    for record in records:
+        made = wanted.intersection(record["folds"]) - found.keys()
+        if made:
+            found |= dict.fromkeys(made, Compression.from_record(record))
+        if len(found) == len(wanted):
+            break
+    return found
+
+
+def _existing(store: TaskStore, seq: int) -> int:
+    last = store.count("messages")
+    if not 1 <= seq <= last:
+        raise NoSuchMessage("seq", seq=seq, last=last)
+    return seq
+
+
+@contextmanager
+def reading_view(
+    base_dir: Path | str, uuid: str, settings: Settings, *, at: int | None = None
+) -> Iterator[ViewReading]:
+    """The view of a task, in whatever state it is, or as it was ``at`` a step."""
+    with reading_task(base_dir, uuid, settings) as (store, row):
+        yield ViewReading(store, row, settings, at=at)
+
+
+def view_at(base_dir: Path | str, task: str, seq: int, settings: Settings) -> ViewAt:
+    """What the model saw when message ``seq`` was the last one, byte for byte.
+
+    Folds made before the next message came belong to it: it is the request that message ``seq + 1`` answers, where
+    that is the model's. ``task`` is named as ``task_naming`` says. The view is held as a whole; ``reading_view`` reads
+    it entry by entry.
+    """
+    with BaseFolder(base_dir, settings) as base:
+        uuid = base.resolve(task)
+    with reading_view(base_dir, uuid, settings, at=seq) as reading:
+        return ViewAt(
+            uuid, seq, reading.compression, reading.figures(), tuple(reading.entries()), tuple(reading.lines())
+        )

@@ -1,0 +1,1 @@
+"""Whole tasks copied: archives, exports, forks, backups, migrations."""

@@ -1,0 +1,110 @@
+"""Finished tasks into their archive and back.
+
+Promises that a task is readable in one of the two places whatever happens: the folder goes only after the packed task
+has been read back from where it lies, and the packed task goes only after the folder stands. A task that is in the
+database is packed as a folder that is made for that, and goes back into the database where the settings want it there.
+A second run goes on where the first one ended. Everything is done under the task's lease, so two machines do not fight;
+whoever comes second finds the work done. Refuses tasks that are not finished, tasks in the database while the archive
+is on this machine's disk (``archive.url`` is not set), and to bring back what is not archived.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from orihon.audit.trail import audited
+from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import FOLDER_LOST, here_since
+from orihon.errors import OrihonError, StateError, StorageError
+from orihon.settings import Settings
+from orihon.tasks.base import BaseFolder
+from orihon.transfer.archive.archive_store import ArchivedTask
+from orihon.transfer.archive.work import Work, at_work
+from orihon.values.task import FINISHED, TaskStatus
+
+logger = logging.getLogger("orihon.archive")
+
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRun:
+    """What ``archive_old`` has done, and why it left tasks where they were."""
+
+    archived: list[ArchivedTask] = field(default_factory=list)
+    left: dict[str, OrihonError] = field(default_factory=dict)
+
+
+def archive_task(base_dir: Path | str, uuid: str, settings: Settings) -> ArchivedTask:
+    """Pack a finished task, put it away, compare, and remove its folder."""
+    with audited(base_dir, settings, "archive", uuid), at_work(base_dir, uuid, settings, Work) as work:
+        return work.archive()
+
+
+def restore_task(base_dir: Path | str, uuid: str, settings: Settings) -> Path:
+    """Bring a packed task back to its folder, or to the database, with the status that it had; returns the folder.
+
+    Of a task in the database that is its scratch folder, which is there only while somebody works on it.
+    """
+    with audited(base_dir, settings, "unarchive", uuid), at_work(base_dir, uuid, settings, Work) as work:
+        return work.restore()
+
+
+def archive_old(
+    base_dir: Path | str,
+    settings: Settings,
+    days: float | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> ArchiveRun:
+    """Archive every task that ended so many days ago (``archive.threshold_days`` unless told), except kept ones.
+
+    Without ``days`` the setting ``archive.enabled`` decides whether anything happens. A task that cannot be archived
+    now is left where it is and does not keep the others from it. ``progress`` hears how many are done, and of how many.
+    """
+    run = ArchiveRun()
+    if days is None and not settings.archive.enabled:
+        return run
+    age = timedelta(days=settings.archive.threshold_days if days is None else days)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        old = [row for row in rows_having(base, FINISHED) if ended_before(row, datetime.now(UTC) - age)]
+    for number, row in enumerate(old, start=1):
+        try:
+            run.archived.append(archive_task(base_dir, row.uuid, settings))
+        except (StateError, StorageError) as error:
+            if not is_elsewhere(row, error, settings):
+                logger.warning("%s: not archived: %s", row.uuid, error)
+                run.left[row.uuid] = error
+        if progress is not None:
+            progress(number, len(old))
+    return run
+
+
+def rows_having(base: BaseFolder, statuses: Iterable[TaskStatus]) -> Iterator[TaskRow]:
+    """All tasks with one of these, a page at a time."""
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return
+    for status in sorted(statuses):
+        last: str | None = None
+        while page := catalogue.list_tasks(status=status, limit=_PAGE, before=last):
+            yield from page
+            last = page[-1].uuid
+
+
+def ended_before(row: TaskRow, moment: datetime) -> bool:
+    """Is this a task that is old enough, and free to be put away?"""
+    since = here_since(row)
+    if row.keep or row.requested is not None or since is None:
+        return False  # marked to be kept; its end not told, or its move not ended; not over
+    return datetime.fromisoformat(since) <= moment
+
+
+def is_elsewhere(row: TaskRow, error: OrihonError, settings: Settings) -> bool:
+    """Is this about a task that nobody ever opened, that is known to be lost, or whose folder another machine has?"""
+    is_nowhere = not row.total_messages or FOLDER_LOST in row.metadata
+    return error.reason == "no_folder" and (is_nowhere or settings.database.url is not None)

@@ -1,0 +1,365 @@
+"""One task under its lease, on its way into its archive or out of it.
+
+Each step can be the last one before a crash; what the next run finds tells it where to go on. The docstring of
+``archive.archive`` says what is promised.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from orihon.catalogue import Catalogue, Lease
+from orihon.catalogue.queue import TELL
+from orihon.catalogue.rows import CLEANED
+from orihon.drivers.objects import ObjectStorage
+from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, StateError, StorageError, TaskNotFound
+from orihon.guard.encryption.sealer import is_sealed_file
+from orihon.search.maintenance import read_before_packing
+from orihon.settings import Settings
+from orihon.store.factory import backend_of
+from orihon.store.key_places import needed_keys
+from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.heartbeat import Heartbeat
+from orihon.tasks.mirror.manifest import MIRRORS
+from orihon.tasks.place import SCRATCH
+from orihon.texts import text
+from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
+from orihon.transfer.archive.in_database import TaskInDatabase, give_epoch, keep_for_people
+from orihon.transfer.archive.packing import contents_of, pack
+from orihon.values.task import FINISHED, TaskStatus, check_change, check_id
+
+logger = logging.getLogger("orihon.archive")
+
+#: In the row's metadata: what is known of the packed task, and the status to come back to.
+ARCHIVED = "archived"
+#: The same, while a task's records are being removed: what its tombstone will say.
+CLEANING = "cleaning"
+#: Where the live mirrors of tasks are in an object storage.
+FINAL_SUMMARY = "final_summary.txt"
+#: Characters of it that a row keeps.
+_MOST_SUMMARY = 8000
+
+AnyWork = TypeVar("AnyWork", bound="Work")
+
+
+@contextmanager
+def at_work(base_dir: Path | str, uuid: str, settings: Settings, kind: type[AnyWork]) -> Iterator[AnyWork]:
+    """The task under its lease, which is renewed while the block lasts."""
+    check_id(uuid)
+    with BaseFolder(Path(base_dir).absolute(), settings, for_removal=kind.for_removal) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None or catalogue.find(uuid) is None:
+            raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
+        seconds = settings.context_storage.lease_seconds
+        work = kind(base, catalogue, catalogue.acquire(uuid, seconds=seconds))
+        heartbeat = Heartbeat(lambda: catalogue.renew(work.lease), seconds / 3, uuid)
+        try:
+            yield work
+        finally:
+            heartbeat.stop()
+            catalogue.release(work.lease)
+
+
+class Work:
+    """One task on its way into its archive or out of it. Each step can be the last one before a crash."""
+
+    for_removal: ClassVar[bool] = False  # see ``BaseFolder``
+
+    def __init__(self, base: BaseFolder, catalogue: Catalogue, lease: Lease) -> None:
+        self.lease = lease
+        self._base = base
+        self._settings = base.settings
+        self._catalogue = catalogue
+        self._row = catalogue.get(lease.uuid)
+        self._uuid = lease.uuid
+        self._place = base.path / FOLDER  # for packed tasks, and for what is being made
+        storage = self._storage()
+        if storage is None:
+            from orihon.drivers.objects.folder import FolderStorage
+
+            storage = FolderStorage(base.path)
+        self._shelf = Shelf(storage)
+
+    def _storage(self) -> ObjectStorage | None:
+        return None if self._settings.archive.url is None else ObjectStorage.of(self._settings)
+
+    def folder(self) -> Path | None:
+        """The one place where the folder of a task comes from."""
+        return self._base.folders.settle(self._uuid, self._row.status)
+
+    # ---- into the archive --------------------------------------------------------------------------------------
+
+    def archive(self) -> ArchivedTask:
+        self._refuse_tombstone()
+        if self._row.status is not TaskStatus.ARCHIVED:
+            check_change(self._row.status, TaskStatus.ARCHIVED)
+            if self._row.requested == TELL:
+                raise IllegalTransition("untold", uuid=self._uuid, status=self._row.status.value)
+        make_private_folder(self._place)
+        self._clear_leftovers()
+        folder = self.folder()
+        if folder is None:
+            return self._archived_before()
+        refuse_local(self._uuid, folder, self._settings)
+        read_before_packing(self._base, self._uuid)
+        if folder.parent.name == SCRATCH:
+            return self._archive_from_database(self._in_database())
+        task = self._put_and_mark(folder)
+        self._remove_folder(folder)
+        return self._archived(task)
+
+    def _archive_from_database(self, database: TaskInDatabase) -> ArchivedTask:
+        exported = self._new_path("folder")
+        try:
+            database.export(exported, self.lease.epoch, self._raise_epoch)
+            self._done("exported")
+            task = self._put_and_mark(exported)
+        finally:
+            shutil.rmtree(exported, ignore_errors=True)
+        self._catalogue.renew(self.lease)
+        database.remove()
+        return self._archived(task)
+
+    def _put_and_mark(self, folder: Path) -> ArchivedTask:
+        task, is_new = self._put_away(folder)
+        self._done("put away")
+        try:
+            self._mark(task, self._summary_in(folder))
+        except StateError:
+            if is_new:  # somebody has taken the task up again: what is packed is no longer all of it
+                self._shelf.remove(task)
+            raise
+        self._done("marked")
+        return task
+
+    def _archived(self, task: ArchivedTask) -> ArchivedTask:
+        self._remove_mirror()
+        logger.info("%s: archived as %s in %s", self._uuid, task.key, task.place)
+        return task
+
+    def _archived_before(self) -> ArchivedTask:
+        found = self._shelf.find(self._uuid)
+        if self._row.status is TaskStatus.ARCHIVED and found is not None:
+            self._remove_mirror()
+            return found
+        if self._row.status is TaskStatus.ARCHIVED:
+            raise self._no_archive()
+        raise TaskNotFound("no_folder", uuid=self._uuid, status=self._row.status.value)
+
+    def _put_away(self, folder: Path) -> tuple[ArchivedTask, bool]:
+        """The packed task, made now or found; it has been read back from where it lies."""
+        found = self._shelf.find(self._uuid)
+        if found is not None:
+            self._shelf.check(found, contents_of(folder, self._place))
+            return found, False
+        form = self._settings.archive.format
+        path = self._new_path("packed")
+        try:
+            packed = pack(folder, path, form)
+            self._done("packed")
+            stored = self._shelf.put(self._uuid, path, packed, form)
+            self._done("stored")
+            return self._shelf.describe(self._uuid, stored, packed, form, self._status_before().value), True
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _mark(self, task: ArchivedTask, summary: str) -> None:
+        if self._row.status is TaskStatus.ARCHIVED:
+            return
+        metadata = {**self._other_metadata(), ARCHIVED: {**task.as_dict(), "final_summary": summary}}
+        self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+        self._done("noted")
+        self._catalogue.change_status(
+            self._uuid,
+            TaskStatus.ARCHIVED,
+            epoch=self.lease.epoch,
+            statistics={"size_bytes": task.bytes},
+            keep_lease=True,
+        )
+
+    def _remove_folder(self, folder: Path) -> None:
+        self._catalogue.renew(self.lease)
+        gone = self._new_path("gone")
+        with wrapping(folder):
+            folder.rename(gone)  # in one step: a folder that is half removed would look like a damaged task
+            sync_folder(folder.parent)
+        self._done("moved away")
+        shutil.rmtree(gone, ignore_errors=True)  # what is left is removed by the next run
+
+    def _remove_mirror(self) -> None:
+        """The live copy of the task, if there was one, is of no use any more."""
+        storage = self._storage()
+        if storage is None:
+            return
+        try:
+            storage.delete(f"{MIRRORS}/{self._uuid}/manifest.json")
+            for name in list(storage.names(f"{MIRRORS}/{self._uuid}")):
+                storage.delete(name)
+        except StorageError as error:
+            logger.warning("%s: the mirror could not be removed: %s", self._uuid, error)
+
+    # ---- and back ----------------------------------------------------------------------------------------------
+
+    def restore(self) -> Path:
+        folder = self.folder()
+        if self._row.status is not TaskStatus.ARCHIVED and (folder is None or self._row.status not in FINISHED):
+            raise IllegalTransition("not_archived", uuid=self._uuid, status=self._row.status.value)
+        self._refuse_tombstone()
+        make_private_folder(self._place)
+        self._clear_leftovers()
+        task = self._shelf.find(self._uuid)
+        is_noted = self._other_metadata() != self._row.metadata
+        if self._row.status is not TaskStatus.ARCHIVED and task is None and not is_noted:
+            # Neither archived, nor on its way there or back when a run died.
+            raise IllegalTransition("not_archived", uuid=self._uuid, status=self._row.status.value)
+        if folder is None:
+            if task is None:
+                self._refuse_tombstone(CLEANING)
+                raise self._no_archive()
+            self._refuse_exchanged(task)
+            folder = self._unpacked(task)
+            self._done("unpacked")
+            backend = "postgres" if folder.parent.name == SCRATCH else backend_of(folder, "files")
+            self._catalogue.update(self._uuid, backend=backend, epoch=self.lease.epoch)
+        if self._row.status is TaskStatus.ARCHIVED:
+            before = self._status_before(task)
+            unpacked = {} if task is None else {"size_bytes": task.content_bytes}
+            self._catalogue.change_status(
+                self._uuid, before, epoch=self.lease.epoch, statistics=unpacked, keep_lease=True
+            )
+            self._done("marked")
+        self._take_off(task)
+        return folder
+
+    def _refuse_exchanged(self, task: ArchivedTask) -> None:
+        """Whoever can write to the storage can exchange a packed task and its description; the row knows its hash."""
+        noted = self._row.metadata.get(ARCHIVED)
+        known = noted.get("content_sha256") if isinstance(noted, dict) else None
+        if known not in (None, task.content_sha256):
+            raise DamagedStore("archive", path=task.key, detail=text("archive.exchanged"))
+
+    def _unpacked(self, task: ArchivedTask) -> Path:
+        """The task where it counts again."""
+        packed, folder = self._new_path("packed"), self._new_path("folder")
+        try:
+            self._shelf.unpack(task, packed, folder)
+            self._done("verified")
+            if self._settings.context_storage.backend == "postgres":
+                return self._into_database(folder)
+            return self._into_folder(folder)
+        finally:
+            with suppress(OSError):
+                packed.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _into_folder(self, folder: Path) -> Path:
+        target = self._base.folders.base_dir / "completed" / self._uuid
+        give_epoch(folder, self.lease.epoch, self._settings)
+        make_private_folder(target.parent)
+        with wrapping(target):
+            folder.rename(target)
+            sync_folder(target.parent)
+        return target
+
+    def _into_database(self, folder: Path) -> Path:
+        database = self._in_database()
+        keep_for_people(folder, self._base.path / "aside" / f"{self._uuid}.archive.{secrets.token_hex(4)}")
+        database.take_in(folder, self.lease.epoch, self._raise_epoch)
+        return database.scratch
+
+    def _take_off(self, task: ArchivedTask | None) -> None:
+        """The folder stands; a packed copy that stays would differ from it as soon as somebody works on the task."""
+        if task is not None:
+            try:
+                self._shelf.remove(task)
+            except StorageError as error:
+                logger.warning("%s: the packed task stays in the archive: %s", self._uuid, error)
+        self._done("taken off")
+        if (metadata := self._other_metadata()) != self._row.metadata:
+            self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+
+    # ---- both --------------------------------------------------------------------------------------------------
+
+    def _status_before(self, task: ArchivedTask | None = None) -> TaskStatus:
+        """What the task was before it was archived."""
+        if self._row.status is not TaskStatus.ARCHIVED:
+            return self._row.status
+        noted = self._row.metadata.get(ARCHIVED, self._row.metadata.get(CLEANING))
+        known = noted.get("status") if isinstance(noted, dict) else None if task is None else task.status
+        return TaskStatus(known) if known in FINISHED else TaskStatus.COMPLETED
+
+    def _other_metadata(self) -> dict[str, Any]:
+        """The row's metadata without our notes."""
+        return {name: value for name, value in self._row.metadata.items() if name not in (ARCHIVED, CLEANING)}
+
+    def _refuse_tombstone(self, mark: str = CLEANED) -> None:
+        if mark in self._row.metadata:
+            raise IllegalTransition("cleaned", uuid=self._uuid, at=self._row.metadata[mark].get("at", "-"))
+
+    def _no_archive(self) -> DamagedStore:
+        noted = self._row.metadata.get(ARCHIVED)
+        known = noted if isinstance(noted, dict) else {}
+        return DamagedStore(
+            "no_archive",
+            uuid=self._uuid,
+            place=self._shelf.storage.place,
+            key=known.get("key", key_of(self._uuid, self._settings.archive.format)),
+            noted=known.get("place", "-"),
+        )
+
+    def _in_database(self) -> TaskInDatabase:
+        return TaskInDatabase(self._base.path, self._uuid, self._settings)
+
+    def _raise_epoch(self, reached: int) -> int:
+        self.lease = self._catalogue.raise_epoch(self.lease, above=reached)
+        return self.lease.epoch
+
+    def _summary_in(self, folder: Path) -> str:
+        path = folder / FINAL_SUMMARY
+        with wrapping(path):
+            written = path.read_bytes() if path.exists() else b""
+        if not is_sealed_file(written):
+            return shortened_summary(written)
+        try:
+            sealer = needed_keys(self._base.path, self._settings).sealer(self._uuid)
+        except KeyUnavailable:
+            return ""  # a task whose key was erased can still be put away
+        return shortened_summary(sealer.open_file(FINAL_SUMMARY, written))
+
+    def _new_path(self, kind: str) -> Path:
+        """A name for what is being made, or is going; see ``_clear_leftovers``."""
+        return self._place / f".{self._uuid}.{secrets.token_hex(4)}.{kind}"
+
+    def _clear_leftovers(self) -> None:
+        """What a run that died has left of this task; the lease says that no other run is at it."""
+        # Twice a dot: what somebody was writing who writes whole files, under the name of such a file.
+        for path in chain(self._place.glob(f".{self._uuid}.*"), self._place.glob(f"..{self._uuid}.*")):
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if self._settings.database.url is not None:
+            self._in_database().forget_unfinished()
+
+    def _done(self, step: str) -> None:
+        logger.debug("%s: %s", self._uuid, step)
+
+
+def refuse_local(uuid: str, place: Path, settings: Settings) -> None:
+    """All machines see a task that is in the database; packed onto the disk of one, it would be lost to the others."""
+    if place.parent.name == SCRATCH and settings.archive.url is None:
+        raise IllegalTransition("archive_local", uuid=uuid)
+
+
+def shortened_summary(written: bytes | None) -> str:
+    """A final summary as a row keeps it."""
+    summary = (written or b"").decode(errors="replace")
+    return summary if len(summary) <= _MOST_SUMMARY else summary[: _MOST_SUMMARY - 1] + "…"

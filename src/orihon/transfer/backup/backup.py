@@ -1,0 +1,289 @@
+"""``backup``: the whole base folder into a vault, while others work in it, at the cost of what is new.
+
+The catalogue is copied first and the tasks after it, so that no row knows more than its task has; in the copy nobody
+owns a task. A folder is put where its row says. Tasks that are younger than the catalogue's copy wait for the next
+backup; one that left its folder in between (it was archived) makes the round begin anew. Refuses a catalogue in
+PostgreSQL, which has its own tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.audit.trail import audited
+from orihon.catalogue import TaskRow
+from orihon.drivers.objects import ObjectStorage
+from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUnavailable
+from orihon.guard.encryption.keys import FOLDER as KEYS
+from orihon.settings import Settings
+from orihon.store.contract import is_unfinished
+from orihon.system.clock import utc_now
+from orihon.system.files import storage_error, wrapping
+from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, tries_while_moved
+from orihon.transfer.archive.archive_store import FOLDER as ARCHIVE
+from orihon.transfer.backup.catalogue_copy import CatalogueCopy
+from orihon.transfer.backup.manifest import BASE, Earlier, FileEntry, ManifestWriter, Piece
+from orihon.transfer.backup.snapshot import ChangedMeanwhile, SourceFile, read_exactly, seen, task_snapshot
+from orihon.transfer.backup.vault import BackupInfo, Vault, storage_at
+from orihon.values.task import TaskStatus, folder
+
+logger = logging.getLogger("orihon.backup")
+
+#: Told how many tasks have been copied, and of how many.
+Progress = Callable[[int, int], None]
+
+#: What is read, sent and compared at a time.
+PIECE = 4 << 20
+DATABASE_PIECE = 256 << 10
+#: Files of the base folder itself; it may be anybody's, so nothing else in it is looked at.
+_FILES = ("mask.key", "mcp_tools.json")
+_FOLDERS = (ARCHIVE, "aside", "audit")
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What a backup holds, what of it was new, and what was removed."""
+
+    run: str
+    place: str
+    tasks: int
+    files: int
+    size: int
+    new_pieces: int
+    sent: int  # bytes of the new pieces
+    removed_backups: int = 0
+    removed_pieces: int = 0
+
+
+def backup(
+    base_dir: Path | str,
+    settings: Settings,
+    target: str | Path,
+    progress: Progress | None = None,
+    *,
+    keep: int | None = None,
+) -> BackupReport:
+    """Back the base folder up to a folder or an object storage; ``keep`` removes all but the newest so many."""
+    refuse_database(settings)
+    if keep is not None and keep < 1:
+        raise InvalidInput("no_backups_kept", keep=keep)
+    storage = storage_at(target, settings.archive.endpoint)
+    base_path = Path(base_dir).absolute()
+    _refuse_inside(base_path, storage)
+    vault = Vault(storage)
+    with BaseFolder(base_path, settings) as base, vault.locked(), tempfile.TemporaryDirectory(prefix="orihon-") as work:
+        with audited(base_path, settings, "backup", begun=True) as act:
+            report = _Run(base, vault, Path(work), progress).made(keep)
+            act.details |= {"run": report.run, "tasks": report.tasks, "removed": report.removed_backups}
+        return report
+
+
+def refuse_database(settings: Settings) -> None:
+    """A catalogue in PostgreSQL is not backed up here, and not restored."""
+    if settings.database.url is not None:
+        raise InvalidSettings("backup_database", schema=settings.database.schema)
+
+
+def _refuse_inside(base: Path, storage: ObjectStorage) -> None:
+    from orihon.drivers.objects.folder import FolderStorage
+
+    if isinstance(storage, FolderStorage):
+        here, there = base.resolve(), storage.root.resolve()
+        if here == there or here in there.parents or there in here.parents:
+            raise InvalidInput("backup_inside", place=storage.place, base=base)
+
+
+class _TaskLeft(Exception):
+    """A task that the catalogue's copy still has in a folder has left it."""
+
+
+class _Run:
+    """One backup on its way."""
+
+    def __init__(self, base: BaseFolder, vault: Vault, work: Path, progress: Progress | None) -> None:
+        self._base = base
+        self._vault = vault
+        self._work = work
+        self._progress = progress
+        self._new_pieces = self._sent = 0
+
+    def made(self, keep: int | None) -> BackupReport:
+        created_at, run = utc_now(), self._vault.next_run()
+        earlier = self._earlier()
+        left = ""
+        for number in range(_ROUNDS):
+            manifest = self._work / f"manifest-{number}"
+            try:
+                with ManifestWriter(manifest) as writer:
+                    self._write(writer, Earlier(earlier))
+                break
+            except _TaskLeft as error:
+                left = str(error)
+        else:
+            raise StorageUnavailable("backup_restless", uuid=left)
+        with wrapping(manifest), manifest.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        info = BackupInfo(run, created_at, writer.tasks, writer.files, writer.size, digest)
+        self._vault.add(info, manifest)
+        logger.info("backup %s: %d tasks, %d new bytes", run, info.tasks, self._sent)
+        removed = (0, 0) if keep is None else self._vault.remove_older(keep, self._work)
+        figures = (run, self._vault.place, info.tasks, info.files, info.size, self._new_pieces, self._sent)
+        return BackupReport(*figures, *removed)
+
+    def _earlier(self) -> Path | None:
+        """The manifest of the last backup; without a usable one, everything is read again."""
+        runs = self._vault.runs()
+        if not runs:
+            return None
+        path = self._work / "earlier"
+        try:
+            self._vault.fetch_manifest(self._vault.info(runs[-1]), path)
+            for _ in self._vault.entries(self._vault.info(runs[-1]), path):
+                pass  # all of it can be read
+        except StorageError as error:
+            logger.warning("backup: the last one cannot be built upon: %s", error)
+            return None
+        return path
+
+    # ---- a round -----------------------------------------------------------------------------------------------
+
+    def _write(self, writer: ManifestWriter, earlier: Earlier) -> None:
+        catalogue = CatalogueCopy.of(self._base, self._work)
+        packed = list(self._packed())  # before the tasks: one that is archived meanwhile is missed there, and noticed
+        statuses = catalogue.statuses()
+        uuids = sorted(statuses.keys() | {name for name, _ in self._base.folders.all() if is_id(name)})
+        for number, uuid in enumerate(uuids, start=1):
+            for entry in self._task(uuid, statuses.get(uuid), catalogue, earlier.files_of(uuid)):
+                writer.add(entry)
+            if self._progress is not None:
+                self._progress(number, len(uuids))
+        known = earlier.files_of(BASE)
+        for entry in self._of_base(packed, catalogue, known):
+            writer.add(entry)
+
+    def _task(
+        self, uuid: str, status: TaskStatus | None, catalogue: CatalogueCopy, known: dict[str, FileEntry]
+    ) -> list[FileEntry]:
+        problem: StorageError = StorageUnavailable("backup_restless", uuid=uuid)
+        row: TaskRow | None = None
+        for number in tries_while_moved():
+            places = self._base.folders.places(uuid)
+            if not places:
+                if status is None or folder(status) is None:
+                    return []
+                before, row = row, self._row_as_copied(uuid, status)
+                if number < FEWEST_TRIES and (row.lease_owner is not None or row != before):
+                    continue  # it may be on its way from one place to another
+                break  # nobody has had it between two looks, and many a task never had a folder
+            if status is None and self._is_younger(uuid, catalogue):
+                return []
+            try:
+                entries = list(self._folders(uuid, places, status, catalogue, known))
+                if self._base.folders.places(uuid):
+                    return entries  # else it was taken away, to be removed, and files may have been missed
+            except (ChangedMeanwhile, FileNotFoundError):
+                continue
+            except OSError as error:
+                raise storage_error(error, places[0]) from error
+            except StorageError as error:
+                if error.reason not in OF_A_MOVE:
+                    raise
+                problem = error
+        if not self._base.folders.places(uuid):
+            return []  # the catalogue says the same: its folder is lost, or was never made
+        raise problem
+
+    def _row_as_copied(self, uuid: str, status: TaskStatus) -> TaskRow:
+        """A folder that is missing was there when the catalogue was copied, if the row has changed since."""
+        row = self._base.row(uuid)
+        if row is None or row.status is not status:
+            raise _TaskLeft(uuid)
+        return row
+
+    def _is_younger(self, uuid: str, catalogue: CatalogueCopy) -> bool:
+        """Has the task come into the catalogue after that was copied?"""
+        return catalogue.path is not None and self._base.row(uuid) is not None
+
+    def _folders(
+        self,
+        uuid: str,
+        places: list[Path],
+        status: TaskStatus | None,
+        catalogue: CatalogueCopy,
+        known: dict[str, FileEntry],
+    ) -> Iterator[FileEntry]:
+        """The files of a task, in the place that its row wants; two folders are damage, and are kept as they are."""
+        wanted = None if status is None or len(places) > 1 else folder(status)
+        for place in places:
+            yield from self._folder(uuid, place, wanted or place.parent.name, catalogue, known)
+
+    def _folder(
+        self, uuid: str, place: Path, wanted: str, catalogue: CatalogueCopy, known: dict[str, FileEntry]
+    ) -> Iterator[FileEntry]:
+        looks = {name: entry.seen for name, entry in known.items() if self._has_all(entry)}
+        with task_snapshot(place, self._work, looks) as sources:
+            for source in sources:
+                pieces = self._stored(source, known.get(source.name))
+                catalogue.notice(uuid, source)
+                yield FileEntry(uuid, wanted, source.name, pieces, source.seen)
+
+    # ---- the base folder's own files -------------------------------------------------------------------------------
+
+    def _packed(self) -> Iterator[Path]:
+        for name in _FOLDERS:
+            for path in sorted((self._base.path / name).rglob("*")):
+                if path.is_file() and not path.is_symlink() and not is_unfinished(path.name) and path.name[0] != ".":
+                    yield path
+
+    def _of_base(
+        self, packed: list[Path], catalogue: CatalogueCopy, known: dict[str, FileEntry]
+    ) -> Iterator[FileEntry]:
+        # The keys after the tasks: none of those is here without the key that it was begun with.
+        keys = sorted((self._base.path / KEYS).glob("[!.]*.json"))
+        for path in (*(self._base.path / name for name in _FILES), *packed, *keys):
+            try:
+                file = path.open("rb")
+            except FileNotFoundError:
+                continue  # there is none; or a packed task that has come back to its folder
+            with wrapping(path), file:
+                status = path.stat()
+                name = path.relative_to(self._base.path).as_posix()
+                source = SourceFile(name, file, status.st_size, seen(status))
+                yield FileEntry(BASE, "", name, self._stored(source, known.get(name)), source.seen)
+        for source in catalogue.finished():
+            yield FileEntry(BASE, "", source.name, self._stored(source, known.get(source.name)))
+
+    # ---- pieces ------------------------------------------------------------------------------------------------
+
+    def _stored(self, source: SourceFile, known: FileEntry | None) -> tuple[Piece, ...]:
+        """The pieces of a file, cut where an earlier backup has cut it; only those are sent that are new."""
+        if known is not None and source.seen and known.seen == source.seen and self._has_all(known):
+            return known.pieces
+        cuts = [] if known is None else list(known.pieces)
+        usual = DATABASE_PIECE if source.is_database else PIECE
+        pieces: list[Piece] = []
+        left = source.size
+        while left > 0:
+            old = cuts[len(pieces)] if len(pieces) < len(cuts) else None
+            data = read_exactly(source, old.size if old is not None and 0 < old.size <= left else min(usual, left))
+            pieces.append(self._put(data))
+            left -= len(data)
+        return tuple(pieces)
+
+    def _has_all(self, entry: FileEntry) -> bool:
+        """Is every piece of an earlier copy still there? One that somebody has removed is sent again."""
+        return all(map(self._vault.has, entry.pieces))
+
+    def _put(self, data: bytes) -> Piece:
+        piece, is_new = self._vault.put(data)
+        if is_new:
+            self._new_pieces += 1
+            self._sent += piece.size
+        return piece

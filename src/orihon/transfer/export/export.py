@@ -1,0 +1,223 @@
+"""``export_task`` and ``export_tasks``: a form, a place, and what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+from orihon.audit.trail import audited
+from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
+from orihon.settings import Settings
+from orihon.store.key_places import needed_keys
+from orihon.system.files import make_private_folder
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.place import tries_while_moved
+from orihon.transfer.export.chat_lines import chat_lines
+from orihon.transfer.export.html import html_page
+from orihon.transfer.export.lines import json_lines
+from orihon.transfer.export.markdown import markdown_text
+from orihon.transfer.export.sealed_pieces import seal_lines
+from orihon.transfer.export.source import OpenTask, opened_task
+from orihon.transfer.export.target import new_file
+from orihon.values.task import TaskStatus
+
+Form = Literal["jsonl", "markdown", "html", "chat"]
+FORMS: tuple[Form, ...] = get_args(Form)
+
+_WRITERS: dict[str, Callable[[OpenTask], Iterator[bytes]]] = {
+    "jsonl": json_lines,
+    "markdown": markdown_text,
+    "html": html_page,
+    "chat": chat_lines,
+}
+_ENDINGS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html", "chat": ".chat.jsonl"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A task that was written; ``file`` is ``None`` when it went to a stream."""
+
+    task: str
+    form: Form
+    file: Path | None
+    bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        file = None if self.file is None else str(self.file)
+        return {"task": self.task, "format": self.form, "file": file, "bytes": self.bytes}
+
+
+@dataclass(slots=True)
+class ExportRun:
+    """What became of many tasks; those left out, with the reason, stand in ``failed``."""
+
+    exported: list[Exported] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        failed = [{"task": task, "reason": reason} for task, reason in self.failed.items()]
+        return {"exported": [one.as_dict() for one in self.exported], "failed": failed}
+
+
+def export_task(
+    base_dir: Path | str,
+    task: str,
+    settings: Settings,
+    form: Form = "jsonl",
+    out: Path | str | BinaryIO = Path(),
+    *,
+    force: bool = False,
+    clear: bool = False,
+) -> Exported:
+    """Write one task to a file, to a folder (under its UUID), or to an open binary stream.
+
+    ``jsonl`` is complete and can be imported again, ``chat`` the log as OpenAI chat messages, ``markdown`` and ``html``
+    are for people. A task that is sealed leaves sealed, as ``jsonl`` for who has the master key; readable, and in the
+    other forms, only with ``clear``. A file that is there is replaced only with ``force``. When the task's folder moves
+    meanwhile, a file is begun anew; a stream, only while nothing has been written to it.
+    """
+    _writer(form)
+    stream = None if isinstance(out, Path | str) else _Counted(out)
+    for _ in tries_while_moved():
+        try:
+            return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force, clear=clear)
+        except StorageUnavailable as error:
+            if error.reason != "gone" or (stream is not None and stream.size):
+                raise
+            problem = error
+    raise problem
+
+
+def _export_once(
+    base_dir: Path | str, task: str, settings: Settings, form: Form, out: Path | _Counted, *, force: bool, clear: bool
+) -> Exported:
+    with (
+        opened_task(base_dir, task, settings) as opened,
+        audited(base_dir, settings, "export", opened.uuid, begun=True, format=form),
+    ):
+        if isinstance(out, _Counted):
+            out.write_all(_lines(base_dir, opened, settings, form, clear=clear))
+            return Exported(opened.uuid, form, None, out.size)
+        path = out / f"{opened.uuid}{_ENDINGS[form]}" if out.is_dir() else out
+        with new_file(path, force=force) as file:
+            counted = _Counted(file)
+            counted.write_all(_lines(base_dir, opened, settings, form, clear=clear))
+    return Exported(opened.uuid, form, path, counted.size)
+
+
+def _lines(base_dir: Path | str, task: OpenTask, settings: Settings, form: Form, *, clear: bool) -> Iterator[bytes]:
+    """What is written: of a sealed task nothing that can be read, unless somebody wants that."""
+    lines = _writer(form)(task)
+    if clear or not task.records.is_sealed:
+        return lines
+    if form != "jsonl":
+        raise InvalidInput("sealed_export", task=task.uuid, format=form)
+    return seal_lines(lines, needed_keys(Path(base_dir), settings), task.uuid)
+
+
+def export_tasks(
+    base_dir: Path | str,
+    tasks: Sequence[str] | None,
+    settings: Settings,
+    form: Form = "jsonl",
+    out: Path | str | BinaryIO = Path(),
+    *,
+    force: bool = False,
+    clear: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> ExportRun:
+    """Write many tasks, or (``None``) all that have been begun: into a folder, one file each, or one after the other.
+
+    Only ``jsonl`` can hold several tasks in one file or stream; there, a damaged one is an error. In a folder the
+    others are written all the same. ``progress`` is told how many of how many are done.
+    """
+    _writer(form)
+    named = _all_tasks(base_dir, settings) if tasks is None else tasks
+    in_folder = isinstance(out, Path | str) and (Path(out).is_dir() or str(out).endswith("/"))
+    if not in_folder:
+        if form != "jsonl" and len(named) != 1:
+            raise InvalidInput("one_file_each", format=form)
+        return _one_after_the_other(base_dir, _told(named, progress), settings, form, out, force=force, clear=clear)
+    assert isinstance(out, Path | str)
+    make_private_folder(Path(out))
+    run = ExportRun()
+    for task in _told(named, progress):
+        try:
+            run.exported.append(export_task(base_dir, task, settings, form, out, force=force, clear=clear))
+        except (StorageError, TaskNotFound, InvalidInput) as error:
+            run.failed[task] = str(error)
+    return run
+
+
+def _one_after_the_other(
+    base_dir: Path | str,
+    tasks: Iterable[str],
+    settings: Settings,
+    form: Form,
+    out: Path | str | BinaryIO,
+    *,
+    force: bool,
+    clear: bool,
+) -> ExportRun:
+    run = ExportRun()
+    file = Path(out) if isinstance(out, Path | str) else None
+    with _stream(out, force=force) as stream:
+        for task in tasks:
+            try:
+                exported = export_task(base_dir, task, settings, form, stream, clear=clear)
+            except TaskNotFound as error:  # nothing of it has been written
+                run.failed[task] = str(error)
+            else:
+                run.exported.append(replace(exported, file=file))
+    return run
+
+
+def _told(tasks: Sequence[str], progress: Callable[[int, int], None] | None) -> Iterator[str]:
+    for done, task in enumerate(tasks):
+        if progress is not None:
+            progress(done, len(tasks))
+        yield task
+
+
+def _all_tasks(base_dir: Path | str, settings: Settings) -> list[str]:
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        base.open_catalogue()
+        begun = {uuid for uuid, _ in base.folders.all()}
+        return [
+            uuid
+            for uuid in base.uuids()
+            if uuid in begun or ((row := base.row(uuid)) is not None and row.status is TaskStatus.ARCHIVED)
+        ]
+
+
+def _writer(form: str) -> Callable[[OpenTask], Iterator[bytes]]:
+    if form not in _WRITERS:
+        raise InvalidInput("export_form", value=form, known=", ".join(FORMS))
+    return _WRITERS[form]
+
+
+@contextmanager
+def _stream(out: Path | str | BinaryIO, *, force: bool) -> Iterator[BinaryIO]:
+    if not isinstance(out, Path | str):
+        yield out
+        return
+    with new_file(Path(out), force=force) as file:
+        yield file
+
+
+class _Counted:
+    """A stream, and how much has been written to it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.size = 0
+
+    def write_all(self, chunks: Iterator[bytes]) -> None:
+        for chunk in chunks:
+            self._stream.write(chunk)
+            self.size += len(chunk)

@@ -1,0 +1,163 @@
+"""A task's history in the order in which a person reads it, for the forms that people read.
+
+The whole log once, from its first message to its last: folds of the current view are opened and closed around the
+messages they stand for, phases and questions to people stand where they came up. Gives values, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from orihon.errors import DamagedStore
+from orihon.store.checkpoints import Checkpoint, Ledger, Phase, read_ledger
+from orihon.store.reader import TaskReader
+from orihon.store.record_codec import StoredMessage
+from orihon.transfer.export.source import OpenTask
+from orihon.values.records import Compression, Fold, Pin
+from orihon.values.view import layout
+
+_SUMMARY_FILE = "final_summary.txt"
+#: Results are recorded about when they are told: a record so many calls away from its message is not looked for.
+_MOST_WAITING = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A message; ``preview`` is the shorter text that stands for its content in the view."""
+
+    stored: StoredMessage
+    preview: Fold | None = None
+    pins: tuple[Pin, ...] = ()
+    tool: dict[str, Any] | None = None  # the record of the call whose result it is
+
+
+@dataclass(frozen=True, slots=True)
+class FoldBegins:
+    """The messages from here on stand in the view as this fold's text."""
+
+    fold: Fold
+    made_in: Compression | None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldEnds:
+    fold: Fold
+
+
+Event = Told | FoldBegins | FoldEnds | Phase | Checkpoint
+
+
+class Story:
+    """One task, for telling."""
+
+    def __init__(self, task: OpenTask) -> None:
+        self.task = task
+        self._store = task.store
+        self._view = task.view
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Phases and questions."""
+        return read_ledger(self._store)
+
+    @cached_property
+    def compressions(self) -> list[tuple[Compression, bool]]:
+        """Every change of the view, and whether it has been undone."""
+        return self._view.compressions()
+
+    @property
+    def final_summary(self) -> str:
+        return (self.task.records.kept_file(_SUMMARY_FILE) or b"").decode("utf-8", "replace")
+
+    @property
+    def files(self) -> list[str]:
+        return self.task.records.kept_files()
+
+    def plans(self) -> Iterator[dict[str, Any]]:
+        """The plans, the newest first."""
+        for number in range(self.task.lasts["planning"], 0, -1):
+            yield from self._store.read("planning", number, number)
+
+    def former_folds(self) -> Iterator[Fold]:
+        """Summaries that are not in the view: opened, replaced, undone, or added by hand."""
+        visible = {fold.id for fold in self._view.folds}
+        for record in self._store.read("summaries", 1, self.task.lasts["summaries"]):
+            if record["id"] not in visible:
+                run = {name: record[name] or 0 for name in ("start_seq", "end_seq")}
+                yield Fold.from_record({**record, **run})
+
+    def lone_calls(self) -> Iterator[dict[str, Any]]:
+        """Records of tool calls that belong to no message."""
+        for record in self._store.read("tools", 1, self.task.lasts["tools"]):
+            if not record.get("call_id"):
+                yield record
+
+    def events(self) -> Iterator[Event]:
+        """The log, told from its beginning to its end."""
+        origins = self._origins()
+        tools = _ToolRecords(self._store, self.task.lasts["tools"])
+        yield from self._questions(0)
+        for item in layout(self._view.last_seq, self._view.folds):
+            fold = item if isinstance(item, Fold) else None
+            first, last = (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+            summary = fold if fold is not None and fold.form == "summary" else None
+            if summary is not None:
+                yield FoldBegins(summary, origins.get(summary.id))
+            for stored in self._messages(first, last):
+                yield from self._phases(stored.seq)
+                preview = fold if summary is None else None
+                pins = self._view.pins_in(stored.seq, stored.seq)
+                yield Told(stored, preview, pins, tools.of(stored.message.answers))
+                yield from self._questions(stored.seq)
+            if summary is not None:
+                yield FoldEnds(summary)
+
+    def _messages(self, first: int, last: int) -> Iterator[StoredMessage]:
+        expected = first
+        for stored in self._store.messages(first, last):
+            yield stored
+            expected += 1
+        if expected <= last:
+            raise DamagedStore("no_record", stream="messages", number=expected, where=self._store.name)
+
+    def _phases(self, seq: int) -> Iterator[Phase]:
+        return (phase for phase in self.ledger.phases if phase.start_seq == seq)
+
+    def _questions(self, seq: int) -> Iterator[Checkpoint]:
+        return (asked for asked in self.ledger.checkpoints if asked.seq == seq)
+
+    def _origins(self) -> dict[int, Compression]:
+        found: dict[int, Compression] = {}
+        for record, _ in self.compressions:
+            for number in record.folds:
+                found.setdefault(number, record)
+        return found
+
+
+class _ToolRecords:
+    """The record of a call by its id: walks along the stream as the log is told, and keeps what is not told yet."""
+
+    def __init__(self, store: TaskReader, last: int) -> None:
+        self._coming = store.read("tools", 1, last)
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._missed = 0
+
+    def of(self, call_id: str | None) -> dict[str, Any] | None:
+        if call_id is None:
+            return None
+        while call_id not in self._waiting and len(self._waiting) < _MOST_WAITING:
+            record = next(self._coming, None)
+            if record is None:
+                break
+            if record.get("call_id"):
+                # What is shown is the result in the log; a large one need not be held twice.
+                self._waiting[str(record["call_id"])] = {**record, "result": None, "arguments": None}
+        found = self._waiting.pop(call_id, None)
+        self._missed = 0 if found else self._missed + 1
+        if self._missed > _MOST_WAITING:  # nobody comes for those that wait
+            self._waiting.clear()
+            self._missed = 0
+        return found

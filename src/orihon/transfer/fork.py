@@ -1,0 +1,367 @@
+"""``fork_task``: a new task from any step of an old one.
+
+The new task has the messages up to that step, the view as it was then (its folds and pins, and what can be undone), and
+the tool calls and plans of that time. The records are copied as they are, so every digest still proves its message;
+large contents are shared: hard links on one file system, rows copied inside a database. The old task is only read, in
+whatever state it is, and its owner notices nothing. The new one is paused, belongs to nobody, and is there whole or
+not at all. Refuses a step that would split tool calls from their results.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.trail import audited
+from orihon.catalogue import TaskRow
+from orihon.catalogue.connect import catalogue_exists
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import metadata_of
+from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
+from orihon.drivers.postgres import postgres_of
+from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
+from orihon.settings import Settings
+from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
+from orihon.store.factory import backend_of, open_for_reading, open_task_store
+from orihon.store.sealed import seal_like
+from orihon.store.steps import check_step, compression_at
+from orihon.store.task_store import TaskStore
+from orihon.system import jsonio
+from orihon.system.clock import utc_now
+from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.place import FEWEST_TRIES, FORK, OF_A_MOVE, SCRATCH, remove_unfinished, tries_while_moved
+from orihon.tasks.quotas import admission, check_new_task
+from orihon.transfer.archive.work import ARCHIVED, CLEANING
+from orihon.values.message.extra import expect
+from orihon.values.task import TaskStatus, check_id, new_uuid
+
+#: In the row's metadata and in ``metadata.json``: the task and the step that a task was forked from.
+FORKED_FROM = "forked_from"
+#: Notes in a row's metadata that are about that one task's life.
+_OWN_NOTES = frozenset((FRESH_START, SPENT, ARCHIVED, CLEANING, FOLDER_LOST))
+#: What the new task goes on with.
+_TAKEN_OVER = (
+    *("llm_provider", "model", "context_length", "correction"),
+    *("max_retries", "priority", "inherits_from", "source", "prompt"),
+)
+
+_BATCH_BYTES = 4 << 20
+_OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
+
+
+def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, name: str | None = None) -> str:
+    """Start a paused task from step ``at`` of another one; returns its UUID (``name``, if one is given)."""
+    expect(at, int, "at")
+    new = check_id(name or new_uuid())
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue(create=catalogue_exists(base.path, settings))
+        row = base.row(uuid)
+        if catalogue is None or row is None:
+            raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
+        if (known := base.row(new)) is not None or base.folders.find(new) is not None:
+            raise IllegalTransition("exists", uuid=new, status="-" if known is None else known.status.value)
+        check_new_task(catalogue, settings, row.user)
+        with audited(base.path, settings, "fork", uuid, at=at, new=new):
+            fork = _Fork(base, row, new, at)
+            forked = fork.made()
+            try:
+                catalogue.adopt(forked, admit=admission(settings, row.user))
+            except BaseException:
+                fork.remove()
+                raise
+    return new
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How much of each stream belongs to a step, and what the records up to there mention."""
+
+    lasts: dict[Stream, int]
+    epoch: int
+    blobs: frozenset[str]
+    files: frozenset[str]
+
+
+class _Fork:
+    """One fork on its way."""
+
+    def __init__(self, base: BaseFolder, row: TaskRow, new: str, at: int) -> None:
+        self._base = base
+        self._settings = base.settings
+        self._row = row
+        self._new = new
+        self._at = at
+        self._now = utc_now()
+        self._origin = {"uuid": row.uuid, "at": at}
+        # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
+        self._staging = base.path / "paused" / f".{new}.{secrets.token_hex(4)}{FORK}"
+        self._place = base.path / "paused" / new
+
+    def made(self) -> TaskRow:
+        """The new task's records and files in their place, and its row, which is not in the catalogue yet."""
+        problem: OrihonError = TaskNotFound("no_folder", uuid=self._row.uuid, status=self._row.status.value)
+        for number in tries_while_moved():
+            here = self._base.folders.find(self._row.uuid)
+            if here is None:  # it has none, or is on its way from one place to another
+                if number < FEWEST_TRIES:
+                    continue
+                break
+            try:
+                with closing(open_for_reading(here, self._settings, name=self._row.uuid)) as source:
+                    return self._in_database(source) if here.parent.name == SCRATCH else self._in_folder(source, here)
+            except StorageError as error:
+                if error.reason not in OF_A_MOVE:
+                    raise
+                problem = error
+        raise problem
+
+    def remove(self) -> None:
+        """Nothing of the new task stays."""
+        if self._place.exists() or self._settings.database.url is None:
+            shutil.rmtree(self._place, ignore_errors=True)
+            return
+        from orihon.store.postgres_moving import remove_task
+
+        remove_task(postgres_of(self._settings), self._new, fenced=False)
+
+    # ---- in a folder -------------------------------------------------------------------------------------------
+
+    def _in_folder(self, source: TaskStore, here: Path) -> TaskRow:
+        cut = cut_at(source, self._at)
+        if self._base.folders.find(self._row.uuid) != here:
+            raise StorageUnavailable("gone", path=here)  # in a folder that has moved away there seem to be no files
+        make_private_folder(self._staging.parent)
+        remove_unfinished(self._staging.parent, FORK)
+        try:
+            make_private_folder(self._staging)
+            backend = backend_of(here, "files")
+            with closing(self._opened(self._staging, backend, cut.epoch)) as store:
+                _copy_all(source.records, store.records, cut)
+                store.records.close()
+                store.claim()  # makes the view
+                row = self._counted(store, self._begun(backend, cut))
+                store.records.keep_file(METADATA, self._metadata(row))
+            with wrapping(self._place):
+                self._staging.rename(self._place)
+                sync_folder(self._place.parent)
+        finally:
+            shutil.rmtree(self._staging, ignore_errors=True)
+        return row
+
+    # ---- in a database -----------------------------------------------------------------------------------------
+
+    def _in_database(self, source: TaskStore) -> TaskRow:
+        from orihon.store.postgres_forking import copy_beginning
+
+        cut = cut_at(source, self._at)
+        if source.records.is_sealed:
+            return self._sealed_anew(source, cut)
+        copy_beginning(
+            postgres_of(self._settings),
+            self._row.uuid,
+            self._new,
+            epoch=cut.epoch,
+            lasts=cut.lasts,
+            blobs=cut.blobs,
+            files=cut.files,
+            written={METADATA: self._metadata(self._begun("postgres", cut))},
+        )
+        try:
+            with closing(self._opened(self._base.path / SCRATCH / self._new, "postgres", cut.epoch)) as store:
+                return self._counted(store, self._begun("postgres", cut))
+        except BaseException:
+            self.remove()
+            raise
+
+    def _sealed_anew(self, source: TaskStore, cut: _Cut) -> TaskRow:
+        """With a key of its own, so every record is opened and sealed; under a name that no task has until then."""
+        from orihon.store.postgres_moving import remove_task, rename_task
+
+        pool = postgres_of(self._settings)
+        unfinished = f"{self._new}{FORK}"
+        try:
+            folder = self._base.path / SCRATCH / unfinished
+            with closing(self._opened(folder, "postgres", cut.epoch)) as store:
+                _copy_all(source.records, store.records, cut)
+                row = self._counted(store, self._begun("postgres", cut))
+                store.records.keep_file(METADATA, self._metadata(row))
+            rename_task(pool, unfinished, self._new)
+        except BaseException:
+            remove_task(pool, unfinished, fenced=False)
+            raise
+        return row
+
+    # ---- both --------------------------------------------------------------------------------------------------
+
+    def _opened(self, folder: Path, backend: str, epoch: int) -> TaskStore:
+        settings = self._settings.replace(**{"context_storage.backend": backend})
+        return open_task_store(folder, settings, key_file=self._base.path / "mask.key", epoch=epoch, name=self._new)
+
+    def _begun(self, backend: str, cut: _Cut) -> TaskRow:
+        """The row of the new task, so far as it is known beforehand."""
+        old, now = self._row, self._now
+        notes = {name: value for name, value in old.metadata.items() if name not in _OWN_NOTES}
+        return TaskRow.of(
+            replace(old.key, uuid=None),
+            self._new,
+            TaskStatus.PAUSED,
+            created_at=now,
+            updated_at=now,
+            started_at=now,
+            backend=backend,
+            epoch=cut.epoch,
+            metadata={**notes, FORKED_FROM: self._origin},
+            total_messages=cut.lasts["messages"],
+            total_summaries=cut.lasts["summaries"],
+            total_tool_calls=cut.lasts["tools"],
+            **{name: getattr(old, name) for name in _TAKEN_OVER},
+        )
+
+    def _metadata(self, row: TaskRow) -> bytes:
+        """What the task's folder knows about it by itself."""
+        return jsonio.encode_pretty({**metadata_of(row, self._settings), FORKED_FROM: self._origin})
+
+    @staticmethod
+    def _counted(store: TaskStore, row: TaskRow) -> TaskRow:
+        """The row with what its records come to."""
+        tail = store.tail
+        return replace(
+            row,
+            compression_count=sum(record["kind"] == "compress" for record in store.read("compressions")),
+            final_token_count=tail.view_tokens,
+            final_message_count=tail.view_entries,
+            view_tokens=tail.view_tokens,
+        )
+
+
+def cut_at(store: TaskStore, seq: int) -> _Cut:
+    """What belongs to step ``seq`` of a task."""
+    check_step(store, seq)
+    after = next(store.read("messages", seq + 1, seq + 1), None)
+    beyond = None if after is None else str(after["timestamp"])
+    compressions = compression_at(store, seq)
+    lasts: dict[Stream, int] = {
+        "messages": seq,
+        "summaries": _last_summary(store, compressions, beyond),
+        "tools": _last_before(store, "tools", "timestamp", beyond),
+        "planning": _last_before(store, "planning", "created_at", beyond),
+        "compressions": compressions,
+        "checkpoints": _last_checkpoint(store, seq, beyond),
+    }
+    epoch = int(next(store.read("messages", seq, seq))["epoch"])
+    return _Cut(lasts, max(epoch, 1), *_mentioned(store.records, lasts))
+
+
+def _last_summary(store: TaskStore, compressions: int, beyond: str | None) -> int:
+    """The last fold that a compression of that time knows, and summaries that were added by hand after it."""
+    records = store.read("compressions", 1, compressions) if compressions else iter(())
+    last = max((number for record in records for number in record["folds"]), default=0)
+    for record in store.read("summaries", last + 1):
+        if "made_by" in record or _is_beyond(record.get("created_at"), beyond):
+            break
+        last = int(record["id"])
+    return last
+
+
+def _last_checkpoint(store: TaskStore, seq: int, beyond: str | None) -> int:
+    """The last record before an answer whose message is not part of the step."""
+    last = 0
+    for record in store.read("checkpoints"):
+        if _is_beyond(record.get("created_at"), beyond) or (record["kind"] == "answer" and (record["seq"] or 0) > seq):
+            break
+        last += 1
+    return last
+
+
+def _last_before(store: TaskStore, stream: Stream, field: str, beyond: str | None) -> int:
+    last = 0
+    for record in store.read(stream):
+        if _is_beyond(record.get(field), beyond):
+            break
+        last += 1
+    return last
+
+
+def _is_beyond(moment: Any, beyond: str | None) -> bool:
+    return beyond is not None and isinstance(moment, str) and moment >= beyond
+
+
+def _mentioned(records: RecordStore, lasts: dict[Stream, int]) -> tuple[frozenset[str], frozenset[str]]:
+    """The large contents and the files of the task that these records mention."""
+    kept = {name.rpartition("/")[2].encode(): name for name in records.kept_files() if name.startswith("outputs/")}
+    blobs: set[str] = set()
+    files: set[str] = set()
+    for stream, last in lasts.items():
+        for line in records.read(stream, (1, last)) if last else ():
+            if b'"blobs"' in line:
+                blobs.update(blob["sha256"] for blob in jsonio.decode(line).get("blobs", ()))
+            if kept:
+                files.update(kept[name] for name in _OUTPUT.findall(line) if name in kept)
+    return frozenset(blobs), frozenset(files)
+
+
+def _copy_all(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
+    """What belongs to the step, into an empty store."""
+    target.claim(cut.epoch)
+    seal_like(source, target)
+    _share(source, target, cut)
+    for stream in STREAMS:
+        _copy(source, target, stream, cut.lasts[stream])
+
+
+def _share(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
+    """Contents and files, durable before any record that mentions them."""
+    may_link = not (source.is_sealed or target.is_sealed)  # what one key has sealed, another does not open
+    for digest in sorted(cut.blobs):
+        if not (may_link and _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest)):
+            target.put_blob(digest, source.get_blob(digest))
+    for name in sorted(cut.files):
+        if not (may_link and _linked(source.folder / name, target.folder / name)):
+            kept = source.kept_file(name)
+            if kept is None:
+                raise StorageUnavailable("gone", path=source.folder / name)
+            target.keep_file(name, kept)
+    for folder in {target.folder / "blobs", *((target.folder / name).parent for name in cut.files)}:
+        if folder.is_dir():
+            with wrapping(folder):
+                sync_folder(folder)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """The same file under another name; ``False`` where that is not possible, or the file is missing."""
+    make_private_folder(target.parent)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system, or one without links: then it is copied, and what is missing is said there
+        return False
+    return True
+
+
+def _copy(source: RecordStore, target: RecordStore, stream: Stream, last: int) -> None:
+    """Records as they are, a few at a time."""
+    first = 1
+    for batch in _batches(source, stream, last):
+        with target.writing():
+            target.append(stream, first, batch)
+        first += len(batch)
+
+
+def _batches(source: RecordStore, stream: Stream, last: int) -> Iterator[list[Pieces]]:
+    batch: list[Pieces] = []
+    size = 0
+    for line in source.read(stream, (1, last)) if last else ():
+        batch.append((line,))
+        size += len(line)
+        if size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

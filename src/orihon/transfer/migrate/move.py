@@ -1,0 +1,194 @@
+"""One task on its way: its lease, its records, its row, in an order that a crash at any moment does no harm.
+
+1. The lease is taken and the row marked: nobody claims the task, nobody opens it.
+2. The source is claimed with a higher epoch than the catalogue knows: nobody writes there any more.
+3. The copy is made where it does not count, and proven.
+4. One rename makes it count.
+5. The row follows: its back end, its epoch, its catalogue, with its notices; then the mark goes.
+6. What is left of the source is put away.
+
+Until 4 the task is at the source, from then on at the target. A second run sees which of them counts and goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Literal
+
+from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue.rows import FOLDER_LOST
+from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
+from orihon.store.copy import contents_of, copy_records
+from orihon.store.task_store import TaskStore
+from orihon.tasks.heartbeat import Heartbeat
+from orihon.transfer.migrate.notices import carry_notices
+from orihon.transfer.migrate.proof import check_copy
+from orihon.transfer.migrate.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
+from orihon.transfer.migrate.transfers import Transfer
+from orihon.values.task import TaskStatus
+
+logger = logging.getLogger("orihon.migration")
+
+_BEATS_PER_LEASE = 3
+
+
+class Move:
+    """A task whose row is in ``catalogue`` and shall be in ``home``."""
+
+    def __init__(self, uuid: str, transfer: Transfer, catalogue: Catalogue, home: Catalogue) -> None:
+        self._uuid = uuid
+        self._transfer = transfer
+        self._catalogue = catalogue
+        self._home = home
+        self._place = transfer.find(uuid)
+        self._held_by = transfer.backend(self._place)
+        self._lease: Lease | None = None
+        self._epoch = 0  # that the records have reached
+        self._is_switched = self._held_by == transfer.target
+
+    @property
+    def _crosses(self) -> bool:
+        return self._catalogue is not self._home
+
+    def outlook(self) -> Literal["moved", "row", "finished"] | None:
+        """What ``run`` would do; ``None`` when there is nothing to do. Raises what would keep it from that."""
+        row = self._row()
+        if self._held_by not in (None, self._transfer.source, self._transfer.target):
+            return None  # somewhere else altogether
+        if self._held_by is None:
+            self._refuse_lost(row)
+            if not self._crosses:
+                return "finished" if is_marked(row) else None
+        elif self._held_by == self._transfer.target and self._is_done(row):
+            return None
+        if self._catalogue.is_held(row):
+            left = self._catalogue.seconds_left(row)
+            owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
+            raise TaskBusy("lease", uuid=self._uuid, **owner)
+        if self._crosses:
+            refuse_twin(row, self._home)
+        if self._held_by is None:
+            return "row"
+        return "moved" if self._held_by == self._transfer.source else "finished"
+
+    def _is_done(self, row: TaskRow) -> bool:
+        is_known = row.backend == self._transfer.target and not is_marked(row)
+        return is_known and not self._crosses and self._transfer.is_tidy(self._uuid)
+
+    def run(self) -> None:
+        """Move the task."""
+        seconds = self._transfer.settings.context_storage.lease_seconds
+        if self._crosses:
+            place = None if self._place is None else self._place.parent.name
+            self._catalogue = settle_twin(self._uuid, self._catalogue, self._home, place, seconds)
+        lease = self._lease = self._catalogue.acquire(self._uuid, seconds=seconds)
+        _reached(self._uuid, "held")
+        with ExitStack() as at_end:
+            at_end.callback(self._let_go)
+            beats = Heartbeat(lambda: self._catalogue.renew(lease), seconds / _BEATS_PER_LEASE, self._uuid)
+            at_end.callback(beats.stop)
+            row = mark(self._catalogue, lease)
+            _reached(self._uuid, "marked")
+            if self._place is not None:
+                if self._held_by == self._transfer.source:
+                    self._move_records(self._place, row)
+                else:
+                    self._catch_up(self._place)
+            beats.stop()
+            self._move_row(self._raised(lease))
+            self._transfer.tidy(self._uuid)
+            _reached(self._uuid, "tidied")
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def _move_records(self, place: Path, row: TaskRow) -> None:
+        transfer, uuid = self._transfer, self._uuid
+        with closing(self._sealed(place, row.epoch + 1)) as source:
+            _reached(uuid, "sealed")
+            with closing(transfer.new_copy(uuid, self._epoch)) as copy:
+                copy.records.claim(self._epoch)
+                copy_records(source.records, copy.records, told=lambda stream: _reached(uuid, f"copied_{stream}"))
+                copy.claim()  # makes what is derived
+                _reached(uuid, "copied")
+                check_copy(uuid, contents_of(source), copy)
+                _reached(uuid, "checked")
+        transfer.switch(uuid, place, row.status)
+        self._is_switched = True
+        _reached(uuid, "switched")
+
+    def _sealed(self, place: Path, epoch: int) -> TaskStore:
+        """The source, claimed with an epoch that nobody else knows yet."""
+        store = self._transfer.store(place, self._uuid, self._transfer.source, epoch)
+        with ExitStack() as on_failure:
+            on_failure.callback(store.close)
+            try:
+                store.claim()
+            except StaleWriter as refusal:
+                if refusal.reason != "taken_over":
+                    raise
+                # Opened on its folder alone, a task has a higher epoch than its row.
+                store = self._transfer.store(place, self._uuid, self._transfer.source, refusal.fields["epoch"] + 1)
+                on_failure.callback(store.close)
+                store.claim()
+            on_failure.pop_all()
+        self._epoch = store.epoch or epoch
+        return store
+
+    def _catch_up(self, place: Path) -> None:
+        """The task is where it should be: the row may not know how far its epoch went on the way."""
+        with closing(self._transfer.store(place, self._uuid, self._transfer.target)) as store:
+            self._epoch, _ = store.records.claim()
+
+    # ---- the row -----------------------------------------------------------------------------------------------
+
+    def _row(self) -> TaskRow:
+        row = self._catalogue.find(self._uuid)
+        if row is None:
+            raise TaskNotFound("no_row", uuid=self._uuid)
+        return row
+
+    def _refuse_lost(self, row: TaskRow) -> None:
+        if row.total_messages and row.status is not TaskStatus.ARCHIVED and FOLDER_LOST not in row.metadata:
+            raise DamagedStore("log_lost", path=self._transfer.base, stored=0, known=row.total_messages)
+
+    def _raised(self, lease: Lease) -> Lease:
+        """The lease with the epoch that the records have reached."""
+        if self._epoch > lease.epoch:
+            lease = self._lease = self._catalogue.raise_epoch(lease, above=self._epoch - 1)
+        return lease
+
+    def _move_row(self, lease: Lease) -> None:
+        uuid, backend = self._uuid, None if self._held_by is None else self._transfer.target
+        if not self._crosses:
+            if backend is not None:
+                self._catalogue.update(uuid, epoch=lease.epoch, backend=backend)
+                _reached(uuid, "row_updated")
+            unmark(self._catalogue, uuid)
+            self._catalogue.release(lease)
+            _reached(uuid, "unmarked")
+            return
+        hand_over(self._catalogue, self._home, lease, backend)
+        _reached(uuid, "row_copied")
+        carry_notices(self._catalogue, self._home, uuid)
+        give_up(self._catalogue, lease)
+        _reached(uuid, "row_removed")
+        unmark(self._home, uuid)
+        _reached(uuid, "unmarked")
+
+    def _let_go(self) -> None:
+        """At the end, whatever came of it: nobody holds the task, and where it can be worked on it is not marked."""
+        if self._lease is None or self._catalogue.find(self._uuid) is None:
+            return  # the row is in its new catalogue only
+        if not (self._crosses and self._is_switched):  # or workers would look for its records in vain
+            unmark(self._catalogue, self._uuid)
+        with suppress(StateError):  # taken over
+            self._catalogue.release(self._raised(self._lease))
+        if self._crosses and not self._is_switched and is_marked(copy := self._home.find(self._uuid)):
+            assert copy is not None
+            self._home.remove(copy.uuid, epoch=copy.epoch, requested=copy.requested)
+
+
+def _reached(uuid: str, step: str) -> None:
+    logger.debug("%s: %s", uuid, step)

@@ -1,0 +1,16 @@
+"""The proof that a copied task is the same and sound in itself; the copying is ``store.copying``'s."""
+
+from __future__ import annotations
+
+from orihon.errors import DamagedStore
+from orihon.store.copy import Contents, refuse_difference
+from orihon.store.task_store import TaskStore
+from orihon.tasks.verify.verify import verify_task
+
+
+def check_copy(uuid: str, source: Contents, copy: TaskStore) -> None:
+    """Raises ``DamagedStore`` when the copy is not the same, or not sound in itself."""
+    refuse_difference(uuid, source, copy)
+    wrong = [finding for finding in verify_task(copy) if finding.severity == "error"]
+    if wrong:
+        raise DamagedStore("not_sound", uuid=uuid, what=str(wrong[0].where), detail=wrong[0].cause)

@@ -1,0 +1,1 @@
+"""What keeps a base healthy: doctor, retention, scans, privacy, keys."""

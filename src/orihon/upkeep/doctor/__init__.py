@@ -1,0 +1,195 @@
+"""The doctor: a whole base folder examined, and put right where that loses nothing.
+
+``examine`` only reads. ``repair`` takes hold of each task that it touches, so that it never meets a live owner, keeps
+whatever it cuts or replaces in ``aside/``, and looks again afterwards: what it calls done is gone. What a repair
+could not save is for a person, and the finding says what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from orihon.audit.trail import audit_of
+from orihon.catalogue.connect import catalogue_exists, is_known_beside
+from orihon.errors import DamagedStore, OrihonError, StorageError
+from orihon.search.connect import damage_in_index
+from orihon.search.maintenance import look_again
+from orihon.settings import Settings
+from orihon.system.files import wrapping
+from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.verify.database import damage_in
+from orihon.tasks.verify.findings import Finding
+from orihon.tasks.verify.folder import check_permissions, is_temporary
+from orihon.tasks.verify.verify import verify_folder, verify_placed
+from orihon.upkeep.doctor.calls import check_calls
+from orihon.upkeep.doctor.repairs import REPAIRS, Operation
+
+logger = logging.getLogger("orihon.doctor")
+
+#: Told how many tasks have been looked at, and of how many.
+Progress = Callable[[int, int], None]
+_Look = Callable[[], list[Finding]]
+
+#: One repair can uncover the next thing to repair; nothing needs more steps than this.
+_ROUNDS = 4
+#: A file of the base folder that is still being written is younger than this.
+_SECONDS_TO_FINISH = 60.0
+
+
+def examine(base_dir: Path | str, settings: Settings, progress: Progress | None = None) -> list[Finding]:
+    """Everything that is wrong in a base folder; nothing is changed."""
+    with BaseFolder(base_dir, settings) as base:
+        found = [finding for look in _looks(base, progress) for finding in look()]
+        return [_with_prospect(finding, base) for finding in found]
+
+
+def repair(base_dir: Path | str, settings: Settings, progress: Progress | None = None) -> list[Finding]:
+    """Put right what can be; returns what was done, what could not be done, and what is for a person."""
+    with BaseFolder(base_dir, settings) as base:
+        found = [finding for look in _looks(base, progress) for finding in _mended(base, look)]
+    if any(finding.repair == "done" for finding in found):
+        look_again(base_dir, settings)  # a row that was made anew has the times of its task
+        mended = sum(finding.repair == "done" for finding in found)
+        audit_of(base_dir, settings).record("repair", details={"findings": mended})
+    return found
+
+
+def _looks(base: BaseFolder, progress: Progress | None) -> Iterator[_Look]:
+    """One look after the other, each at what the repairs before it have left."""
+    yield lambda: list(_check_catalogue(base))
+    yield lambda: list(_check_base(base))
+    uuids = base.uuids()
+    for number, uuid in enumerate(uuids, start=1):
+        yield partial(_check_task, base, uuid)
+        if progress is not None:
+            progress(number, len(uuids))
+    yield lambda: list(_check_rollups(base))
+
+
+def _with_prospect(finding: Finding, base: BaseFolder) -> Finding:
+    can_be = finding.kind in REPAIRS and not base.is_in_use(base.row(finding.task))
+    return replace(finding, repair="possible") if can_be else finding
+
+
+# ---- looking -------------------------------------------------------------------------------------------------------
+
+
+def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
+    if not catalogue_exists(base.path, base.settings):
+        if base.folders.all():
+            yield Finding("catalogue", "missing", "tasks.db")
+        return
+    try:
+        damage = damage_in(base.database)  # nothing where the catalogue is a server's: that looks after itself
+        base.open_catalogue()
+        for _ in base.rows():
+            pass  # every row can be read
+    except DamagedStore as error:
+        if error.reason == "foreign":
+            raise  # somebody else's database is not ours to replace
+        damage = error.cause
+    if damage is not None:
+        base.close_catalogue()
+        yield Finding("catalogue", "damaged", "tasks.db", fields={"why": damage})
+
+
+def _check_base(base: BaseFolder) -> Iterator[Finding]:
+    exposed: list[Finding] = []
+    check_permissions("base", base.files(), base.path, exposed.append)
+    yield from exposed
+    yield from _check_index(base)
+    for path in sorted(base.path.iterdir()):
+        if is_temporary(path) and _is_abandoned(path):
+            yield Finding("base", "temporary", path.name, severity="warning")
+    for name, path in base.folders.all():
+        if not is_id(name):
+            yield Finding("base", "foreign", f"{path.parent.name}/{ascii(name)[1:-1]}", severity="warning")
+
+
+def _check_index(base: BaseFolder) -> Iterator[Finding]:
+    """What is only derived must not keep us from the tasks."""
+    try:
+        kind, why = "damaged", damage_in_index(base)
+    except OrihonError as error:
+        kind, why = "unusable", error.cause
+    if why is not None:
+        yield Finding("search", kind, "search.db", severity="warning", fields={"why": why})
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Has nobody written to the file for so long that nobody will?"""
+    with wrapping(path):
+        try:
+            changed = path.stat().st_mtime
+        except FileNotFoundError:
+            return False  # it was finished while we looked
+    return time.time() - changed > _SECONDS_TO_FINISH
+
+
+def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
+    row, places = base.row(uuid), base.folders.places(uuid)
+    if row is None and not places:
+        return []
+    in_use = base.is_in_use(row)
+    try:
+        if base.catalogue is None:
+            return [finding for place in places for finding in verify_folder(uuid, None, place, base.settings)]
+        beside = row is None and is_known_beside(base.path, base.settings, uuid)
+        findings = verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
+    except StorageError as error:
+        # What keeps us from one task must not keep us from the others.
+        return [Finding("folder", "unreachable", str(places[0]), task=uuid, fields={"why": error.cause})]
+    if row is not None and row.lease_owner is not None and not in_use:
+        owner = {"owner": row.lease_owner}
+        findings.append(Finding("catalogue", "lease", "tasks.db", task=uuid, severity="warning", fields=owner))
+    if row is not None and len(places) == 1 and not in_use and not findings:
+        findings.extend(check_calls(base, row, places[0]))
+    return findings
+
+
+def _check_rollups(base: BaseFolder) -> Iterator[Finding]:
+    wrong = [] if base.catalogue is None else base.catalogue.check_rollups()
+    if wrong:
+        yield Finding("catalogue", "rollups", "tasks.db", severity="warning", fields={"count": len(wrong)})
+
+
+# ---- putting right -------------------------------------------------------------------------------------------------
+
+
+def _mended(base: BaseFolder, look: _Look) -> list[Finding]:
+    """Repair what a look finds, and look again, until it finds nothing that can be repaired."""
+    tried: dict[tuple[str, ...], Finding] = {}
+    found = look()
+    for _ in range(_ROUNDS):
+        possible = [finding for finding in found if finding.kind in REPAIRS]
+        outcomes = {_identity(finding): _mend(base, finding) for finding in possible}
+        tried |= outcomes
+        if not any(outcome.repair == "done" for outcome in outcomes.values()):
+            break
+        found = look()
+    left = {_identity(finding): finding for finding in found}
+    done = [outcome for identity, outcome in tried.items() if identity not in left]
+    return [*done, *(_unmended(finding, tried.get(identity)) for identity, finding in left.items())]
+
+
+def _mend(base: BaseFolder, finding: Finding) -> Finding:
+    try:
+        with base.holding(finding.task) as hold:
+            REPAIRS[finding.kind](Operation(base, finding, hold))
+    except OrihonError as error:
+        return replace(finding, repair="failed", note=str(error))
+    logger.info("%s: repaired: %s", finding.task or base.path, finding.cause)
+    return replace(finding, repair="done")
+
+
+def _unmended(finding: Finding, tried: Finding | None) -> Finding:
+    return finding if tried is None else replace(finding, repair="failed", note=tried.note)
+
+
+def _identity(finding: Finding) -> tuple[str, ...]:
+    return finding.task, finding.check, finding.detail, finding.where

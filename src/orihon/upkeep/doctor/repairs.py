@@ -1,0 +1,316 @@
+"""What the doctor can put right, one function for each kind of finding.
+
+A repair runs while its task is held. It never deletes: what it cuts off or replaces is kept in ``aside/``. A kind of
+finding that is not in ``REPAIRS`` needs a person, and its text says what to do.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from orihon.catalogue import Catalogue, TaskRow, UsageRow
+from orihon.catalogue.grants import Tombstone
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import write_metadata
+from orihon.catalogue.rows import FOLDER_LOST
+from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
+from orihon.search import rebuild_index
+from orihon.search.connect import throw_away
+from orihon.store.factory import open_for_reading
+from orihon.store.task_store import TaskStore
+from orihon.system.clock import utc_now
+from orihon.system.files import keep_aside, wrapping
+from orihon.tasks.base import BaseFolder, Hold, move_aside
+from orihon.tasks.verify.findings import Finding
+from orihon.tasks.verify.folder import everything_in, open_to_others
+from orihon.tasks.verify.placement import reached_epoch
+from orihon.upkeep.doctor.calls import count_calls
+from orihon.upkeep.doctor.rebuild import owners_store, rescued_rows, row_from_folder, usage_from_folder, with_calls
+from orihon.values.task import TaskStatus
+
+logger = logging.getLogger("orihon.doctor")
+
+_AFTER_LOSS = {
+    TaskStatus.RUNNING: TaskStatus.DEAD,
+    TaskStatus.PAUSED: TaskStatus.FAILED,
+    TaskStatus.WAITING: TaskStatus.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One repair: what was found, where, and the hold on its task."""
+
+    base: BaseFolder
+    finding: Finding
+    hold: Hold
+
+    @property
+    def uuid(self) -> str:
+        return self.finding.task
+
+    @property
+    def catalogue(self) -> Catalogue:
+        catalogue = self.base.open_catalogue(create=True)
+        assert catalogue is not None
+        return catalogue
+
+    @property
+    def row(self) -> TaskRow:
+        return self.catalogue.get(self.uuid)
+
+    @property
+    def place(self) -> Path:
+        """The task's folder; the whole base folder when the finding is about no task."""
+        found = self.base.folders.find(self.uuid) if self.uuid else self.base.path
+        if found is None:
+            raise TaskNotFound("uuid", uuid=self.uuid)
+        return found
+
+    @property
+    def file(self) -> Path:
+        """The file that the finding is about."""
+        return self.place / self.finding.where
+
+    def owning(self) -> TaskStore:
+        """The task's store, opened with the epoch of the hold."""
+        epoch = None if self.hold.lease is None else self.hold.lease.epoch
+        return owners_store(self.place, self.uuid, self.base.settings, epoch=epoch)
+
+
+# ---- the catalogue -------------------------------------------------------------------------------------------------
+
+
+def make_catalogue(operation: Operation) -> None:
+    """A new ``tasks.db``; the rows come from the folders, one by one."""
+    operation.base.open_catalogue(create=True)
+
+
+def replace_catalogue(operation: Operation) -> None:
+    """A new ``tasks.db`` with the rows that the damaged one still gives."""
+    base = operation.base
+    rows = _readable_rows(base)
+    _refuse_owned(base.catalogue, rows)
+    used = {row.uuid: _readable_usage(base, row) for row in rows}
+    erased = _readable_tombstones(base)
+    base.close_catalogue()
+    kept = move_aside(base.database, base.path)
+    for suffix in ("-wal", "-shm"):
+        log = base.database.with_name(base.database.name + suffix)
+        with wrapping(log):
+            if log.exists():
+                log.rename(kept.with_name(kept.name + suffix))
+    catalogue = operation.catalogue
+    for stone in erased:
+        catalogue.bury_name(stone.uuid, erased_by=stone.erased_by, at=stone.erased_at)
+    for row in rows:
+        try:
+            catalogue.adopt(row)
+            catalogue.set_usage(row.uuid, used[row.uuid])
+        except OrihonError as error:
+            logger.warning("%s: its row could not be kept: %s", row.uuid, error)
+
+
+def _refuse_owned(catalogue: Catalogue | None, rows: list[TaskRow]) -> None:
+    """A process that works by the old file would go on with it, unseen by the new one."""
+    for row in rows:
+        if catalogue is not None and catalogue.is_held(row):
+            left = catalogue.seconds_left(row)
+            owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
+            raise TaskBusy("lease", uuid=row.uuid, **owner)
+
+
+def _readable_rows(base: BaseFolder) -> list[TaskRow]:
+    try:
+        base.open_catalogue()
+    except StorageError:
+        return []
+    return rescued_rows(base.rows())
+
+
+def _readable_tombstones(base: BaseFolder) -> list[Tombstone]:
+    """What was erased must not come back with a new catalogue."""
+    try:
+        return [] if base.catalogue is None else base.catalogue.tombstones()
+    except StorageError as error:
+        logger.warning("names of erased tasks are lost with the catalogue: %s", error)
+        return []
+
+
+def _readable_usage(base: BaseFolder, row: TaskRow) -> list[UsageRow]:
+    """What the damaged catalogue still knows of a task's calls, or else its log."""
+    try:
+        assert base.catalogue is not None  # the row came from there
+        return base.catalogue.usage(row.uuid)
+    except StorageError:
+        place = base.folders.find(row.uuid)
+        return [] if place is None else usage_from_folder(row.uuid, place, base.settings, row)
+
+
+def adopt_folder(operation: Operation) -> None:
+    """A row for a folder that has none."""
+    place, settings = operation.place, operation.base.settings
+    row = row_from_folder(operation.uuid, place, settings)
+    used = usage_from_folder(operation.uuid, place, settings, row)
+    operation.catalogue.adopt(with_calls(row, used))
+    operation.catalogue.set_usage(row.uuid, used)
+
+
+def keep_longest_folder(operation: Operation) -> None:
+    """One folder for the task: the one with the longest log; the others are put aside."""
+    base = operation.base
+    row = base.row(operation.uuid)
+    wanted = "" if row is None else row.status.value
+    places = base.folders.places(operation.uuid)
+    best = max(places, key=lambda place: (_length(place, operation), place.parent.name == wanted))
+    for place in places:
+        if place != best:
+            move_aside(place, base.path, f"{place.name}.{place.parent.name}")
+
+
+def _length(place: Path, operation: Operation) -> int:
+    settings = operation.base.settings
+    with closing(open_for_reading(place, settings, name=operation.uuid)) as store:
+        try:
+            return store.count("messages")
+        except StorageError:
+            return -1
+
+
+def settle_folder(operation: Operation) -> None:
+    """The catalogue decides where the folder lies."""
+    operation.base.folders.settle(operation.uuid, operation.row.status)
+
+
+def note_loss(operation: Operation) -> None:
+    """The history is gone; the row stays, with its figures, and says so."""
+    row = operation.row
+    after = _AFTER_LOSS.get(row.status)
+    if after is not None:
+        epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
+        operation.catalogue.change_status(row.uuid, after, error_message=operation.finding.cause, epoch=epoch)
+    operation.catalogue.update(row.uuid, metadata={**row.metadata, FOLDER_LOST: utc_now()})
+
+
+def forget_loss(operation: Operation) -> None:
+    """The folder is back."""
+    metadata = {name: value for name, value in operation.row.metadata.items() if name != FOLDER_LOST}
+    operation.catalogue.update(operation.uuid, metadata=metadata)
+
+
+def release_lease(operation: Operation) -> None:
+    """Taking hold of the task has taken the dead owner's lease away; letting go of it leaves none."""
+    assert operation.hold.lease is not None
+
+
+def catch_up_epoch(operation: Operation) -> None:
+    """A lease with an epoch that the folder does not refuse."""
+    reached = reached_epoch(operation.place)
+    hold = operation.hold
+    if hold.lease is not None and hold.lease.epoch < reached:
+        hold.lease = operation.catalogue.raise_epoch(hold.lease, above=reached)
+
+
+def count_again(operation: Operation) -> None:
+    operation.catalogue.rebuild_rollups()
+
+
+def count_calls_again(operation: Operation) -> None:
+    """What the models have used, by the log."""
+    count_calls(operation.catalogue, operation.row, operation.place, operation.base.settings)
+
+
+def make_index_anew(operation: Operation) -> None:
+    """The index of the history search: it holds nothing that the logs do not have."""
+    throw_away(operation.base)
+    rebuild_index(operation.base.path, operation.base.settings)
+
+
+# ---- the task's folder ---------------------------------------------------------------------------------------------
+
+
+def put_aside(operation: Operation) -> None:
+    """A file that should not be there."""
+    move_aside(operation.file, operation.place)
+
+
+def close_to_others(operation: Operation) -> None:
+    """Folders 0700, files 0600."""
+    paths = everything_in(operation.place) if operation.uuid else operation.base.files()
+    for exposed in open_to_others(paths):
+        with wrapping(exposed.path):
+            exposed.path.chmod(exposed.wanted)
+
+
+def rewrite_metadata(operation: Operation) -> None:
+    """``metadata.json`` from the row."""
+    place = operation.place
+    if (place / METADATA).exists():
+        move_aside(place / METADATA, place)
+    with closing(operation.owning()) as store:
+        write_metadata(store.records, operation.row, operation.base.settings)
+
+
+def derive_again(operation: Operation) -> None:
+    """Claim the task as a writer does: that cuts torn tails off, keeps them aside, and makes the view file anew."""
+    with closing(operation.owning()) as store:
+        store.change(lambda tail: store.save_index())
+
+
+def derive_view_again(operation: Operation) -> None:
+    """The same; the file that differs is copied first."""
+    view = operation.file
+    with wrapping(view):
+        copy = keep_aside(operation.place, view.name, b"")
+        shutil.copyfile(view, copy)
+    derive_again(operation)
+
+
+def replace_view(operation: Operation) -> None:
+    """The same; what stands in the file's place is put aside first."""
+    put_aside(operation)
+    derive_again(operation)
+
+
+def count_view_again(operation: Operation) -> None:
+    """The same, without what the wrong counters are kept in."""
+    with closing(operation.owning()) as store:
+        store.records.save("index", b"{}")
+    derive_again(operation)
+
+
+Repair = Callable[[Operation], None]
+
+REPAIRS: Mapping[tuple[str, str], Repair] = {
+    ("catalogue", "missing"): make_catalogue,
+    ("catalogue", "damaged"): replace_catalogue,
+    ("catalogue", "two_folders"): keep_longest_folder,
+    ("catalogue", "no_row"): adopt_folder,
+    ("catalogue", "no_folder"): note_loss,
+    ("catalogue", "found_again"): forget_loss,
+    ("catalogue", "misplaced"): settle_folder,
+    ("catalogue", "lease"): release_lease,
+    ("catalogue", "epoch"): catch_up_epoch,
+    ("catalogue", "rollups"): count_again,
+    ("catalogue", "usage"): count_calls_again,
+    ("search", "damaged"): make_index_anew,
+    ("base", "temporary"): put_aside,
+    ("base", "permissions"): close_to_others,
+    ("folder", "writer"): put_aside,
+    ("folder", "request"): put_aside,
+    ("folder", "temporary"): put_aside,
+    ("folder", "permissions"): close_to_others,
+    ("folder", "no_metadata"): rewrite_metadata,
+    ("folder", "metadata"): rewrite_metadata,
+    ("folder", "other_key"): rewrite_metadata,
+    ("stream", "torn"): derive_again,
+    ("view", "counters"): count_view_again,
+    ("view", "lines"): derive_view_again,
+    ("view", "missing"): derive_again,
+    ("view", "no_file"): replace_view,
+}

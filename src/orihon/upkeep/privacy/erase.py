@@ -1,0 +1,259 @@
+"""``erase_user``: everything of a user goes, for good.
+
+A task is erased in steps that a second run goes on with: its name is buried first, so that nobody begins it anew; then
+its data key goes, its records wherever they are, packed copies and mirrors, its words in the search index, and last its
+row with notices and figures. What remains is a tombstone: a name, a time, and who asked. A task that a live process
+works on is asked to stop, and refused if it does not. What could not be done is in the result: a second run does it.
+No master key is needed: users and names of tasks are readable, and what is sealed goes unread.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from orihon.audit import audited, forget_person
+from orihon.catalogue import TaskRow
+from orihon.catalogue.connect import open_for_removal
+from orihon.catalogue.rows import CLEANED, UNREAD
+from orihon.errors import InvalidInput, OrihonError, StateError, TaskBusy, TaskNotFound
+from orihon.importers.seen_files import forget_imports
+from orihon.llm.response_cache import clear_cache
+from orihon.runtime.queue import TaskQueue
+from orihon.search.maintenance import erase_traces, erase_words
+from orihon.settings import Settings
+from orihon.store.files import FilesRecords
+from orihon.store.key_places import erase_key
+from orihon.store.sqlite_copies import DATABASE, set_fence
+from orihon.system.clock import utc_now
+from orihon.system.files import make_private_folder
+from orihon.tasks.base import BaseFolder
+from orihon.tasks.mirror.manifest import MIRRORS
+from orihon.tasks.place import SCRATCH
+from orihon.transfer.archive.cleanup import Cleaning
+from orihon.transfer.archive.work import at_work
+from orihon.upkeep.privacy.unlisted_records import erase_unfinished, erase_unlisted, unlisted_of
+from orihon.upkeep.retention.vacuum import overwrite_deleted
+from orihon.values.task import FINISHED, TaskStatus
+
+logger = logging.getLogger("orihon.privacy")
+
+_PAGE = 500
+_SECONDS_BETWEEN_LOOKS = 0.2
+_ASIDE = "aside"
+#: What is cleared when the tasks are gone, in this order.
+PLACES = ("unfinished", "search", "answers", "imports", "catalogue")
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """What was erased, and what could not be: tasks, and ``PLACES`` where traces are left, each with the reason."""
+
+    user: str
+    tasks: tuple[str, ...]
+    failed: tuple[tuple[str, str], ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    grants: int = 0
+    names: int = 0  # entries of the audit that no longer name the user
+    unread: tuple[tuple[str, str], ...] = ()  # tasks whose notes are sealed and could not be opened, and why
+
+    @property
+    def is_complete(self) -> bool:
+        return not (self.failed or self.left)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "user": self.user,
+            "tasks": list(self.tasks),
+            "failed": [{"task": task, "reason": reason} for task, reason in self.failed],
+            "left": [{"place": place, "reason": reason} for place, reason in self.left],
+            "grants": self.grants,
+            "audit_names": self.names,
+            "unread": [{"task": task, "reason": reason} for task, reason in self.unread],
+        }
+
+
+def erase_user(
+    base_dir: Path | str, settings: Settings, user: str, *, by: str = "", wait: float = 30.0, dry_run: bool = False
+) -> Erasure:
+    """Erase every task of a user, their grants, and their name in the audit. Workers get so long to let go."""
+    if not user:
+        raise InvalidInput("no_user")
+    base = Path(base_dir).absolute()
+    unread: dict[str, str] = {}
+    tasks = _tasks_of(base, settings, user, unread)
+    if dry_run:
+        tasks += [uuid for uuid, _ in unlisted_of(base, settings, user)]
+        return Erasure(user, tuple(tasks), unread=tuple(unread.items()))
+    erased: list[str] = []
+    failed: dict[str, str] = {}
+    while tasks:
+        _ask_to_stop(base, settings, tasks)
+        for uuid in tasks:
+            try:
+                with audited(base, settings, "erase", uuid, begun=True):
+                    erase_task(base, settings, uuid, by=by, wait=wait)
+                erased.append(uuid)
+            except OrihonError as error:  # the others go all the same
+                failed[uuid] = str(error)
+        # A task that was at work may have begun parts of it meanwhile.
+        tasks = [uuid for uuid in _tasks_of(base, settings, user, unread) if uuid not in failed]
+    for uuid, place in unlisted_of(base, settings, user):
+        try:
+            with audited(base, settings, "erase", uuid, begun=True):
+                erase_unlisted(base, settings, uuid, place, by=by)
+            erased.append(uuid)
+        except OrihonError as error:
+            failed[uuid] = str(error)
+    done = Erasure(user, tuple(erased), tuple(failed.items()), unread=tuple(unread.items()))
+    return _finish(base, settings, done, wait)
+
+
+def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait: float = 0.0) -> None:
+    """Erase one task, whatever its state; what an earlier run has begun is finished."""
+    until, is_removed = time.monotonic() + wait, False
+    while not is_removed:
+        _let_go(base, settings, uuid, wait, until)
+        try:
+            with at_work(base, uuid, settings, Erasing) as work:
+                work.erase(by)
+            is_removed = True
+        except TaskBusy:  # somebody took it up in this moment
+            if time.monotonic() >= until:
+                raise
+    with BaseFolder(base, settings, for_removal=True) as folder:
+        catalogue = folder.open_catalogue()
+        assert catalogue is not None
+        erase_words(folder, uuid, until - time.monotonic())
+        catalogue.erase(uuid)
+
+
+class Erasing(Cleaning):
+    """One task on its way out, of which nothing is to be left."""
+
+    for_removal = True
+
+    def erase(self, by: str) -> None:
+        """Remove whatever holds something of the task, but for its row."""
+        make_private_folder(self._place)
+        self._catalogue.bury_name(self._uuid, erased_by=by)
+        self._done("buried")
+        erase_key(self._base.path, self._settings, self._uuid)
+        self._clear_leftovers()
+        for place in self._base.folders.places(self._uuid):
+            self._catalogue.renew(self.lease)
+            if place.parent.name == SCRATCH:
+                self._in_database().remove()
+            else:
+                self._shut_out(place)
+                self._remove_folder(place)
+        self._clear_leftovers()
+        self._remove_packed(self._shelf.find(self._uuid))
+        self._remove_copies()
+        self._done("removed")
+        mark = {"at": utc_now(), "status": self._row.status.value, "bytes": 0, "final_summary": "", "host": ""}
+        self._catalogue.update(self._uuid, metadata={CLEANED: mark}, epoch=self.lease.epoch)
+
+    def _shut_out(self, place: Path) -> None:
+        """A writer that has the files open, and does not know that it lost its lease, is refused from here on."""
+        try:
+            if (place / DATABASE).exists():
+                set_fence(place / DATABASE, self.lease.epoch)
+            else:
+                with closing(FilesRecords(place, durability="normal", create=False)) as records:
+                    records.claim(self.lease.epoch)
+        except OrihonError as error:  # what is damaged is erased all the same
+            logger.warning("%s: %s", self._uuid, error)
+
+    def _remove_copies(self) -> None:
+        """The mirror, where there is one: here a failure is one. And what the doctor has put aside."""
+        storage = self._storage()
+        if storage is not None:
+            for name in list(storage.names(f"{MIRRORS}/{self._uuid}")):
+                storage.delete(name)
+        for path in (self._base.path / _ASIDE).glob(f"{self._uuid}*"):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def rows_of(base_dir: Path, settings: Settings, user: str, *, for_removal: bool = False) -> Iterator[TaskRow]:
+    """The tasks of a user, newest first, a page at a time."""
+    with BaseFolder(base_dir, settings, for_removal=for_removal) as base:
+        catalogue = base.open_catalogue()
+        last: str | None = None
+        while catalogue is not None:
+            page = catalogue.list_tasks(user=user, limit=_PAGE, before=last)
+            yield from page
+            if len(page) < _PAGE:
+                return
+            last = page[-1].uuid
+
+
+def _tasks_of(base: Path, settings: Settings, user: str, unread: dict[str, str]) -> list[str]:
+    """The tasks of a user, by what is readable of their rows; ``unread`` learns of which something was not."""
+    rows = list(rows_of(base, settings, user, for_removal=True))
+    unread |= {row.uuid: str(row.metadata[UNREAD]) for row in rows if UNREAD in row.metadata}
+    return [row.uuid for row in rows]
+
+
+def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
+    """Whoever has one of these tasks is asked to give it up; all at once, so that they stop at the same time."""
+    with closing(TaskQueue(base, settings, catalogue=open_for_removal(base, settings))) as queue:
+        for uuid in tasks:
+            row = queue.catalogue.find(uuid)
+            if row is None or row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
+                continue
+            if queue.catalogue.is_held(row):
+                try:
+                    queue.cancel(uuid)
+                except StateError as error:  # not a worker's: whoever has it is waited for
+                    logger.info("%s: %s", uuid, error)
+
+
+def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float) -> None:
+    """Wait for whoever has the task."""
+    with BaseFolder(base, settings, for_removal=True) as folder:
+        catalogue = folder.open_catalogue()
+        row = None if catalogue is None else catalogue.find(uuid)
+        if catalogue is None or row is None:
+            raise TaskNotFound("uuid", uuid=uuid)
+        while catalogue.is_held(row):
+            if time.monotonic() >= until:
+                held_by = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid}
+                raise TaskBusy("erase", uuid=uuid, seconds=round(wait, 1), **held_by)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            row = catalogue.get(uuid)
+
+
+def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> Erasure:
+    """What belongs to the user and to no task. Also where no task is left: a run that died may have come so far."""
+    left: list[tuple[str, str]] = []
+    grants = 0
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is not None:
+            grants = catalogue.forget_grants(done.user)
+            catalogue.merge_rollups()  # sums that are merged later would name the user until then
+        steps: dict[str, Callable[[], object]] = {
+            "unfinished": lambda: erase_unfinished(base_dir),
+            "search": lambda: None if catalogue is None else erase_traces(base, wait),
+            "answers": lambda: clear_cache(base_dir),  # they do not say whose they were
+            "imports": lambda: forget_imports(base_dir, done.user),
+            "catalogue": lambda: overwrite_deleted(base_dir, settings),
+        }
+        for place in PLACES:
+            try:
+                steps[place]()
+            except OrihonError as error:  # the other places are cleared all the same
+                left.append((place, str(error)))
+    done = replace(done, left=tuple(left), grants=grants)
+    return replace(done, names=forget_person(base_dir, settings, done.user)) if done.is_complete else done

@@ -1,0 +1,35 @@
+"""``GDPRCompliantStorage``: what the law asks for, of one base folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orihon.settings import Settings, load_settings
+from orihon.upkeep.privacy.anonymize import placeholder_of
+from orihon.upkeep.privacy.erase import Erasure, erase_user
+from orihon.upkeep.privacy.export_user import user_data
+from orihon.upkeep.privacy.personal import anonymize_personal_data
+
+
+class GDPRCompliantStorage:
+    """The rights of a person over what is stored of them."""
+
+    def __init__(
+        self, base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    ) -> None:
+        self._settings = load_settings(settings)
+        self._base = Path(self._settings.context_storage.base_dir if base_dir is None else base_dir).absolute()
+
+    def anonymize_personal_data(self, content: str) -> str:
+        """The text without names, addresses and numbers of people; the same person stays the same."""
+        return anonymize_personal_data(content, placeholder_of(self._base))
+
+    def export_user_data(self, user_id: str) -> dict[str, Any]:
+        """Everything that belongs to a user. Held in memory as a whole: ``export_user`` writes it to a folder."""
+        return user_data(self._base, self._settings, user_id)
+
+    def delete_user_data(self, user_id: str) -> Erasure:
+        """Erase everything that belongs to a user, for good."""
+        return erase_user(self._base, self._settings, user_id)

@@ -1,0 +1,74 @@
+"""Records of a user that the catalogue does not know.
+
+A fork or an import that died just before its row was written leaves them, or somebody who copied a folder here. Nobody
+holds them, for there is no lease without a row: whoever is about to write the row finds the name buried. A run that
+died while it removed them may have taken the description first: what has a buried name goes, whosever it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import closing
+from pathlib import Path
+
+from orihon.catalogue.metadata import key_in, read_metadata
+from orihon.errors import OrihonError, StorageUnavailable
+from orihon.settings import Settings
+from orihon.store.factory import open_bare
+from orihon.store.key_places import erase_key
+from orihon.system.files import wrapping
+from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.place import FORK, IMPORT, SCRATCH, remove_unfinished
+from orihon.transfer.archive.in_database import TaskInDatabase
+
+logger = logging.getLogger("orihon.privacy")
+
+
+def unlisted_of(base_dir: Path, settings: Settings, user: str) -> list[tuple[str, Path]]:
+    """Tasks without a row whose own description says that they are the user's, or whose removal was begun."""
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return []
+        known = {row.uuid for row in base.rows()}
+        unknown = [(name, place) for name, place in base.folders.all() if is_id(name) and name not in known]
+        buried = {stone.uuid for stone in catalogue.tombstones()} if unknown else set()
+        return [
+            (name, at)
+            for name, at in unknown
+            # Once more: a task may have begun between the two looks.
+            if base.row(name) is None and (name in buried or _user_in(base, name, at) == user)
+        ]
+
+
+def erase_unlisted(base_dir: Path, settings: Settings, name: str, place: Path, *, by: str) -> None:
+    """Bury the name, then remove the records."""
+    with BaseFolder(base_dir, settings, for_removal=True) as base:
+        catalogue = base.open_catalogue()
+        assert catalogue is not None
+        if catalogue.tombstone(name) is None:
+            catalogue.bury_name(name, erased_by=by)
+        erase_key(base.path, settings, name)
+        if place.parent.name == SCRATCH:
+            TaskInDatabase(base.path, name, settings).remove()
+        else:
+            with wrapping(place):
+                shutil.rmtree(place)
+
+
+def erase_unfinished(base_dir: Path) -> None:
+    """Remove what forks and imports have left that died; an error while one may be at work: nobody can tell whose."""
+    left = [*remove_unfinished(base_dir / "paused", FORK), *remove_unfinished(base_dir / "completed", IMPORT)]
+    if left:
+        raise StorageUnavailable("unfinished", path=left[0])
+
+
+def _user_in(base: BaseFolder, name: str, place: Path) -> str | None:
+    try:
+        with closing(open_bare(place, base.settings)) as records:
+            key = key_in(read_metadata(records) or {})
+    except OrihonError as error:  # nobody can tell whose it is
+        logger.warning("%s: %s", name, error)
+        return None
+    return None if key is None else key.user

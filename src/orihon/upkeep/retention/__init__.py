@@ -1,0 +1,269 @@
+"""Retention: what becomes of tasks that ended long ago, and of the room that they took.
+
+``archive_old_contexts`` packs them, ``delete_old_contexts`` removes their records and leaves a row that says what there
+was, ``vacuum_databases`` gives the room back, ``maintain`` does all three and never twice at a time. Promises never to
+touch a task that is not finished, that is marked to be kept, that a live process owns, or whose source has not heard of
+its end. One task that cannot be dealt with keeps no other from it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from orihon.audit.reader import remove_old_records
+from orihon.audit.trail import audited
+from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import CLEANED
+from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
+from orihon.reports.notifications import NotificationRun, look_after_notifications
+from orihon.search.maintenance import remove_traces
+from orihon.settings import Settings
+from orihon.tasks.approvals.phase_archives import delete_old_phase_archives
+from orihon.tasks.base import BaseFolder
+from orihon.transfer.archive.archive import archive_task, ended_before, is_elsewhere, rows_having
+from orihon.transfer.archive.cleanup import Cleaning, read_task
+from orihon.transfer.archive.work import ARCHIVED, at_work, refuse_local
+from orihon.upkeep.retention.lock import only_one
+from orihon.upkeep.retention.vacuum import Progress, VacuumRun, vacuum_databases
+from orihon.values.task import FINISHED, TaskStatus
+
+__all__ = [
+    "Maintenance",
+    "RetentionRun",
+    "TaskOutcome",
+    "VacuumRun",
+    "archive_old_contexts",
+    "delete_old_contexts",
+    "keep_task",
+    "maintain",
+    "vacuum_databases",
+]
+
+logger = logging.getLogger("orihon.retention")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """A task that was dealt with, and the bytes that it takes."""
+
+    uuid: str
+    bytes_before: int
+    bytes_after: int
+
+
+@dataclass(slots=True)
+class RetentionRun:
+    """What was done with old tasks; in a dry run, what would be."""
+
+    dry_run: bool
+    tasks: list[TaskOutcome] = field(default_factory=list)
+    left: dict[str, OrihonError] = field(default_factory=dict)
+    counts_before: dict[str, int] = field(default_factory=dict)  # all tasks, by their status
+    counts_after: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_before(self) -> int:
+        """What the tasks took."""
+        return sum(task.bytes_before for task in self.tasks)
+
+    @property
+    def bytes_after(self) -> int:
+        """What they take now."""
+        return sum(task.bytes_after for task in self.tasks)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "dry_run": self.dry_run,
+            "tasks": [{"uuid": task.uuid, "bytes": task.bytes_before} for task in self.tasks],
+            "left": [{"uuid": uuid, "reason": why.reason, "error": str(why)} for uuid, why in self.left.items()],
+            "bytes_before": self.bytes_before,
+            "bytes_after": None if self.dry_run else self.bytes_after,  # what packing comes to is not known before
+            "counts_before": self.counts_before,
+            "counts_after": self.counts_after,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """What ``maintain`` has done."""
+
+    deleted: RetentionRun
+    archived: RetentionRun
+    vacuumed: VacuumRun
+    phase_archives: tuple[str, ...] = ()  # of explorations, past ``preserve_exploration_days``
+    notifications: NotificationRun = field(default_factory=NotificationRun)
+
+    @property
+    def is_complete(self) -> bool:
+        """Was nothing left that should have been dealt with?"""
+        return not (self.deleted.left or self.archived.left or self.vacuumed.left)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "cleanup": self.deleted.as_dict(),
+            "archive": self.archived.as_dict(),
+            "vacuum": self.vacuumed.as_dict(),
+            "phase_archives": list(self.phase_archives),
+            "notifications": self.notifications.as_dict(),
+        }
+
+
+def archive_old_contexts(
+    base_dir: Path | str,
+    settings: Settings,
+    days: float | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+    without: Collection[str] = (),
+) -> RetentionRun:
+    """Pack every task that ended so many days ago (``archive.threshold_days`` unless told).
+
+    Without ``days`` the setting ``archive.enabled`` decides whether anything happens. Not those in ``without``.
+    """
+    if days is None and not settings.archive.enabled:
+        return RetentionRun(dry_run)
+    moment = _days_ago(settings.archive.threshold_days if days is None else days)
+
+    def archive(row: TaskRow, before: int) -> TaskOutcome:
+        return TaskOutcome(row.uuid, before, archive_task(base_dir, row.uuid, settings).bytes)
+
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        rows = [row for row in rows_having(base, FINISHED) if ended_before(row, moment) and row.uuid not in without]
+        return _each(base, rows, archive, dry_run=dry_run, progress=progress, check=refuse_local)
+
+
+def delete_old_contexts(
+    base_dir: Path | str,
+    settings: Settings,
+    days: float | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> RetentionRun:
+    """Remove the records of every task that ended so many days ago (``retention.days`` unless told), packed or not.
+
+    Its row stays, with its statistics; under ``cleaned`` in its metadata are its final summary, its status and when.
+    """
+    moment = _days_ago(settings.retention.days if days is None else days)
+
+    def delete(row: TaskRow, before: int) -> TaskOutcome | None:
+        with (
+            audited(base_dir, settings, "delete", row.uuid, begun=True, bytes=before) as act,
+            at_work(base_dir, row.uuid, settings, Cleaning) as work,
+        ):
+            cleaned = work.clean(moment)
+            act.result = "nothing" if cleaned is None else act.result
+        return None if cleaned is None else TaskOutcome(row.uuid, cleaned.bytes, 0)
+
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        found = rows_having(base, (*FINISHED, TaskStatus.ARCHIVED))
+        rows = [row for row in found if CLEANED not in row.metadata and ended_before(row, moment)]
+        run = _each(base, rows, delete, dry_run=dry_run, progress=progress)
+        if run.tasks and not dry_run:
+            remove_traces(base)
+        return run
+
+
+def maintain(
+    base_dir: Path | str,
+    settings: Settings,
+    *,
+    days: float | None = None,
+    archive_days: float | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> Maintenance:
+    """Remove the oldest tasks, pack the old ones, give the room back; ``StateError`` when somebody else is at it.
+
+    Notifications that the webhook has not got yet are sent, and old ones taken out of the feed.
+    """
+    base = Path(base_dir).absolute()
+    with BaseFolder(base, settings), only_one(base, settings):
+        deleted = delete_old_contexts(base, settings, days, dry_run=dry_run, progress=progress)
+        gone = {task.uuid for task in deleted.tasks}
+        archived = archive_old_contexts(
+            base, settings, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
+        )
+        phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
+        notifications = NotificationRun() if dry_run else look_after_notifications(base, settings)
+        if not dry_run:
+            remove_old_records(base, settings)
+        vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)
+        return Maintenance(deleted, archived, vacuumed, phases, notifications)
+
+
+def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool = True) -> None:
+    """Mark a task so that it is never archived or removed by age; or take the mark away."""
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            raise TaskNotFound("uuid", uuid=uuid)
+        with audited(base_dir, settings, "keep", uuid, keep=keep):
+            catalogue.update(uuid, keep=keep)
+
+
+# ---- one after the other -------------------------------------------------------------------------------------------
+
+
+def _days_ago(days: float) -> datetime:
+    return datetime.now(UTC) - timedelta(days=days)
+
+
+def _each(
+    base: BaseFolder,
+    rows: list[TaskRow],
+    act: Callable[[TaskRow, int], TaskOutcome | None],
+    *,
+    dry_run: bool,
+    progress: Progress | None,
+    check: Callable[[str, Path, Settings], None] | None = None,
+) -> RetentionRun:
+    run = RetentionRun(dry_run, counts_before=_counts(base))
+    for number, row in enumerate(rows, start=1):
+        try:
+            _refuse_held(base, row)
+            if check is not None and (place := base.folders.find(row.uuid)) is not None:
+                check(row.uuid, place, base.settings)
+            before = _size(base, row)
+            outcome = TaskOutcome(row.uuid, before, 0) if dry_run else act(row, before)
+            run.tasks.extend(() if outcome is None else (outcome,))
+        except (StateError, StorageError) as error:
+            if not is_elsewhere(row, error, base.settings):
+                logger.warning("%s: left as it is: %s", row.uuid, error)
+                run.left[row.uuid] = error
+        if progress is not None:
+            progress(number, len(rows))
+    run.counts_after = _counts(base)
+    return run
+
+
+def _counts(base: BaseFolder) -> dict[str, int]:
+    if base.catalogue is None:
+        return {}
+    return {status.value: count for status, count in base.catalogue.count_by_status().items()}
+
+
+def _refuse_held(base: BaseFolder, row: TaskRow) -> None:
+    if base.catalogue is not None and base.is_in_use(row):
+        left = base.catalogue.seconds_left(row)
+        owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
+        raise TaskBusy("lease", uuid=row.uuid, **owner)
+
+
+def _size(base: BaseFolder, row: TaskRow) -> int:
+    """What a task takes, where it is."""
+    place = base.folders.find(row.uuid)
+    if place is not None:
+        return read_task(place, base.settings)[0]
+    noted = row.metadata.get(ARCHIVED)
+    if row.status is not TaskStatus.ARCHIVED:
+        raise TaskNotFound("no_folder", uuid=row.uuid, status=row.status.value)
+    return int(noted.get("bytes", 0)) if isinstance(noted, dict) else 0

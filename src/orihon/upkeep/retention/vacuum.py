@@ -1,0 +1,170 @@
+"""Space that removed records have left is given back: ``VACUUM`` of the catalogue and of finished tasks' databases.
+
+A database of SQLite without free pages is left alone, and so is a task that somebody works on or that is not finished.
+On PostgreSQL the space becomes free for new rows, while everybody goes on working.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orihon.errors import StateError, StorageError, StorageUnavailable
+from orihon.settings import Settings
+from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.place import TaskFolders
+from orihon.values.task import FINISHED
+
+if TYPE_CHECKING:
+    import apsw
+
+    from orihon.drivers.postgres.pool import Postgres
+
+logger = logging.getLogger("orihon.retention")
+
+#: Told how many have been dealt with, and of how many.
+Progress = Callable[[int, int], None]
+_DATABASE = "context.db"
+
+
+@dataclass(slots=True)
+class VacuumRun:
+    """What ``vacuum_databases`` has done; in a dry run, what it would do."""
+
+    dry_run: bool
+    databases: int = 0  # that have been made smaller, or could be
+    bytes_before: int = 0
+    bytes_after: int = 0
+    left: dict[str, str] = field(default_factory=dict)  # databases, and why they are as they were
+
+    def as_dict(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "dry_run": self.dry_run,
+            "databases": self.databases,
+            "bytes_before": self.bytes_before,
+            "bytes_after": self.bytes_after,
+            "left": [{"database": name, "error": why} for name, why in self.left.items()],
+        }
+
+
+def vacuum_databases(
+    base_dir: Path | str, settings: Settings, *, dry_run: bool = False, progress: Progress | None = None
+) -> VacuumRun:
+    """Make the databases of a base folder, and those that the settings name, as small as what is in them."""
+    run = VacuumRun(dry_run)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        base.open_catalogue()
+        tasks = [
+            (uuid, place / _DATABASE)
+            for uuid, place in TaskFolders(base.path).all()
+            if place.parent.name == "completed" and is_id(uuid) and (place / _DATABASE).exists()
+        ]
+        for number, (uuid, path) in enumerate(tasks, start=1):
+            _vacuum_task(base, uuid, path, run)
+            if progress is not None:
+                progress(number, len(tasks))
+    if settings.database.url is not None:
+        _vacuum_server(settings, run)
+    elif base.database.exists():
+        _vacuum_file(base.database, settings, run)
+    return run
+
+
+def overwrite_deleted(base_dir: Path | str, settings: Settings) -> None:
+    """Write the catalogue anew, so that nothing of removed rows is left in its pages or its log."""
+    run = VacuumRun(dry_run=False)
+    with BaseFolder(Path(base_dir).absolute(), settings) as base:
+        if settings.database.url is not None:
+            _vacuum_server(settings, run)
+        elif base.database.exists():
+            _vacuum_file(base.database, settings, run, always=True)
+
+
+def _vacuum_task(base: BaseFolder, uuid: str, path: Path, run: VacuumRun) -> None:
+    row = base.row(uuid)
+    if row is None or row.status not in FINISHED:
+        return
+    try:
+        if run.dry_run or not _has_room(path, base.settings):
+            _vacuum_file(path, base.settings, run)
+            return
+        with base.holding(uuid):
+            _vacuum_file(path, base.settings, run)
+    except (StateError, StorageError) as error:
+        logger.warning("%s: not vacuumed: %s", uuid, error)
+        run.left[f"{path.parent.name}/{path.name}"] = str(error)
+
+
+def _vacuum_file(path: Path, settings: Settings, run: VacuumRun, *, always: bool = False) -> None:
+    with closing(_connection(path, settings)) as connection, _errors(path, settings):
+        before, free = _size_and_room(connection)
+        run.bytes_before += before
+        run.databases += 1 if free else 0
+        if (free or always) and not run.dry_run:
+            connection.execute("VACUUM")
+            _empty_log(connection, path, is_needed=always)
+        run.bytes_after += before - free if run.dry_run else _size_and_room(connection)[0]
+
+
+def _empty_log(connection: apsw.Connection, path: Path, *, is_needed: bool) -> None:
+    from orihon.drivers.sqlite import empty_log
+
+    try:
+        empty_log(connection, path)
+    except StorageUnavailable:  # somebody reads: the next one empties it
+        if is_needed:
+            raise
+
+
+def _has_room(path: Path, settings: Settings) -> bool:
+    with closing(_connection(path, settings)) as connection, _errors(path, settings):
+        return _size_and_room(connection)[1] > 0
+
+
+def _size_and_room(connection: apsw.Connection) -> tuple[int, int]:
+    """The bytes of a database, its newest in the log included, and those of them that nothing is in."""
+    page, pages, free = (int(connection.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
+    return page * pages, page * free
+
+
+def _connection(path: Path, settings: Settings) -> apsw.Connection:
+    from orihon.drivers.sqlite import connect
+
+    return connect(path, timeout=settings.context_storage.db_timeout)
+
+
+def _errors(path: Path, settings: Settings) -> Any:
+    from orihon.drivers.sqlite import database_errors
+
+    return database_errors(path, settings.context_storage.db_timeout)
+
+
+def _vacuum_server(settings: Settings, run: VacuumRun) -> None:
+    from orihon.drivers.postgres import postgres_of
+
+    pool = postgres_of(settings)
+    run.databases += 1
+    run.bytes_before += _server_size(pool)
+    for table in () if run.dry_run else _server_rows(pool, "tables"):
+        _vacuum_table(pool, f"VACUUM (ANALYZE) {table}".encode())  # a name that the server itself has quoted
+    run.bytes_after += _server_size(pool)
+
+
+def _vacuum_table(pool: Postgres, statement: bytes) -> None:
+    pool.patiently(lambda connection: connection.execute(statement))
+
+
+def _server_size(pool: Postgres) -> int:
+    return int(_server_rows(pool, "size")[0])
+
+
+def _server_rows(pool: Postgres, name: str) -> list[Any]:
+    from orihon.drivers.postgres.statements import statements
+
+    statement = statements("orihon.upkeep.retention", "postgres.sql")[name]
+    return [value for (value,) in pool.patiently(lambda connection: connection.execute(statement).fetchall())]

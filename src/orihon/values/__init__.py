@@ -1,0 +1,1 @@
+"""Values that know nothing of disks: messages, tokens, records, tasks, views."""

@@ -1,0 +1,1 @@
+"""How many tokens, and what they cost."""

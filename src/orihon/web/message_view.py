@@ -1,0 +1,199 @@
+"""A message as a page shows it: what was said in pieces, long ones shortened, calls, and how a tool's call went.
+
+What was said becomes HTML in one place only, that of the export (``html_text``); here it is cut to what a page needs.
+Everything else stays text, which templates escape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from orihon.transfer.export.about import call_figures, role_name
+from orihon.transfer.export.html_text import Html
+from orihon.transfer.export.pieces import Piece, call_arguments, call_name, pieces_of
+from orihon.transfer.export.prose import code, prose
+from orihon.transfer.export.story import Told
+from orihon.values.message.message import Message
+from orihon.values.message.parts import ToolCall
+from orihon.values.records import Pin
+
+#: Lines and characters that an output shows before it has to be opened.
+_HEAD_LINES = 8
+_HEAD_CHARACTERS = 900
+#: What people and models say is shown further than that.
+_SAID_CHARACTERS = 5_000
+_SAID_HEAD = 3_000
+#: Beyond this nothing is sent unless somebody asks for the whole message.
+_MOST_CHARACTERS = 40_000
+_MOST_PICTURE = 1 << 20
+_OUTPUTS = frozenset({"tool", "function", "system", "developer"})
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+_ERROR_CHARACTERS = 300
+_NOTHING = Markup()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A piece of a message. ``rest`` is what opens on demand; ``missing`` characters are not on the page at all."""
+
+    kind: str
+    head: Markup = _NOTHING
+    rest: Markup = _NOTHING
+    lines: int = 0
+    missing: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall:
+    """A tool call that a message makes."""
+
+    id: str
+    name: str
+    arguments: Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call went."""
+
+    failed: bool
+    milliseconds: float | None
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """A message, ready for a template."""
+
+    seq: int
+    role: str
+    kind: str  # the role as a class of the style sheet
+    name: str
+    timestamp: str
+    tokens: int
+    model: str
+    blocks: tuple[Block, ...]
+    calls: tuple[ShownCall, ...]
+    outcome: Outcome | None
+    pins: tuple[Pin, ...]
+    preview: Block | None
+    fold: int | None  # of the preview
+    is_cut: bool
+
+    @property
+    def is_pinned(self) -> bool:
+        return any(not pin.line for pin in self.pins)
+
+
+def shown_message(told: Told, *, whole: bool = False) -> ShownMessage:
+    """A message of the log; ``whole`` leaves nothing out, however long it is."""
+    stored, said = told.stored, told.stored.message
+    most = None if whole else _MOST_CHARACTERS
+    blocks = tuple(_block(piece, said.role, most) for piece in pieces_of(said))
+    calls = tuple(_call(call, most) for call in said.tool_calls)
+    arguments = (call.arguments for call in calls if call.arguments is not None)
+    preview = None if told.preview is None else output(told.preview.text, most)
+    return ShownMessage(
+        seq=stored.seq,
+        role=role_name(said.role),
+        kind=said.role if said.role in _ROLES else "other",
+        name=str(said.tool_name or said.name or (told.tool or {}).get("tool_name") or ""),
+        timestamp=stored.timestamp,
+        tokens=stored.tokens,
+        model="" if stored.call is None else call_figures(stored.call),
+        blocks=blocks,
+        calls=calls,
+        outcome=None if told.tool is None else outcome(told.tool),
+        pins=told.pins,
+        preview=preview,
+        fold=None if told.preview is None else told.preview.id,
+        is_cut=any(one.missing for one in (*blocks, *arguments)),
+    )
+
+
+def outcome(record: Mapping[str, Any]) -> Outcome:
+    """What the record of a call says about it."""
+    took = record.get("duration_ms")
+    error = str(record.get("error") or "")[:_ERROR_CHARACTERS]
+    return Outcome(record.get("status") != "success", float(took) if isinstance(took, int | float) else None, error)
+
+
+def output(text: str, most: int | None = _MOST_CHARACTERS) -> Block:
+    """What a program has written: its first lines, the rest on demand."""
+    kept = text if most is None else text[:most]
+    cut = _head_end(kept)
+    lines = kept.count("\n", cut) + bool(kept[cut:])
+    rest = _rest(kept[cut:], code)
+    return Block("code", _html(code(kept[:cut])), rest, lines, len(text) - len(kept))
+
+
+def said_text(text: str, most: int | None = _MOST_CHARACTERS) -> Block:
+    """What somebody has written, with its code blocks and headings."""
+    kept = text if most is None else text[:most]
+    cut = _paragraph_end(kept)
+    lines = kept.count("\n", cut) + bool(kept[cut:])
+    return Block("prose", _html(prose(kept[:cut])), _rest(kept[cut:], prose), lines, len(text) - len(kept))
+
+
+def _head_end(text: str) -> int:
+    """Where the first lines end; a little more than them is shown at once."""
+    at = 0
+    for _ in range(_HEAD_LINES):
+        at = text.find("\n", at) + 1
+        if not at:
+            at = len(text)
+            break
+    at = min(at, _HEAD_CHARACTERS)
+    return len(text) if len(text) - at < _HEAD_CHARACTERS // 4 and text.count("\n", at) <= _HEAD_LINES // 2 else at
+
+
+def _paragraph_end(text: str) -> int:
+    """The end of a paragraph at which a long text can be cut without tearing a block of code."""
+    if len(text) <= _SAID_CHARACTERS:
+        return len(text)
+    at = text.rfind("\n\n", 0, _SAID_HEAD)
+    while at > 0 and text.count("```", 0, at) % 2:
+        at = text.rfind("\n\n", 0, at)
+    return at if at > 0 else _SAID_HEAD
+
+
+def _rest(text: str, made: Any) -> Markup:
+    return _html(made(text)) if text.strip() else _NOTHING
+
+
+def _html(made: Html) -> Markup:
+    return Markup(made)  # noqa: S704 - escaped where it was made
+
+
+def _block(piece: Piece, role: str, most: int | None) -> Block:
+    if piece.picture is not None:
+        source = f"data:{piece.picture.type};base64,{piece.picture.encoded}"
+        is_small = most is None or len(source) <= _MOST_PICTURE
+        return Block("picture", text=source) if is_small else Block("picture", missing=len(source))
+    if piece.kind == "thought":
+        block = said_text(piece.text, most)
+        return Block("thought", block.head + block.rest, missing=block.missing)
+    if piece.kind == "unshown":
+        return Block("unshown", text=piece.text)
+    return output(piece.text, most) if role in _OUTPUTS else said_text(piece.text, most)
+
+
+def _call(call: ToolCall, most: int | None) -> ShownCall:
+    arguments = call_arguments(call)
+    is_empty = arguments.strip() in ("", "{}")
+    return ShownCall(call.id, call_name(call), None if is_empty else output(arguments, most))
+
+
+def entry_blocks(message: Mapping[str, Any]) -> Iterator[Block]:
+    """A message as a provider gets it, in pieces."""
+    said = Message.from_chat(message)
+    for piece in pieces_of(said):
+        yield _block(piece, said.role, _MOST_CHARACTERS)
+    for call in said.tool_calls:
+        shown = output(call_arguments(call))
+        yield Block("call", shown.head, shown.rest, shown.lines, shown.missing, call_name(call))
