@@ -13,7 +13,7 @@ help:
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run)"
-	@echo "make check   ruff and mypy --strict, tests too"
+	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse"
 	@echo "make docs    write the pages that follow from the program: help pages, JSON, meanings of settings"
 	@echo "make screenshots  the pictures of the web page in docs/images"
 	@echo "make bench   the benchmarks behind the figures in the docs"
@@ -65,6 +65,7 @@ check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m scripts.house --check
 
 docs: $(READY)
 	$(BIN)/python -m scripts.docs
