@@ -22,7 +22,7 @@ from typing import Protocol
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.economics import request_cost
-from orihon.compression.pages import Aim, Pages, Plan
+from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.squeeze.transcript import read_transcript
 from orihon.compression.strategies.summarize import Summarize
 from orihon.store import MessageStore
@@ -168,7 +168,7 @@ def every(turns: int) -> Callable[[MessageStore, int], object]:
         if turn % turns == 0:
             pages = Pages(*store.task_store.pages())
             plan = Summarize(share=0.35).plan(pages, Aim(0))
-            if isinstance(plan, Plan):
+            if isinstance(plan, FoldPlan):
                 store.folding.compress(plan.folds, strategy="every")
 
     return fold

@@ -17,7 +17,7 @@ from typing import get_args
 
 from benchmarks.sample import contents
 from orihon.compression.importance import ContentScores, weigh
-from orihon.compression.pages import Aim, Pages, Plan
+from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.strategies.prune import Prune, PruneSelection
 from orihon.values.message.message import Message
 from orihon.values.tokens.message_tokens import estimate_message
@@ -70,7 +70,7 @@ def main() -> None:
         started = time.process_time()
         plan = prune.plan(fresh, Aim(fresh.tokens // 2))
         took = time.process_time() - started
-        assert isinstance(plan, Plan)
+        assert isinstance(plan, FoldPlan)
         print(
             f"a plan by {name}: {took:.2f} s, {len(plan.folds):,} folds, "
             f"{fresh.tokens:,} → {fresh.tokens_after(plan.folds):,} tokens   (wanted: below 3 s)"

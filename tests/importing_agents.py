@@ -15,12 +15,12 @@ from typing import Any
 
 from orihon.importers.base import (
     CompactionItem,
-    Event,
     PlanItem,
     Problem,
     SaidItem,
     Thread,
     ToolItem,
+    TranscriptEvent,
 )
 from orihon.importers.registry import importer
 
@@ -89,14 +89,14 @@ def told(form: str, path: Path) -> Told:
                 all_of_it.announce(found)
             case Problem():
                 all_of_it.problems.append(found)
-            case Event(thread=thread, item=SaidItem() as item):
+            case TranscriptEvent(thread=thread, item=SaidItem() as item):
                 all_of_it.said.append(item)
                 all_of_it.of.setdefault(thread, []).append(item)
-            case Event(item=ToolItem() as tool):
+            case TranscriptEvent(item=ToolItem() as tool):
                 all_of_it.tools.append(tool)
-            case Event(item=PlanItem() as plan):
+            case TranscriptEvent(item=PlanItem() as plan):
                 all_of_it.plans.append(plan)
-            case Event(item=CompactionItem() as fold):
+            case TranscriptEvent(item=CompactionItem() as fold):
                 all_of_it.folds.append(fold)
     return all_of_it
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import Aim, Pages, Plan, Strategy
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import Aim, FoldPlan, Pages, Strategy
 from orihon.values.message.message import Message, Part, ToolCall
 from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
 from orihon.values.tokens.message_tokens import estimate_message
@@ -161,7 +161,7 @@ def checked(strategy: Strategy, pages: Pages, aim: Aim) -> tuple[PlannedFold, ..
     """The strategy's folds (none when it answers so), after everything that any plan promises was looked at."""
     answer = strategy.plan(pages, aim)
     assert answer == strategy.plan(replace(pages), aim)
-    if not isinstance(answer, Plan):
+    if not isinstance(answer, FoldPlan):
         assert answer.strategy == strategy.name
         return ()
     assert answer.strategy == strategy.name
@@ -185,4 +185,4 @@ def protected_places(pages: Pages, aim: Aim) -> set[int]:
 
 
 def tokens_of(pages: Pages, place: int) -> int:
-    return pages.tokens_of(Run(place, place + 1))
+    return pages.tokens_of(FoldedRun(place, place + 1))

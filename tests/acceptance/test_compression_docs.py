@@ -31,7 +31,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ["compression.md", "ja/compression.md"]
 PRESETS = ("default", "coding-agent", "companion", "phases")
 WHY_NOT = tuple(reason.value for reason in pages.WhyNot)
-NOTICES = get_args(notice.CompressionKind)
+NOTICES = get_args(notice.NoticeKind)
 STEPS = 99
 PATIENCE = 600.0  # for a page's programs, or for all of its commands
 

@@ -19,7 +19,7 @@ import pytest
 from orihon.cli.demo.features import FEATURES, Feature
 from orihon.cli.demo.models import model_file
 from orihon.cli.demo_command import hints
-from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from tests.helpers import Child
 
 ORIHON = Path(sys.executable).with_name("orihon")
@@ -151,7 +151,7 @@ def test_without_the_mcp_package_the_built_in_tools_do_the_same_work(tmp_path: P
 
 
 def test_auto_goes_where_the_environment_leads(tmp_path: Path, without_mcp: str) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         if request.body.get("tools") and request.body["messages"][-1]["role"] == "user":
             return Reply(calls=[("files_run_test", {"path": FEATURES[0].test})])
         return Reply("I leave it at that.")

@@ -14,7 +14,7 @@ from orihon.errors import (
 )
 from orihon.llm.base import LLMClient
 from orihon.llm.retry import RetryPolicy
-from orihon.llm.scripted import Request, ScriptedModel, Step
+from orihon.llm.scripted import ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.tasks.verify.verify import verify_task
 from tests.helpers import refused
 
@@ -24,7 +24,7 @@ TOOL = {
     "function": {"name": "read_file", "description": "Read.", "parameters": {"type": "object", "properties": {}}},
 }
 QUICK = RetryPolicy(retries=3, first_delay=0.001)
-Script = list[Step] | Callable[[Request], Step]
+Script = list[ScriptStep] | Callable[[ScriptedRequest], ScriptStep]
 
 
 class ClientBehaviour:
@@ -60,7 +60,7 @@ class ClientBehaviour:
         """The content type of a stream."""
         return "text/event-stream"
 
-    def sent_texts(self, request: Request) -> list[str]:
+    def sent_texts(self, request: ScriptedRequest) -> list[str]:
         """Everything that a request says, the system prompt first."""
         blocks = [*request.body.get("system", []), *(m["content"] for m in request.body["messages"])]
         return [_text(block) for block in blocks]

@@ -22,7 +22,7 @@ from orihon.errors import (
     Unreachable,
 )
 from orihon.llm import scripted
-from orihon.llm.scripted import Fault, Reply, Slow, Step
+from orihon.llm.scripted import Fault, Reply, ScriptStep, Slow
 from orihon.llm.transport import Timeouts
 from tests.conformance.client_behaviour import KEY, QUICK, ClientBehaviour
 from tests.helpers import logged, refused
@@ -35,7 +35,7 @@ class ClientFaults(ClientBehaviour):
     # ---- odd answers ---------------------------------------------------------------------------------------------
 
     def test_arguments_that_are_no_json_stay_a_text(self, tmp_path: Path, stream: bool) -> None:
-        script: list[Step] = [Reply(calls=[("read_file", '{"path": "a')]), Reply("ok")]
+        script: list[ScriptStep] = [Reply(calls=[("read_file", '{"path": "a')]), Reply("ok")]
         with self.talking(script, tmp_path, stream=stream) as (client, model):
             _, calls = client.get_response()
             self.check_invalid(calls[0]["arguments"])
@@ -48,7 +48,7 @@ class ClientFaults(ClientBehaviour):
 
     def test_calls_with_one_id_are_told_apart(self, tmp_path: Path, stream: bool) -> None:
         twice = [("read_file", {"n": 1}, "call_0"), ("read_file", {"n": 2}, "call_0")]
-        script: list[Step] = [Reply(calls=twice), Reply(calls=twice[:1]), Reply("ok")]
+        script: list[ScriptStep] = [Reply(calls=twice), Reply(calls=twice[:1]), Reply("ok")]
         with self.talking(script, tmp_path, stream=stream) as (client, _):
             seen = set()
             for count in (2, 1):
@@ -72,7 +72,7 @@ class ClientFaults(ClientBehaviour):
     @pytest.mark.parametrize("after", [0, 1, 60, 300])
     def test_a_cut_stream_stores_nothing(self, tmp_path: Path, after: int, stream: bool) -> None:
         long = Reply("This sentence will never be finished. " * 20, calls=[("read_file", {"path": "a.py"})])
-        script: list[Step] = [scripted.CutOff(after, long), Reply("again")]
+        script: list[ScriptStep] = [scripted.CutConnection(after, long), Reply("again")]
         with self.talking(script, tmp_path, stream=stream) as (client, model):
             self.fails(client, CutOff, "connection")
             assert client.get_response() == ("again", [])
@@ -140,7 +140,7 @@ class ClientFaults(ClientBehaviour):
     @pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 503, 529])
     def test_what_may_pass_is_tried_again(self, tmp_path: Path, status: int, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)
-        script: list[Step] = [Fault(status), Fault(status, "down"), Reply("at last")]
+        script: list[ScriptStep] = [Fault(status), Fault(status, "down"), Reply("at last")]
         with self.talking(script, tmp_path) as (client, model):
             assert client.get_response() == ("at last", [])
             assert len({request.size for request in model.requests}) == 1
@@ -154,7 +154,7 @@ class ClientFaults(ClientBehaviour):
             assert len(model.requests) == 1 + QUICK.retries
 
     def test_retry_after_is_honoured(self, tmp_path: Path) -> None:
-        script: list[Step] = [Fault(429, headers={"Retry-After": "1"}), Reply("ok")]
+        script: list[ScriptStep] = [Fault(429, headers={"Retry-After": "1"}), Reply("ok")]
         with self.talking(script, tmp_path) as (client, _):
             began = time.monotonic()
             assert client.get_response() == ("ok", [])
@@ -189,7 +189,7 @@ class ClientFaults(ClientBehaviour):
 
     def test_a_server_that_comes_back_is_found_again(self, tmp_path: Path) -> None:
         """The connection that was kept from the first call is dead when the second one wants it."""
-        with self.talking([Reply("one"), scripted.CutOff(0, Fault(500)), Reply("two")], tmp_path) as (client, _):
+        with self.talking([Reply("one"), scripted.CutConnection(0, Fault(500)), Reply("two")], tmp_path) as (client, _):
             assert client.get_response() == ("one", [])
             client.send_user_message("and?")
             self.fails(client, CutOff, "connection")
@@ -200,7 +200,7 @@ class ClientFaults(ClientBehaviour):
         [Slow(240), Reply("x" * 4800, piece=1, pause=0.05), Fault(429, headers={"Retry-After": "240"})],
         ids=["waiting", "streaming", "between attempts"],
     )
-    def test_another_thread_can_end_the_call(self, tmp_path: Path, step: Step) -> None:
+    def test_another_thread_can_end_the_call(self, tmp_path: Path, step: ScriptStep) -> None:
         with self.talking([step, Reply("later")], tmp_path) as (client, model):
             ended: list[float] = []
 

@@ -15,7 +15,7 @@ from orihon.errors import (
     ToolCallError,
 )
 from orihon.llm.base import LLMClient
-from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step, overflowing
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep, overflowing
 from orihon.values.tokens.tokens import estimate
 from tests.conformance.client_behaviour import KEY, TOOL, ClientBehaviour, verify_store
 from tests.conformance.client_faults import ClientFaults
@@ -51,7 +51,7 @@ class ClientTalk(ClientBehaviour):
 
     def test_calls_and_results_make_the_round(self, tmp_path: Path, stream: bool) -> None:
         wanted = [("read_file", {"path": "設定.py"}), ("read_file", {"path": "b.py", "lines": [1, 2]})]
-        script: list[Step] = [Reply("Reading.", calls=wanted), Reply("Read.")]
+        script: list[ScriptStep] = [Reply("Reading.", calls=wanted), Reply("Read.")]
         with self.talking(script, tmp_path, stream=stream) as (client, model):
             text, calls = client.get_response()
             assert text == "Reading."
@@ -166,7 +166,7 @@ class ClientTalk(ClientBehaviour):
             assert client.message_store.compressions() == []
 
     def test_an_overflow_leads_to_one_compression_and_one_more_attempt(self, tmp_path: Path) -> None:
-        def script(request: Request) -> Step:
+        def script(request: ScriptedRequest) -> ScriptStep:
             if "tools" not in request.body:
                 return Reply("A short summary.")  # the compressor asks for one
             return overflowing(request) if request.number == 1 else Reply("fits")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from orihon import MessageStore, load_settings
-from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.handlers import is_final
 from orihon.runtime.queue import QueuedTask, TaskQueue
-from orihon.runtime.tool import Answer, Call, Tool
+from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 from orihon.runtime.tools import ToolBox
 from orihon.store.record_codec import StoredMessage
 from orihon.values.task import TaskKey, TaskStatus
@@ -39,11 +39,11 @@ class EffectServer:
     def name(self) -> str:
         return "effects"
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         schema = {"type": "object", "properties": {"text": {"type": "string"}}}
-        return [Tool("effects", "write", "", schema), Tool("effects", "put", "", schema, repeatable=True)]
+        return [ServerTool("effects", "write", "", schema), ServerTool("effects", "put", "", schema, repeatable=True)]
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         with self._lock:
             self._at_work += 1
             self.most_at_work = max(self.most_at_work, self._at_work)
@@ -53,16 +53,16 @@ class EffectServer:
             with self._lock:
                 self._at_work -= 1
 
-    def _run(self, call: Call) -> Answer:
+    def _run(self, call: ServerCall) -> ServerAnswer:
         said = str(call.arguments.get("text", ""))
         if said == "bad":
-            return Answer("no", is_error=True)
+            return ServerAnswer("no", is_error=True)
         with self._lock, (self._folder / "effects").open("a") as file:
             file.write(f"{call.tool} {said} {call.id}\n")
         time.sleep(self._seconds)
         while (self._folder / "hold").exists():
             time.sleep(0.005)
-        return Answer(f"{call.tool}: {said}")
+        return ServerAnswer(f"{call.tool}: {said}")
 
     def refused_tools(self) -> Sequence[str]:
         return ()
@@ -80,17 +80,19 @@ def effects(folder: Path) -> list[list[str]]:
     return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def summary(request: Request) -> Reply:
+def summary(request: ScriptedRequest) -> Reply:
     """A summary that has to do with what is summarized."""
     words = str(request.body["messages"][-1]["content"]).split()
     return Reply(f"{SUMMARY} {' '.join(words[-40:])}")
 
 
-def with_summaries(steps: Iterable[Step] | Callable[[Request], Step]) -> Callable[[Request], Step]:
+def with_summaries(
+    steps: Iterable[ScriptStep] | Callable[[ScriptedRequest], ScriptStep],
+) -> Callable[[ScriptedRequest], ScriptStep]:
     """A script for requests with tools; those without want summaries."""
     waiting = iter(()) if callable(steps) else iter(steps)
 
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         if not request.body.get("tools"):
             return summary(request)
         return steps(request) if callable(steps) else next(waiting)
@@ -154,7 +156,7 @@ class World:
 @contextmanager
 def world(
     folder: Path,
-    steps: Iterable[Step] | Callable[[Request], Step],
+    steps: Iterable[ScriptStep] | Callable[[ScriptedRequest], ScriptStep],
     sections: dict[str, Any] | None = None,
     **parts: Any,
 ) -> Iterator[World]:

@@ -13,7 +13,7 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, StaleWriter
 from orihon.settings import Settings, load_settings
-from orihon.store.copy import Contents, contents_of
+from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.postgres_moving import all_tasks
 from orihon.transfer.archive import archive_old, archive_task, restore_task
@@ -70,7 +70,7 @@ def finished(base: Path, settings: Settings) -> str:
     return task.uuid
 
 
-def contents(base: Path, uuid: str, settings: Settings) -> Contents:
+def contents(base: Path, uuid: str, settings: Settings) -> StoreContents:
     """What is in the database."""
     with closing(open_for_reading(base / "scratch" / uuid, settings)) as store:
         return contents_of(store)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orihon.audit import AuditTrail, audit_records, forget_person, remove_old_records
-from orihon.audit.record import Draft, Head, Person, link, read_line
+from orihon.audit.record import AuditDraft, Head, Person, link, read_line
 from tests.audits import SINKS, AuditPlace
 from tests.services import Database
 
@@ -169,10 +169,10 @@ def _second_chain(place: AuditPlace) -> None:
     assert len(place.trail.sink.chains()) == len(before) + 1
 
 
-def _drafts(count: int) -> list[Draft]:
+def _drafts(count: int) -> list[AuditDraft]:
     """Something else than what was recorded."""
     times = [f"2026-11-15T00:00:0{number}.000000+00:00" for number in range(count)]
-    return [Draft(time, "read", "task-9", Person("eve"), 1, "host") for time in times]
+    return [AuditDraft(time, "read", "task-9", Person("eve"), 1, "host") for time in times]
 
 
 # ---- persons -------------------------------------------------------------------------------------------------------

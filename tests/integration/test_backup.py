@@ -27,8 +27,8 @@ from orihon.tasks.place import PLACES, folders_of
 from orihon.tasks.verify.findings import Finding
 from orihon.transfer.archive import archive_task
 from orihon.transfer.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
-from orihon.transfer.backup.manifest import BASE, FileEntry, ManifestWriter, Piece, read_manifest
-from orihon.transfer.backup.vault import Vault, storage_at
+from orihon.transfer.backup.manifest import BASE, Chunk, FileEntry, ManifestWriter, read_manifest
+from orihon.transfer.backup.vault import BackupRepository, storage_at
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines
@@ -63,8 +63,8 @@ class Target:
         return load_settings({**config, "audit": {"enabled": False}}, environ={})
 
     @property
-    def vault(self) -> Vault:
-        return Vault(storage_at(self.address, self.endpoint))
+    def vault(self) -> BackupRepository:
+        return BackupRepository(storage_at(self.address, self.endpoint))
 
     def names(self, folder: str) -> list[str]:
         return sorted(storage_at(self.address, self.endpoint).names(folder))
@@ -558,7 +558,7 @@ def test_a_manifest_that_leads_out_of_the_folder_is_refused(
 
 def test_a_manifest_reads_back_as_it_was_written(tmp_path: Path) -> None:
     entries = [
-        FileEntry("a", "paused", "messages.jsonl", (Piece("0" * 64, 3), Piece("f" * 64, 4)), "1-2-3"),
+        FileEntry("a", "paused", "messages.jsonl", (Chunk("0" * 64, 3), Chunk("f" * 64, 4)), "1-2-3"),
         FileEntry(BASE, "", "archive/日本.tar.zst", ()),
     ]
     with ManifestWriter(tmp_path / "m") as writer:

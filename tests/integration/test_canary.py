@@ -17,7 +17,7 @@ from orihon.errors import OrihonError
 from orihon.guard.logs import configure
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.response_cache import ResponseCache
-from orihon.llm.scripted import Fault, Reply, ScriptedModel, Step
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptStep
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import load_settings
 from orihon.values.task import TaskKey
@@ -104,7 +104,7 @@ def fill(context: TaskContextManager) -> None:
 
 def ask(context_dir: Path, config: dict[str, Any], cache: Path) -> None:
     """A model that says secrets in pieces, and a server that quotes them in its errors."""
-    script: list[Step] = [Reply(ALL, calls=[("login", {"text": ALL})]), Fault(400, {"error": {"message": ALL}})]
+    script: list[ScriptStep] = [Reply(ALL, calls=[("login", {"text": ALL})]), Fault(400, {"error": {"message": ALL}})]
     with ScriptedModel(script) as model:
         llm = {"llm": {"openai": {"base_url": model.base_url, "api_key": "zz-canaryApiKey-1234567"}}}
         client = OpenAIClient({**config, **llm}, context_dir=context_dir, cache=ResponseCache(cache))

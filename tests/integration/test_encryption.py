@@ -16,7 +16,7 @@ from orihon.drivers.objects import ObjectStorage
 from orihon.errors import KeyUnavailable
 from orihon.importers.importer import import_transcripts
 from orihon.llm.clients import get_llm_client
-from orihon.llm.scripted import Reply, Request, ScriptedModel
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.search import search_history
@@ -126,7 +126,7 @@ def test_a_failed_attempt_leaves_nothing_plain(attempts: int, tmp_path: Path, ca
 def test_a_request_and_a_kept_answer_leave_nothing_plain(place: Place, is_on: bool) -> None:
     seen: list[list[str]] = []
 
-    def answered(request: Request) -> Reply:
+    def answered(request: ScriptedRequest) -> Reply:
         assert SAID in str(request.body)
         seen.append(place.leaks())
         return Reply(SAID)

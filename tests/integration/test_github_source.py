@@ -24,7 +24,7 @@ from github import Auth, Github
 from github.Repository import Repository
 
 from orihon.errors import SourceError
-from orihon.runtime.sources.base import FoundTask
+from orihon.runtime.sources.base import SourceTask
 from orihon.runtime.sources.forge import Labels
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.retrying import Retry
@@ -147,7 +147,7 @@ def comments_of(repo: Repository, number: int) -> list[str]:
     return [comment.body for comment in repo.get_issue(number).get_comments()]
 
 
-def with_uuid(found: FoundTask) -> TaskKey:
+def with_uuid(found: SourceTask) -> TaskKey:
     key = found.key
     return TaskKey(key.task_source, key.owner, key.repo, key.task_type, key.task_id, key.user, UUID)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from orihon.errors import SourceError
-from orihon.runtime.sources.base import FoundTask
+from orihon.runtime.sources.base import SourceTask
 from orihon.runtime.sources.forge import Labels
 from orihon.runtime.sources.gitlab import LOCK, LOCK_SECONDS, GitLabSource
 from orihon.runtime.sources.retrying import Retry
@@ -64,7 +64,7 @@ def said_by_agent(server: GitLabServer, number: int, kind: str = ISSUE) -> list[
     return [note["body"].split("\n")[0] for note in notes if note["author"]["username"] == "agent"]
 
 
-def with_uuid(found: FoundTask) -> TaskKey:
+def with_uuid(found: SourceTask) -> TaskKey:
     key = found.key
     return TaskKey(key.task_source, key.owner, key.repo, key.task_type, key.task_id, key.user, UUID)
 

@@ -12,7 +12,7 @@ import pytest
 
 from orihon import TaskContextManager
 from orihon.errors import GaveUp, InvalidInput, InvalidSettings, Refused, SourceError
-from orihon.llm.scripted import Fault, Reply, Request, Slow, Step, overflowing
+from orihon.llm.scripted import Fault, Reply, ScriptedRequest, ScriptStep, Slow, overflowing
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.opening import open_context
 from orihon.runtime.sources.command import CommandSource
@@ -99,7 +99,7 @@ def test_a_model_that_calls_in_words(tmp_path: Path) -> None:
     )
     steps = iter([Reply(said), Reply('{"done": true, "comment": "Both written."}')])
 
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         return next(steps, None) or summary(request)
 
     told: list[str] = []
@@ -120,7 +120,7 @@ def test_calls_in_words_are_settled_after_a_crash(tmp_path: Path) -> None:
         f'{{"tool": "effects_{tool}", "arguments": {{"text": "{tool}"}}}}' for tool in ("put", "write", "put")
     )
 
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         return summary(request) if "[Result" not in str(request.body) else Reply('{"done": true, "comment": "Yes."}')
 
     with world(tmp_path, answer, {"llm": {"function_calling": False}}) as made:
@@ -191,7 +191,7 @@ def test_a_wrong_key_fails_at_once_and_trouble_is_tried_again(tmp_path: Path) ->
 # --- Limits ---
 
 
-def endless(request: Request) -> Step:
+def endless(request: ScriptedRequest) -> ScriptStep:
     return Reply(calls=[put("again")], usage={"input": 1000, "output": 100})
 
 
@@ -281,7 +281,7 @@ def test_a_task_that_is_to_stop_rests_and_goes_on_where_it_was(tmp_path: Path) -
 def test_a_call_of_the_model_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     asked = threading.Event()
 
-    def slow(request: Request) -> Step:
+    def slow(request: ScriptedRequest) -> ScriptStep:
         asked.set()
         return Slow(600)
 
@@ -389,7 +389,7 @@ def test_a_task_that_fails_while_somebody_cancels_it_has_failed(tmp_path: Path) 
 
 
 def test_a_long_task_stays_within_its_window(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         count = len(effects(tmp_path))
         return Reply("Done.") if count == 40 else Reply(calls=[write(f"{count}-" + "lorem-ipsum-" * 60)])
 
@@ -442,7 +442,7 @@ def test_the_next_task_on_the_key_inherits(tmp_path: Path) -> None:
 
 
 def test_children_work_on_their_own_and_report(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         said = [message.get("content") or "" for message in request.body["messages"]]
         if "Count the files." in said:
             return Reply("Three files.") if "write: 3" in said else Reply(calls=[write("3")])
@@ -463,7 +463,7 @@ def test_children_work_on_their_own_and_report(tmp_path: Path) -> None:
 
 
 def test_a_child_that_has_to_stop_goes_on_with_its_parent(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         said = [message.get("content") or "" for message in request.body["messages"]]
         if "Count the files." in said:
             return Reply("Three files.") if "write: 3" in said else Reply(calls=[write("3")])
@@ -486,7 +486,7 @@ def test_a_child_that_has_to_stop_goes_on_with_its_parent(tmp_path: Path) -> Non
 
 
 def test_a_child_that_fails_is_a_result(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         said = [message.get("content") or "" for message in request.body["messages"]]
         if "Fail." in said:
             return Fault(401)

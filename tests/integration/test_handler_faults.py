@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orihon.errors import GaveUp, Refused, StaleWriter
-from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.runtime.opening import open_context
-from orihon.runtime.tool import Answer, Call, Tool
+from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 from orihon.runtime.tools import ToolBox
 from orihon.values.task import TaskStatus
 from tests.helpers import raw_database
@@ -33,7 +33,7 @@ def _lose(made: World) -> None:
 
 
 def test_a_worker_that_has_lost_the_task_calls_no_tool(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         _lose(made)
         return Reply(calls=[write("late")])
 
@@ -49,7 +49,7 @@ class _Taken(EffectServer):
 
     made: World
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         _lose(self.made)
         return super().call(call)
 
@@ -74,7 +74,7 @@ class _Fading(EffectServer):
 
     is_faded = False
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         return super().tools()[1:] if self.is_faded else super().tools()
 
 
@@ -112,18 +112,18 @@ def test_a_retry_forgives_the_failures_of_tools(tmp_path: Path) -> None:
 # --- Children ---
 
 
-def _is_child(request: Request) -> bool:
+def _is_child(request: ScriptedRequest) -> bool:
     return any(message.get("content") == "A part." for message in request.body["messages"])
 
 
-def _parent(request: Request, children: int = 1) -> Step:
+def _parent(request: ScriptedRequest, children: int = 1) -> ScriptStep:
     if request.body["messages"][-1]["role"] == "tool":
         return Reply("Done.")
     return Reply(calls=[("task_start", {"prompt": "A part."})] * children)
 
 
 def test_what_children_take_counts_for_their_parent(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         return Reply(calls=[put("again")]) if _is_child(request) else _parent(request, 3)
 
     with world(tmp_path, answer, {"runtime": {"max_llm_process_num": 5, "parallel_tools": 1}}) as made:
@@ -135,9 +135,9 @@ def test_what_children_take_counts_for_their_parent(tmp_path: Path) -> None:
 
 
 def test_trouble_of_a_child_that_may_pass_is_tried_again_with_its_parent(tmp_path: Path) -> None:
-    troubles: Iterator[Step] = iter([Fault(503), Reply("The part.")])
+    troubles: Iterator[ScriptStep] = iter([Fault(503), Reply("The part.")])
 
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         return next(troubles) if _is_child(request) else _parent(request)
 
     with world(tmp_path, answer, {"multiprocess": {"retry_delay": 0}}) as made:
@@ -150,7 +150,7 @@ def test_trouble_of_a_child_that_may_pass_is_tried_again_with_its_parent(tmp_pat
 
 
 def test_children_are_cancelled_with_their_parent(tmp_path: Path) -> None:
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         return Reply(calls=[write("one")]) if _is_child(request) else _parent(request)
 
     with world(tmp_path, answer) as made:
@@ -163,14 +163,14 @@ def test_children_are_cancelled_with_their_parent(tmp_path: Path) -> None:
 class _Ordered(EffectServer):
     """Tools whose calls change one thing: their order matters."""
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         return [replace(tool, ordered=True) for tool in super().tools()]
 
 
 def test_calls_whose_order_matters_run_one_after_another(tmp_path: Path) -> None:
     server = _Ordered(tmp_path, seconds=0.02)
     texts = [str(number) for number in range(6)]
-    steps: list[Step] = [Reply(calls=[write(said) for said in texts]), Reply(text="Done.")]
+    steps: list[ScriptStep] = [Reply(calls=[write(said) for said in texts]), Reply(text="Done.")]
     with world(tmp_path, steps, {"runtime": {"parallel_tools": 6}}, toolbox=ToolBox([server])) as made:
         made.put()
         made.handler.handle(made.claimed())

@@ -21,7 +21,7 @@ from orihon import ContextCompressor, TaskContextManager, TaskQueue
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, InvalidId, OrihonError
 from orihon.store import MessageStore
-from orihon.transfer.archive.packing import Contents, unpack
+from orihon.transfer.archive.packing import PackedContents, unpack
 from orihon.values.task import TaskKey, new_uuid
 from orihon.values.tokens.tokens import estimate, reported_input_tokens
 from tests.helpers import refused
@@ -198,7 +198,7 @@ def test_an_archive_unpacks_nowhere_else(tmp_path: Path, member: dict[str, Any])
     target = tmp_path / "deep" / "er" / "target"
     target.parent.mkdir(parents=True)
     with refused(DamagedStore, "archive_member"):
-        unpack(packed, "gzip", target, expected=Contents.of([]), origin="test")
+        unpack(packed, "gzip", target, expected=PackedContents.of([]), origin="test")
     assert [path.name for path in tmp_path.rglob("*")] == ["deep", "er"]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orihon.compression.model.summarizer import Failure, LLMSummarizer
+from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
 from orihon.values.message.message import Message
 from orihon.values.message.parts import ToolCall
 from orihon.values.records import SUMMARY_PREFIX
@@ -21,7 +21,13 @@ COUNT = tokenizer(DEFAULT_TOKENIZER)
 PATIENCE = 900.0
 PROMPT = "Summarize:\n{messages}"  # as much as this one understands
 # What a model of this size does wrong; anything else would be our fault.
-MODEL_FAULTS = (Failure.EMPTY, Failure.REFUSED, Failure.UNRELATED, Failure.TOO_LONG, Failure.LONGER_THAN_INPUT)
+MODEL_FAULTS = (
+    SummaryFailure.EMPTY,
+    SummaryFailure.REFUSED,
+    SummaryFailure.UNRELATED,
+    SummaryFailure.TOO_LONG,
+    SummaryFailure.LONGER_THAN_INPUT,
+)
 
 
 pytestmark = needs_model

@@ -10,7 +10,7 @@ import pytest
 from orihon.errors import SourceError
 from orihon.runtime.poller import SourcePoller
 from orihon.runtime.queue import TaskQueue
-from orihon.runtime.sources.base import FoundTask
+from orihon.runtime.sources.base import SourceTask
 from orihon.runtime.sources.folder import FolderSource
 from orihon.values.task import TaskStatus
 from tests.integration.run_supervisor import eventually
@@ -41,10 +41,10 @@ class Unreachable(FolderSource):
 
     name = "away"
 
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         raise SourceError("unreachable", service="away", address="http://away", detail="no route")
 
-    def claimed(self) -> Iterator[FoundTask]:
+    def claimed(self) -> Iterator[SourceTask]:
         return iter(())
 
 
@@ -53,7 +53,7 @@ class Broken(Unreachable):
 
     name = "broken"
 
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         raise ZeroDivisionError("a mistake")
 
 

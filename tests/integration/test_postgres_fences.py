@@ -16,7 +16,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, postgres_pages
 from orihon.store import postgres as postgres_records
-from orihon.store.contract import Run
+from orihon.store.contract import StreamRange
 from orihon.store.factory import open_task_store
 from orihon.store.postgres import PostgresRecords
 from orihon.store.postgres_moving import remove_task
@@ -88,7 +88,9 @@ def test_what_is_read_at_a_time_has_a_limit_in_bytes(
     pages: list[int] = []
     asked = postgres_pages.first_page
 
-    def page(ask: postgres_pages.Ask, task: str, runs: Sequence[Run]) -> tuple[tuple[int, int], postgres_pages.Page]:
+    def page(
+        ask: postgres_pages.Ask, task: str, runs: Sequence[StreamRange]
+    ) -> tuple[tuple[int, int], postgres_pages.RecordPage]:
         found = asked(ask, task, runs)
         pages.append(sum(len(record.encode()) for _, _, record in found[1]))
         return found

@@ -17,7 +17,7 @@ from orihon.catalogue.rows import CLEANED
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, StateError, TaskBusy
 from orihon.settings import Settings, load_settings
-from orihon.store.copy import Contents, contents_of
+from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading
 from orihon.store.postgres_moving import all_tasks
 from orihon.tasks.place import folders_of
@@ -59,7 +59,7 @@ def row_of(base: Path, uuid: str, settings: Settings) -> TaskRow:
         return catalogue.get(uuid)
 
 
-def contents(base: Path, uuid: str, settings: Settings) -> Contents:
+def contents(base: Path, uuid: str, settings: Settings) -> StoreContents:
     place = folders_of(base, settings).find(uuid)
     assert place is not None
     with closing(open_for_reading(place, settings)) as store:

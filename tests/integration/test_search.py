@@ -25,7 +25,7 @@ from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import SearchResults, catch_up, forget, rebuild_index
 from orihon.search.connect import open_index
-from orihon.search.index import Progress
+from orihon.search.index import IndexProgress
 from orihon.search.query import parse_query
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.search.task_search import ranked_messages
@@ -245,7 +245,7 @@ def test_a_damaged_task_is_told_and_others_are_found(local: Place) -> None:
     assert list(local.search("", tasks=[whole.uuid]).problems) == []
     log.write_bytes(kept)
     with open_index(local.base, local.settings) as index:
-        index.note_progress("", Progress("2999", utc_now()))  # nothing else is looked at
+        index.note_progress("", IndexProgress("2999", utc_now()))  # nothing else is looked at
     for _ in range(2):
         results = local.search("")
         assert (len(results.hits), results.problems) == (4, {})

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import NewerSchema
-from orihon.search.documents import KINDS, Document, Kind
-from orihon.search.index import Changes, Filters, IndexedDocument, Progress, SearchIndex, TaskMark, text_tokens
+from orihon.search.documents import KINDS, Document, DocumentKind
+from orihon.search.index import Changes, Filters, IndexedDocument, IndexProgress, SearchIndex, TaskMark, text_tokens
 from orihon.search.query import parse_query
 from orihon.search.sqlite_index import FILE, SqliteIndex
 from orihon.settings import Settings, load_settings
@@ -51,7 +51,7 @@ def document(
     number: int = 1,
     *,
     uuid: str = "one",
-    kind: Kind = "message",
+    kind: DocumentKind = "message",
     role: str = "user",
     tools: tuple[str, ...] = (),
     time: str = TIME,
@@ -181,7 +181,7 @@ def test_a_text_with_more_words_than_a_database_keeps(index: SearchIndex) -> Non
 
 
 def test_marks_and_progress_are_kept(index: SearchIndex) -> None:
-    reached: dict[Kind, int] = {"message": 3, "summary": 2, "tool": 1, "plan": 0}
+    reached: dict[DocumentKind, int] = {"message": 3, "summary": 2, "tool": 1, "plan": 0}
     marks = {
         "one": TaskMark("one", "running x", is_settled=False, reached=reached),
         "two": TaskMark("two", "completed y", is_settled=True, problem="torn"),
@@ -190,12 +190,12 @@ def test_marks_and_progress_are_kept(index: SearchIndex) -> None:
     assert index.marks() == marks
     assert index.marks(["two", "three"]) == {"two": marks["two"]}
     assert index.problems() == {"two": "torn"}
-    assert index.progress("here") == Progress()
-    index.note_progress("here", Progress("a", "b"))
-    index.note_progress("here", Progress("c", "d"))
-    assert index.progress("here") == Progress("c", "d")
+    assert index.progress("here") == IndexProgress()
+    index.note_progress("here", IndexProgress("a", "b"))
+    index.note_progress("here", IndexProgress("c", "d"))
+    assert index.progress("here") == IndexProgress("c", "d")
     index.compare_again()
-    assert index.progress("here") == Progress()
+    assert index.progress("here") == IndexProgress()
 
 
 def test_a_task_is_dropped_with_everything(index: SearchIndex) -> None:

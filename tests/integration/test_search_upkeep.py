@@ -18,7 +18,7 @@ from orihon.importers.importer import import_transcripts
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.search.connect import open_index
-from orihon.search.index import Progress
+from orihon.search.index import IndexProgress
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.settings import Settings, load_settings
 from orihon.store.task_store import Said
@@ -85,7 +85,7 @@ def test_a_clock_that_was_set_back_hides_nothing(base: Path, settings: Settings)
     assert len(found(base, settings, "valve")) == 1
     ahead = (datetime.now(UTC) + timedelta(days=400)).isoformat(timespec="microseconds")
     with open_index(base, settings) as index:
-        index.note_progress("", Progress(ahead, ahead))
+        index.note_progress("", IndexProgress(ahead, ahead))
     for number, word in (("2", "turbine"), ("3", "boiler")):
         told(base, settings, f"the {word}", number=number)
         assert len(found(base, settings, word)) == 1

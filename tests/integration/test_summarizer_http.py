@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orihon.compression.model.summarizer import Failure, LLMSummarizer
+from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
@@ -63,22 +63,22 @@ def test_what_passes_is_tried_again(passing: Scripted) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason", "requests"),
     [
-        (problem(500, message="internal"), Failure.RAISED, 3),
-        (Scripted(b"", cut_after=0), Failure.RAISED, 3),
-        (says(" \n"), Failure.EMPTY, 3),
-        (problem(200, message="overloaded"), Failure.ERROR_TEXT, 1),
-        (HTML, Failure.ERROR_TEXT, 1),
-        (Scripted(b"429 Too Many Requests", 200, "text/plain"), Failure.ERROR_TEXT, 1),
-        (Scripted(b"[]"), Failure.NOT_TEXT, 1),
-        (Scripted(b'{"choices": [{"message": {"content": 7}}]}'), Failure.NOT_TEXT, 1),
-        (says("I'm sorry, I can't help with fetch_page."), Failure.REFUSED, 1),
-        (says("Bake the cake for twenty minutes."), Failure.UNRELATED, 1),
-        (says("fetch_page " * 500), Failure.LONGER_THAN_INPUT, 1),
-        (says("fetch_page retries " * 45), Failure.TOO_LONG, 1),
+        (problem(500, message="internal"), SummaryFailure.RAISED, 3),
+        (Scripted(b"", cut_after=0), SummaryFailure.RAISED, 3),
+        (says(" \n"), SummaryFailure.EMPTY, 3),
+        (problem(200, message="overloaded"), SummaryFailure.ERROR_TEXT, 1),
+        (HTML, SummaryFailure.ERROR_TEXT, 1),
+        (Scripted(b"429 Too Many Requests", 200, "text/plain"), SummaryFailure.ERROR_TEXT, 1),
+        (Scripted(b"[]"), SummaryFailure.NOT_TEXT, 1),
+        (Scripted(b'{"choices": [{"message": {"content": 7}}]}'), SummaryFailure.NOT_TEXT, 1),
+        (says("I'm sorry, I can't help with fetch_page."), SummaryFailure.REFUSED, 1),
+        (says("Bake the cake for twenty minutes."), SummaryFailure.UNRELATED, 1),
+        (says("fetch_page " * 500), SummaryFailure.LONGER_THAN_INPUT, 1),
+        (says("fetch_page retries " * 45), SummaryFailure.TOO_LONG, 1),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_fails_for_good_is_typed(answer: Scripted, reason: Failure, requests: int) -> None:
+def test_what_fails_for_good_is_typed(answer: Scripted, reason: SummaryFailure, requests: int) -> None:
     with serving(answer) as server:
         assert ask(server) == (None, reason)
     assert len(server.requests) == requests
@@ -86,14 +86,14 @@ def test_what_fails_for_good_is_typed(answer: Scripted, reason: Failure, request
 
 def test_a_server_that_never_answers_is_left() -> None:
     with serving(Scripted(b"", hangs=True)) as server:
-        assert ask(server, timeout=0.1) == (None, Failure.TIMED_OUT)
+        assert ask(server, timeout=0.1) == (None, SummaryFailure.TIMED_OUT)
         eventually(lambda: server.requests)
     assert len(server.requests) == 1
 
 
 def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
     with serving(Scripted(b"", hangs=True)) as server:
-        assert ask(server, client_timeout=0.1) == (None, Failure.TIMED_OUT)
+        assert ask(server, client_timeout=0.1) == (None, SummaryFailure.TIMED_OUT)
         eventually(lambda: server.requests)
     assert len(server.requests) == 1
 
@@ -101,7 +101,7 @@ def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
 def test_a_server_that_is_not_there_fails_like_a_client_that_raises() -> None:
     client = HttpChatClient(f"http://127.0.0.1:{closed_port()}")
     asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.0)
-    assert (asking.summarize(RUN, 100), asking.last_failure) == (None, Failure.RAISED)
+    assert (asking.summarize(RUN, 100), asking.last_failure) == (None, SummaryFailure.RAISED)
 
 
 def test_a_request_that_the_server_finds_too_long_comes_again_at_half_its_size() -> None:

@@ -18,7 +18,7 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.errors import OrihonError
 from orihon.llm.base import LLMClient
 from orihon.llm.response_cache import ResponseCache
-from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.reports.costs import cost_report, costs_of_task
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
@@ -43,7 +43,7 @@ def _one_day() -> None:
     lasting_day()
 
 
-def say(request: Request) -> Step:
+def say(request: ScriptedRequest) -> ScriptStep:
     """A model that also writes summaries; it reports what each call used."""
     tools = request.body.get("max_tokens") or request.body.get("max_completion_tokens")
     is_summary = len(request.body["messages"]) == 2 and request.body["messages"][0]["role"] == "system" and tools

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orihon.llm.openai import OpenAIClient
-from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep
 
 SECRET = "ghp_" + "v7W8" * 9
 
@@ -18,7 +18,7 @@ SECRET = "ghp_" + "v7W8" * 9
 def test_only_the_wire_has_the_value(tmp_path: Path, backend: str, vault: bool) -> None:
     on_disk: list[bytes] = []
 
-    def answer(request: Request) -> Step:
+    def answer(request: ScriptedRequest) -> ScriptStep:
         on_disk.extend(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
         return Reply("ok")
 

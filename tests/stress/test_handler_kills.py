@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from orihon import MessageStore, load_settings
-from orihon.llm.scripted import Reply, Request, ScriptedModel, Step
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.runtime.queue import TaskQueue
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskKey, TaskStatus
@@ -32,7 +32,7 @@ STEPS = 25
 PATIENCE = 300.0
 
 
-def answer(request: Request) -> Step:
+def answer(request: ScriptedRequest) -> ScriptStep:
     """Three calls with every answer, two of which must not be repeated; what comes next follows from the request."""
     messages = request.body["messages"]
     step = sum(message["role"] == "assistant" for message in messages)

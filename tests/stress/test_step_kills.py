@@ -19,7 +19,7 @@ import pytest
 from orihon import Settings, TaskContextManager, fork_task, load_settings
 from orihon.catalogue.metadata import read_object
 from orihon.errors import IllegalTransition, NotWaiting
-from orihon.store.copy import Contents, contents_of
+from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading
 from orihon.store.files import FilesRecords
 from orihon.tasks.approvals.answers import approve, reject, sweep
@@ -57,7 +57,7 @@ class World:
     def settings(self) -> Settings:
         return load_settings(self.config, environ={})
 
-    def contents(self, uuid: str) -> Contents | None:
+    def contents(self, uuid: str) -> StoreContents | None:
         """Everything of a task that has a folder, or is in the database."""
         place = folders_of(self.base, self.settings).find(uuid)
         if place is None:
@@ -233,14 +233,14 @@ def test_a_fork(world: World, some_steps: SomeSteps) -> None:
 
 
 def test_an_archive_and_its_restoring(world: World, some_steps: SomeSteps) -> None:
-    def prepare(*, packed: bool) -> tuple[str, Contents | None]:
+    def prepare(*, packed: bool) -> tuple[str, StoreContents | None]:
         uuid = world.finished()
         before = world.contents(uuid)
         if packed:
             archive_task(world.base, uuid, world.settings)
         return uuid, before
 
-    def check(task: tuple[str, Contents | None]) -> None:
+    def check(task: tuple[str, StoreContents | None]) -> None:
         uuid, before = task
         if world.contents(uuid) is not None:
             assert world.contents(uuid) == before, "half of a task is never to be seen"
@@ -266,7 +266,7 @@ def places_of(world: World, uuid: str) -> list[Path]:
 
 
 def test_a_cleanup(world: World, some_steps: SomeSteps) -> None:
-    def check(task: tuple[str, Contents | None]) -> None:
+    def check(task: tuple[str, StoreContents | None]) -> None:
         uuid, before = task
         if world.contents(uuid) is not None:
             assert world.contents(uuid) == before
@@ -276,7 +276,7 @@ def test_a_cleanup(world: World, some_steps: SomeSteps) -> None:
         assert places_of(world, uuid) == [Path("database")], "which has nothing of it either, says the next line"
         assert verify(world.base, uuid, world.settings) == []
 
-    def prepare() -> tuple[str, Contents | None]:
+    def prepare() -> tuple[str, StoreContents | None]:
         uuid = world.finished()
         return uuid, world.contents(uuid)
 

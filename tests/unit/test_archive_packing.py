@@ -22,7 +22,7 @@ import pytest
 import zstandard
 
 from orihon.errors import DamagedStore
-from orihon.transfer.archive.packing import ENDINGS, Contents, Member, contents_of, examine, pack, unpack
+from orihon.transfer.archive.packing import ENDINGS, Member, PackedContents, contents_of, examine, pack, unpack
 from orihon.transfer.archive.streams import ChunkReader
 from tests.helpers import refused
 
@@ -46,7 +46,7 @@ def _tree(folder: Path) -> dict[str, bytes | None]:
     }
 
 
-def _unpack(path: Path, target: Path, expected: Contents, form: str = "zstd") -> None:
+def _unpack(path: Path, target: Path, expected: PackedContents, form: str = "zstd") -> None:
     with path.open("rb") as file:
         unpack(file, form, target, expected=expected, origin=path.name)
 
@@ -151,14 +151,14 @@ def _compressed(data: bytes, form: str) -> bytes:
     )(data)
 
 
-def _hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], form: str = "zstd") -> Contents:
+def _hostile(path: Path, *members: tuple[tarfile.TarInfo, bytes], form: str = "zstd") -> PackedContents:
     """A packed file with these members, and what somebody who wants it unpacked would say is in it."""
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for info, data in members:
             tar.addfile(info, io.BytesIO(data))
     path.write_bytes(_compressed(raw.getvalue(), form))
-    return Contents.of(Member(info.name, len(data), hashlib.sha256(data).hexdigest()) for info, data in members)
+    return PackedContents.of(Member(info.name, len(data), hashlib.sha256(data).hexdigest()) for info, data in members)
 
 
 @pytest.mark.parametrize(
@@ -224,11 +224,11 @@ def test_a_file_below_a_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ENDINGS)
 def test_more_than_was_said_is_not_written(tmp_path: Path, form: str) -> None:
     expected = _hostile(tmp_path / "bad", _member("bomb", data=bytes(4 << 20)), form=form)
-    told = Contents(expected.members, 1000, expected.sha256)
+    told = PackedContents(expected.members, 1000, expected.sha256)
     with refused(DamagedStore, "archive_member") as caught:
         _unpack(tmp_path / "bad", tmp_path / "out", told, form)
     assert caught.value.fields["problem"] == "size"
-    fewer = Contents(0, expected.bytes, expected.sha256)
+    fewer = PackedContents(0, expected.bytes, expected.sha256)
     with refused(DamagedStore, "archive_member"):
         _unpack(tmp_path / "bad", tmp_path / "out", fewer, form)
     assert not (tmp_path / "out").exists()
@@ -248,7 +248,7 @@ def test_a_header_that_is_a_bomb_is_not_read_into_memory(tmp_path: Path, form: s
     tracemalloc.start()
     try:
         with refused(DamagedStore, "archive_member") as caught:
-            _unpack(tmp_path / "bad", tmp_path / "out", Contents(1, 10, "0" * 64), form)
+            _unpack(tmp_path / "bad", tmp_path / "out", PackedContents(1, 10, "0" * 64), form)
         assert tracemalloc.get_traced_memory()[1] < 16 << 20, "the unpackers' own buffers"
     finally:
         tracemalloc.stop()
@@ -277,7 +277,7 @@ def test_a_size_that_lies_is_found(tmp_path: Path) -> None:
     lying = header.tobuf(tarfile.USTAR_FORMAT) + raw.getvalue()[512:]
     (tmp_path / "bad").write_bytes(zstandard.ZstdCompressor().compress(lying))
     with pytest.raises(DamagedStore):
-        _unpack(tmp_path / "bad", tmp_path / "out", Contents(1, 1 << 30, "0" * 64))
+        _unpack(tmp_path / "bad", tmp_path / "out", PackedContents(1, 1 << 30, "0" * 64))
     assert not (tmp_path / "out").exists()
 
 
@@ -305,7 +305,7 @@ def test_a_flipped_bit_is_found(folder: Path, tmp_path: Path, form: str) -> None
 @pytest.mark.parametrize("form", ENDINGS)
 def test_other_contents_than_expected_are_not_unpacked(tmp_path: Path, form: str) -> None:
     expected = _hostile(tmp_path / "bad", _member("a", data=b"changed"), form=form)
-    other = Contents.of([Member("a", len(b"changed"), hashlib.sha256(b"genuine").hexdigest())])
+    other = PackedContents.of([Member("a", len(b"changed"), hashlib.sha256(b"genuine").hexdigest())])
     assert other != expected
     with refused(DamagedStore, "archive"):
         _unpack(tmp_path / "bad", tmp_path / "out", other, form)
@@ -316,7 +316,7 @@ def test_what_is_no_archive_is_called_damaged(tmp_path: Path) -> None:
     for form, data in {"zstd": b"no", "gzip": gzip.compress(b"no tar at all" * 100), "xz": b"", "bzip2": b"BZ"}.items():
         (tmp_path / "bad").write_bytes(data)
         with pytest.raises(DamagedStore):
-            _unpack(tmp_path / "bad", tmp_path / "out", Contents(1, 10, "0" * 64), form)
+            _unpack(tmp_path / "bad", tmp_path / "out", PackedContents(1, 10, "0" * 64), form)
 
 
 def test_an_archive_can_be_read_from_pieces_of_any_size(folder: Path, tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from orihon.audit import AuditTrail
 from orihon.audit.actor import person
-from orihon.audit.record import BrokenLine, Draft, Head, Person, head_of, link, name_with, new_name, read_line
+from orihon.audit.record import AuditDraft, BrokenLine, Head, Person, head_of, link, name_with, new_name, read_line
 from tests.audits import AuditPlace
 
 _TEXTS = st.text(max_size=40)
 _JSON = st.dictionaries(st.text(max_size=8), st.one_of(st.none(), st.booleans(), st.integers(), _TEXTS), max_size=4)
 _DRAFTS = st.builds(
-    Draft,
+    AuditDraft,
     time=_TEXTS,
     action=_TEXTS,
     task=_TEXTS,
@@ -31,7 +31,7 @@ _DRAFTS = st.builds(
 
 
 @given(st.lists(_DRAFTS, min_size=1, max_size=6))
-def test_whatever_is_recorded_is_linked_and_read_again(drafts: list[Draft]) -> None:
+def test_whatever_is_recorded_is_linked_and_read_again(drafts: list[AuditDraft]) -> None:
     lines, head = link(drafts, Head("1-00000000"), lambda who: who.user)
     previous = Head("1-00000000")
     for draft, line in zip(drafts, lines, strict=True):
@@ -45,7 +45,7 @@ def test_whatever_is_recorded_is_linked_and_read_again(drafts: list[Draft]) -> N
 
 
 @given(_DRAFTS, st.data())
-def test_no_byte_of_a_line_can_be_another(draft: Draft, data: st.DataObject) -> None:
+def test_no_byte_of_a_line_can_be_another(draft: AuditDraft, data: st.DataObject) -> None:
     ((line,), _) = link([draft], Head("1-00000000"), lambda who: who.user)
     place = data.draw(st.integers(0, len(line) - 2))
     other = data.draw(st.integers(0, 255).filter(lambda byte: byte != line[place]))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.texts import language, set_language
 
 pytestmark = pytest.mark.usefixtures("own_logging")
@@ -22,7 +22,7 @@ def _language_as_before() -> Iterator[None]:
 
 def test_reading_the_settings_changes_nothing_else(tmp_path: Path) -> None:
     handlers = list(logging.getLogger("orihon").handlers)
-    options = Options(base_dir=tmp_path, language="ja")
+    options = CommandOptions(base_dir=tmp_path, language="ja")
     assert options.settings.language == "ja"
     assert options.base == tmp_path
     assert options.settings is options.settings
@@ -33,7 +33,7 @@ def test_reading_the_settings_changes_nothing_else(tmp_path: Path) -> None:
 def test_applying_them_sets_language_and_logging(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(f"logging:\n  file: {tmp_path / 'agent.log'}\n", encoding="utf-8")
-    Options(config=config, language="ja").apply()
+    CommandOptions(config=config, language="ja").apply()
     assert language() == "ja"
     logging.getLogger("orihon.test").info("written down")
     assert "written down" in (tmp_path / "agent.log").read_text(encoding="utf-8")

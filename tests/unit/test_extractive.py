@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.notes.extractor import Extractor, Run, summarize
+from orihon.compression.notes.extractor import Extractor, FoldedRun, summarize
 from orihon.compression.notes.note_text import read_back
 from orihon.compression.notes.reader import call_text
 from orihon.texts import set_language
@@ -140,13 +140,13 @@ def test_hints_never_break_the_budget_when_no_line_fits() -> None:
     name = "_".join(["名前part"] * 120)
     extractor = Extractor([Message("assistant", f"{name}/{name[:300]}/x{'甲乙丙丁' * 60}")], count_exact)
     for room in (40, 250, 260, 300):
-        (text,) = extractor.fold_texts([Run(0, 1)], extractor.selection([0], []), room)
+        (text,) = extractor.fold_texts([FoldedRun(0, 1)], extractor.selection([0], []), room)
         assert count_exact(SUMMARY_PREFIX + text) <= room
 
 
 def test_runs_that_are_folded_apart_share_the_room() -> None:
     extractor = Extractor(CODING, count_exact)
-    runs = [Run(0, 4), Run(5, 9)]
+    runs = [FoldedRun(0, 4), FoldedRun(5, 9)]
     texts = extractor.fold_texts(runs, extractor.selection({*range(9)} - {4}, {4}), 200, overhead=4)
     assert [text.split(",")[0] for text in texts] == ["Notes on messages 1 to 4", "Notes on messages 6 to 9"]
     assert sum(count_exact(SUMMARY_PREFIX + text) + 4 for text in texts) <= 200

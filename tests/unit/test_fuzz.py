@@ -49,7 +49,7 @@ from orihon.system import jsonio
 from orihon.tasks.naming import named_task
 from orihon.tasks.place import TaskFolders
 from orihon.transfer.archive.archive_store import ArchivedTask
-from orihon.transfer.archive.packing import Contents, unpack
+from orihon.transfer.archive.packing import PackedContents, unpack
 from orihon.transfer.backup.manifest import FileEntry, read_manifest
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Compression, Fold, Pin
@@ -134,7 +134,7 @@ TEXT_TARGETS: dict[str, Callable[[str], object]] = {
     "addresses of models": shown_url,
     "addresses of webhooks": Webhook,
     "arguments of tools": lambda said: Arguments(sanitize_arguments(said), ("path",)).lines("path"),
-    "calls in a text": lambda said: text_calls.read(answers.Answer(said), {"run"}),
+    "calls in a text": lambda said: text_calls.read(answers.ModelAnswer(said), {"run"}),
     "documents": lambda said: compress_context(said, CompressionLevel.AGGRESSIVE),
     "ids": check_id,
     "masking": Redactor(b"k" * 32).mask,
@@ -156,7 +156,7 @@ JSON_TARGETS: dict[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "responses": (MESSAGE_KEYS, lambda value: _spoken(Message.from_responses(value))),
     "calls in a text": (
         ("tool", "arguments", "done", "comment", "run"),
-        lambda value: text_calls.read(answers.Answer(f"so {json.dumps(value)} it is"), {"run"}),
+        lambda value: text_calls.read(answers.ModelAnswer(f"so {json.dumps(value)} it is"), {"run"}),
     ),
     "compressions": (("id", "folds", "pins", "undoes"), _record(Compression)),
     "folds": (("id", "start_seq", "end_seq", "summary_text", "form", "report", "trust"), _record(Fold)),
@@ -296,7 +296,7 @@ def test_packed_files(tmp_path: Path, fuzz_examples: int) -> None:
 
     def check(data: bytes) -> None:
         packed = io.BytesIO(gzip.compress(data, 1))
-        _refused_or(lambda file: unpack(file, "gzip", target, expected=Contents.of([]), origin="test"))(packed)
+        _refused_or(lambda file: unpack(file, "gzip", target, expected=PackedContents.of([]), origin="test"))(packed)
         assert [path.name for path in tmp_path.rglob("*") if path != manifest] == ["deep"]
         manifest.write_bytes(data)
         with suppress(ValueError):

@@ -17,14 +17,14 @@ from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
 from orihon.runtime.children import plan_server
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.source_factory import sources_of
-from orihon.runtime.source_reports import Teller
+from orihon.runtime.source_reports import SourceReporter
 from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
-from orihon.runtime.stop_conditions import Limits
+from orihon.runtime.stop_conditions import TaskLimits
 from orihon.runtime.task_tools import TaskTools, ToolSupply, tool_options
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.runtime.tools import ToolBox, ToolOptions
 from orihon.values.records import Usage
 from orihon.values.task import TaskStatus
@@ -132,13 +132,13 @@ def test_the_system_prompt_of_the_settings_wins(tmp_path: Path) -> None:
 
 def test_money_and_time_are_kept_over_attempts(context: TaskContextManager) -> None:
     settings = load_settings({"runtime": {"max_cost": 1}, "prices": {"gpt": {"input": 10, "cached": 1, "output": 100}}})
-    limits = Limits(context, settings)
+    limits = TaskLimits(context, settings)
     context.update_statistics(llm_calls=1, tokens=50_000)
     limits.add(Usage(50_000, 40_000, 1000))  # 0.04 + 0.1 + 0.1
     limits.check()
     kept = context.catalogue.get(context.uuid).metadata["spent"]
     assert kept["cost"] == pytest.approx(0.24)
-    again = Limits(context, settings)
+    again = TaskLimits(context, settings)
     assert again.seconds >= kept["seconds"]
     again.add(Usage(0, 0, 7600))
     with refused(GaveUp, "limit_cost"):
@@ -149,11 +149,11 @@ def test_tokens_of_summaries_cost_too(context: TaskContextManager) -> None:
     settings = load_settings({"runtime": {"max_cost": 1}, "prices": {"gpt": {"input": 10}}})
     context.update_statistics(llm_calls=1, tokens=200_000)
     with refused(GaveUp, "limit_cost"):
-        Limits(context, settings).check()
+        TaskLimits(context, settings).check()
 
 
 def test_without_limits_nothing_is_written_and_nothing_refused(context: TaskContextManager) -> None:
-    limits = Limits(context, load_settings({}))
+    limits = TaskLimits(context, load_settings({}))
     limits.add(Usage(10**9, 0, 10**9))
     limits.check()
     assert "spent" not in context.catalogue.get(context.uuid).metadata
@@ -163,7 +163,9 @@ def test_without_limits_nothing_is_written_and_nothing_refused(context: TaskCont
 
 
 def _box(server: str, said: str) -> ToolBox:
-    return ToolBox([BuiltinServer(server, [BuiltinTool("say", "", {}, lambda arguments, deadline: Answer(said))])])
+    return ToolBox(
+        [BuiltinServer(server, [BuiltinTool("say", "", {}, lambda arguments, deadline: ServerAnswer(said))])]
+    )
 
 
 def test_of_two_tools_of_one_name_the_first_is_called() -> None:
@@ -196,7 +198,7 @@ class _Deaf(CommandSource):
 
 
 def test_a_source_that_cannot_be_told_is_no_reason_to_stop(caplog: pytest.LogCaptureFixture) -> None:
-    teller = Teller(_Deaf("Do it."), ROW)
+    teller = SourceReporter(_Deaf("Do it."), ROW)
     teller.begin("inherited")
     teller.go_on()
     teller.trouble(1, "trouble")
@@ -204,4 +206,4 @@ def test_a_source_that_cannot_be_told_is_no_reason_to_stop(caplog: pytest.LogCap
     assert caplog.text.count("could not be told") == 4
     with refused(SourceError, "file_gone"):
         teller.finish("completed", "done", insist=True)
-    Teller(None, ROW).finish("completed", "done", insist=True)
+    SourceReporter(None, ROW).finish("completed", "done", insist=True)

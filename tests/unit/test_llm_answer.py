@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.model.summarizer import Failure
+from orihon.compression.model.summarizer import SummaryFailure
 from orihon.compression.notes.extractor import summarize
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
@@ -34,26 +34,28 @@ class BrokenError(Exception):
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (RuntimeError("boom"), Failure.RAISED),
-        (BrokenError(), Failure.RAISED),
-        (TimeoutError("read"), Failure.TIMED_OUT),
-        ("", Failure.EMPTY),
-        (" \n\t", Failure.EMPTY),
-        (None, Failure.EMPTY),
-        ("<think>hm, UTF-8 in src/report.py", Failure.EMPTY),
-        (response(None), Failure.EMPTY),
-        (response("```\n```"), Failure.EMPTY),
-        (17, Failure.NOT_TEXT),
-        (b"bytes", Failure.NOT_TEXT),
-        ({"choices": []}, Failure.NOT_TEXT),
-        ({"choices": [{"text": GOOD}]}, Failure.NOT_TEXT),
-        (response({"text": GOOD}), Failure.NOT_TEXT),
-        (response(None, refusal="I will not"), Failure.REFUSED),
-        ({"error": {"message": "overloaded", "code": 529}}, Failure.ERROR_TEXT),
+        (RuntimeError("boom"), SummaryFailure.RAISED),
+        (BrokenError(), SummaryFailure.RAISED),
+        (TimeoutError("read"), SummaryFailure.TIMED_OUT),
+        ("", SummaryFailure.EMPTY),
+        (" \n\t", SummaryFailure.EMPTY),
+        (None, SummaryFailure.EMPTY),
+        ("<think>hm, UTF-8 in src/report.py", SummaryFailure.EMPTY),
+        (response(None), SummaryFailure.EMPTY),
+        (response("```\n```"), SummaryFailure.EMPTY),
+        (17, SummaryFailure.NOT_TEXT),
+        (b"bytes", SummaryFailure.NOT_TEXT),
+        ({"choices": []}, SummaryFailure.NOT_TEXT),
+        ({"choices": [{"text": GOOD}]}, SummaryFailure.NOT_TEXT),
+        (response({"text": GOOD}), SummaryFailure.NOT_TEXT),
+        (response(None, refusal="I will not"), SummaryFailure.REFUSED),
+        ({"error": {"message": "overloaded", "code": 529}}, SummaryFailure.ERROR_TEXT),
     ],
     ids=repr,
 )
-def test_a_failure_is_typed_and_logged_once(answer: object, reason: Failure, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_is_typed_and_logged_once(
+    answer: object, reason: SummaryFailure, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "orihon.compression")
     assert failure(answer) == reason
     (record,) = logged(caplog, "orihon.compression")
@@ -91,7 +93,7 @@ def test_a_failure_is_typed_and_logged_once(answer: object, reason: Failure, cap
     ],
 )
 def test_an_error_text_is_no_summary(said: str) -> None:
-    assert failure(said) == Failure.ERROR_TEXT
+    assert failure(said) == SummaryFailure.ERROR_TEXT
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_an_error_text_is_no_summary(said: str) -> None:
     ],
 )
 def test_a_refusal_is_no_summary(said: str) -> None:
-    assert failure(said) == Failure.REFUSED
+    assert failure(said) == SummaryFailure.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_a_summary_that_speaks_of_errors_is_one(said: str) -> None:
     ],
 )
 def test_an_answer_to_something_else_is_no_summary(said: str) -> None:
-    assert failure(said) == Failure.UNRELATED
+    assert failure(said) == SummaryFailure.UNRELATED
 
 
 @pytest.mark.parametrize(
@@ -189,20 +191,20 @@ def test_an_answer_far_too_long_or_without_line_ends_is_refused(answer: str) -> 
     asking = summarizer(Model(answer))
     assert COUNT(SUMMARY_PREFIX + answer) > 100
     assert asking.summarize(run_of_messages(padding=20), 100) is None
-    assert asking.last_failure == Failure.TOO_LONG
+    assert asking.last_failure == SummaryFailure.TOO_LONG
 
 
 def test_an_answer_longer_than_its_input_is_refused() -> None:
     asking = summarizer(Model(lines_of_tokens(200)))
     assert asking.summarize(run_of_messages(padding=0), 4000) is None
-    assert asking.last_failure == Failure.LONGER_THAN_INPUT
+    assert asking.last_failure == SummaryFailure.LONGER_THAN_INPUT
 
 
 def test_an_answer_that_the_server_cut_off_loses_its_last_line() -> None:
     asking = summarizer(Model(response(GOOD + "\n## Look up\n3: src/rep", "length")))
     assert asking.summarize(run_of_messages(), 150) == GOOD
-    assert failure(response("The exporter in src/rep", "length")) == Failure.TOO_LONG
-    assert failure(response("The record of the user\nThe exporter in src/rep", "length")) == Failure.UNRELATED
+    assert failure(response("The exporter in src/rep", "length")) == SummaryFailure.TOO_LONG
+    assert failure(response("The record of the user\nThe exporter in src/rep", "length")) == SummaryFailure.UNRELATED
 
 
 @settings(deadline=None)

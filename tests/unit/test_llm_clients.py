@@ -19,7 +19,7 @@ from orihon.llm.clients import CLIENTS, get_llm_client
 from orihon.llm.ollama import OllamaClient
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.retry import RetryPolicy
-from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest
 from orihon.settings import load_settings
 from orihon.system import jsonio
 from orihon.tasks.verify.verify import verify
@@ -243,7 +243,7 @@ def test_the_key_is_not_in_the_request_file(tmp_path: Path) -> None:
     seen: list[bytes] = []
     folder = tmp_path / "task"
 
-    def script(_: Request) -> Reply:
+    def script(_: ScriptedRequest) -> Reply:
         seen.append((folder / "request.json").read_bytes())
         return Reply("ok")
 

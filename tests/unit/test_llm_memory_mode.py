@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from orihon.errors import Overflow, ToolCallError
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import CLIENTS, get_llm_client
 from orihon.llm.history import MemoryHistory
-from orihon.llm.scripted import Reply, Request, ScriptedModel, Step, overflowing
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep, overflowing
 from orihon.values.records import ModelCall
 from tests.helpers import refused
 
 CALL = ModelCall("any")
 
 
-def answer(*ids: str) -> Answer:
-    return Answer("", tuple({"id": call_id, "name": "read", "arguments": "{}"} for call_id in ids))
+def answer(*ids: str) -> ModelAnswer:
+    return ModelAnswer("", tuple({"id": call_id, "name": "read", "arguments": "{}"} for call_id in ids))
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_oldest_is_forgotten_with_its_pair_and_never_the_prompt(history: Mem
     history.add_result("read", "r" * 100, "b")
     history.add_result("read", "r" * 100, None)
     history.add("user", "v" * 200)
-    history.add_answer(Answer("w" * 200), CALL)
+    history.add_answer(ModelAnswer("w" * 200), CALL)
     history.prepare()
     assert [message["role"] for message in history.messages] == ["system", "user", "assistant"]
     assert history.messages[1]["content"] == "v" * 200
@@ -94,9 +94,9 @@ def test_nothing_is_written(provider: str, tmp_path: Path) -> None:
 
 
 def test_an_overflow_forgets_half_and_asks_once_more(provider: str, tmp_path: Path) -> None:
-    steps: Iterator[Step] = iter([overflowing, Reply("fits")])
+    steps: Iterator[ScriptStep] = iter([overflowing, Reply("fits")])
 
-    def script(_: Request) -> Step:
+    def script(_: ScriptedRequest) -> ScriptStep:
         return next(steps)
 
     with ScriptedModel(script) as model:

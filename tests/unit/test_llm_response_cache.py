@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from orihon.guard.masking.redaction import Redactor
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.response_cache import ResponseCache
 from orihon.llm.scripted import Reply, ScriptedModel
 
-ANSWER = Answer(
+ANSWER = ModelAnswer(
     "text 日本", ({"id": "c", "name": "read", "arguments": "{}"},), {"prompt_tokens": 9}, "stop", {"reasoning": "r"}
 )
 
@@ -27,7 +27,9 @@ def test_an_answer_comes_back_without_its_usage(tmp_path: Path) -> None:
     assert cache.get(key) is None
     cache.put(key, ANSWER, PLAIN)
     kept = cache.get(key)
-    assert kept == Answer(ANSWER.text, ANSWER.calls, {}, ANSWER.finish, ANSWER.fields)  # nothing was used this time
+    assert kept == ModelAnswer(
+        ANSWER.text, ANSWER.calls, {}, ANSWER.finish, ANSWER.fields
+    )  # nothing was used this time
     assert stat.S_IMODE((tmp_path / "cache").stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "cache").iterdir()} == {0o600}
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from orihon.llm.provider_shapes import INVALID, anthropic_messages, anthropic_system, ollama, one_system_prompt
-from orihon.llm.tool_shapes import Tool, read_tools
+from orihon.llm.tool_shapes import ToolDefinition, read_tools
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD"}}
 
@@ -129,6 +129,9 @@ def test_tools_come_in_many_shapes() -> None:
         {"name": "read", "description": "R", "inputSchema": schema},
         {"name": "read", "description": "R", "input_schema": schema},
     ]
-    assert {Tool.of(shape) for shape in shapes} == {Tool("read", "R", schema)}
-    assert read_tools([shapes[1]], [shapes[0], {"name": "bare"}]) == (Tool("read", "R", schema), Tool("bare"))
-    assert Tool("bare").as_anthropic()["input_schema"] == {"type": "object", "properties": {}}
+    assert {ToolDefinition.of(shape) for shape in shapes} == {ToolDefinition("read", "R", schema)}
+    assert read_tools([shapes[1]], [shapes[0], {"name": "bare"}]) == (
+        ToolDefinition("read", "R", schema),
+        ToolDefinition("bare"),
+    )
+    assert ToolDefinition("bare").as_anthropic()["input_schema"] == {"type": "object", "properties": {}}

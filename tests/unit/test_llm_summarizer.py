@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orihon.compression.model.summarizer import Failure, LLMSummarizer
+from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
 from orihon.errors import InvalidInput
 from orihon.texts import set_language
 from orihon.values.message.message import Message
@@ -195,16 +195,16 @@ def test_a_window_without_room_is_not_asked() -> None:
     client = Model(GOOD)
     asking = summarizer(client, window=300)
     assert asking.summarize(run_of_messages(), 200) is None
-    assert asking.last_failure == Failure.NO_ROOM
+    assert asking.last_failure == SummaryFailure.NO_ROOM
     assert client.asked == []
 
 
 def test_no_limit_and_no_messages_are_no_summary() -> None:
     asking = summarizer(Model(GOOD))
     assert asking.summarize(run_of_messages(), 0) is None
-    assert asking.last_failure == Failure.NO_ROOM
+    assert asking.last_failure == SummaryFailure.NO_ROOM
     assert asking.summarize([], 100) is None
-    assert asking.last_failure == Failure.NOTHING
+    assert asking.last_failure == SummaryFailure.NOTHING
 
 
 # ---- trying again -----------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ def test_a_request_that_is_always_too_long_fails_as_that() -> None:
     client = Model(RuntimeError("context_length_exceeded"))
     asking = summarizer(client, retries=20)
     assert asking.summarize(long_run(60), 200) is None
-    assert asking.last_failure == Failure.OVERFLOW
+    assert asking.last_failure == SummaryFailure.OVERFLOW
     assert 2 <= len(client.asked) < 10
 
 
@@ -299,9 +299,9 @@ def test_a_client_that_hangs_is_left_and_not_called_again_until_it_is_back() -> 
 
     asking = summarizer(Model(hang), timeout=0.05)
     assert asking.summarize(run_of_messages(), 150) is None
-    assert asking.last_failure == Failure.TIMED_OUT
+    assert asking.last_failure == SummaryFailure.TIMED_OUT
     assert asking.summarize(run_of_messages(), 150) is None
-    assert asking.last_failure == Failure.BUSY
+    assert asking.last_failure == SummaryFailure.BUSY
     assert began.wait(60)
     release.set()
     calls[0].join(60)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.scripted import Reply, ScriptedModel
 from orihon.llm.text_calls import read, read_done
 
 
 def calls(text: str) -> list[tuple[str, str]]:
-    return [(call["name"], call["arguments"]) for call in read(Answer(text), ["read", "write"]).calls]
+    return [(call["name"], call["arguments"]) for call in read(ModelAnswer(text), ["read", "write"]).calls]
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_calls_are_found_in_text(text: str, wanted: list[tuple[str, str]]) -> No
 
 def test_done_is_said_in_words() -> None:
     said = 'All good. {"done": true, "comment": "Task completed"}'
-    assert read(Answer(said), ["read"]).done is True
+    assert read(ModelAnswer(said), ["read"]).done is True
     assert read_done(said) == "Task completed"
-    assert read(Answer('{"done": false}'), ["read"]).done is False
+    assert read(ModelAnswer('{"done": false}'), ["read"]).done is False
     assert read_done('{"done": "true"}') is None
-    assert read(Answer('{"tool":"read"} {"done": true}'), ["read"]).done is False  # the result is to come
+    assert read(ModelAnswer('{"tool":"read"} {"done": true}'), ["read"]).done is False  # the result is to come
 
 
 def test_a_client_without_function_calling(tmp_path: Path) -> None:

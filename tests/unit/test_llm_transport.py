@@ -13,8 +13,8 @@ import pytest
 from orihon.errors import Cancelled, NotJSON, StorageUnavailable, Unreachable
 from orihon.llm import transport
 from orihon.llm.openai import OpenAIClient
-from orihon.llm.scripted import Fault, Reply, Request, ScriptedModel, Slow, Step
-from orihon.llm.transport import Call, Transport, shown_url
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep, Slow
+from orihon.llm.transport import CancellableCall, Transport, shown_url
 from tests.helpers import refused
 
 PATH = "/v1/chat/completions"
@@ -85,14 +85,14 @@ def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 def test_calls_at_the_same_time_do_not_wait_for_each_other() -> None:
     first = threading.Event()
 
-    def script(request: Request) -> Step:
+    def script(request: ScriptedRequest) -> ScriptStep:
         if request.number == 1:
             first.set()
             return Slow(600)
         return Reply("quick")
 
     with ScriptedModel(script) as model:
-        over, slow = Transport(), Call()
+        over, slow = Transport(), CancellableCall()
         ended: list[type[BaseException]] = []
 
         def ask() -> None:
@@ -114,7 +114,7 @@ def test_calls_at_the_same_time_do_not_wait_for_each_other() -> None:
 
 
 def test_a_call_that_is_cancelled_already_does_not_begin() -> None:
-    call = Call()
+    call = CancellableCall()
     call.cancel()
     with ScriptedModel([Reply("ok")]) as model:
         with refused(Cancelled, "by_caller"), Transport().post_file(model.base_url + PATH, {}, b"{}", call):
@@ -126,7 +126,7 @@ def test_a_call_that_is_cancelled_already_does_not_begin() -> None:
     assert time.monotonic() - began < 300
 
 
-class CancelledWhileConnecting(Call):
+class CancelledWhileConnecting(CancellableCall):
     """Somebody cancels when there is no connection yet that could be cut."""
 
     def __init__(self) -> None:

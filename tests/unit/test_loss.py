@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.notes.extractor import Extractor, Run
+from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.facts import Fact, FactKind
 from orihon.compression.notes.note_text import read_back
 from orihon.texts import set_language
@@ -37,8 +37,8 @@ def extractor(messages: list[Message]) -> Extractor:
     return Extractor(messages, count_exact)
 
 
-def everything(messages: list[Message]) -> Run:
-    return Run(0, len(messages) - 1)
+def everything(messages: list[Message]) -> FoldedRun:
+    return FoldedRun(0, len(messages) - 1)
 
 
 def whole_text(messages: list[Message]) -> str:
@@ -105,8 +105,8 @@ def test_a_constraint_is_kept_only_when_it_is_quoted() -> None:
 def test_what_stays_in_view_is_not_lost() -> None:
     again = [*ENGLISH, Message("assistant", "item_77 has no entry")]
     read = extractor(again)
-    assert Fact(FactKind.IDENTIFIER, "item_77") in read.report(Run(0, 4), "").lost
-    assert Fact(FactKind.IDENTIFIER, "item_77") not in read.report(Run(0, 4), "", stays=[5]).lost
+    assert Fact(FactKind.IDENTIFIER, "item_77") in read.report(FoldedRun(0, 4), "").lost
+    assert Fact(FactKind.IDENTIFIER, "item_77") not in read.report(FoldedRun(0, 4), "", stays=[5]).lost
 
 
 def test_the_extractors_own_notes_are_measured_too() -> None:
@@ -141,7 +141,7 @@ def test_nothing_is_added_when_nothing_important_is_missing() -> None:
         Message("assistant", "Good morning, how are you"),
         Message("user", "x"),
     ]
-    assert extractor(small_talk).lines_for_lost(Run(0, 2), "", 200) == ""
+    assert extractor(small_talk).lines_for_lost(FoldedRun(0, 2), "", 200) == ""
 
 
 def test_with_the_added_lines_the_constraints_are_no_longer_lost() -> None:
@@ -163,26 +163,26 @@ def test_added_lines_keep_to_their_room(messages: list[Message], room: int) -> N
 def test_a_constraint_too_long_for_the_room_does_not_keep_the_others_out() -> None:
     long = "You must keep " + ", ".join(f"column {number}" for number in range(80))
     messages = [Message("user", f"{long}\nNever drop the index."), Message("assistant", "ok"), Message("user", "x")]
-    added = extractor(messages).lines_for_lost(Run(0, 2), "", 60)
+    added = extractor(messages).lines_for_lost(FoldedRun(0, 2), "", 60)
     assert "1 user: Never drop the index." in added
     assert "column 5" not in added
 
 
 def test_only_what_a_user_demands_is_added_as_a_constraint() -> None:
     messages = [Message("system", "The listing is required."), Message("user", "Always ask."), Message("user", "x")]
-    added = extractor(messages).lines_for_lost(Run(0, 2), "", 100)
+    added = extractor(messages).lines_for_lost(FoldedRun(0, 2), "", 100)
     assert added == "Also from messages 1 to 2:\n## Constraints\n2 user: Always ask."
 
 
 def test_bare_names_on_lines_of_their_own_are_read_together() -> None:
     messages = [Message("tool", "ERROR\nFATAL_STOP", tool_call_id="c", tool_name="shell"), Message("user", "x")]
-    assert extractor(messages).report(Run(0, 1), "ERROR\nFATAL_STOP").lost == ()
+    assert extractor(messages).report(FoldedRun(0, 1), "ERROR\nFATAL_STOP").lost == ()
 
 
 def test_the_title_in_japanese() -> None:
     set_language("ja")
     try:
-        added = extractor(JAPANESE).lines_for_lost(Run(0, 2), "", 200)
+        added = extractor(JAPANESE).lines_for_lost(FoldedRun(0, 2), "", 200)
     finally:
         set_language(None)
     assert added.startswith("メッセージ 1 から 2 までの補足:\n## 制約\n1 user: ")
@@ -201,7 +201,7 @@ TEXTS = st.text(st.sampled_from("abc_./ \n。、必ず价格must 1290#-:\"'\\{}"
 def test_any_history_and_any_text(history: list[tuple[str, str]], text: str, room: int) -> None:
     messages = [Message(role, said) for role, said in history]
     read = Extractor(messages, estimate)
-    run = Run(0, len(messages))
+    run = FoldedRun(0, len(messages))
     report = read.report(run, text)
     assert report.found == report.kept + len(report.lost)
     assert read.report(run, "\n".join(message.text for message in messages)).lost == ()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from orihon.classic.memory.memory_manager import AgentState, MemoryConfig, MemoryManager, PruneAction, PruneStats
 from orihon.compression.importance import ScoringConfig, content_score, importance, weigh
-from orihon.compression.plain_history import History, Message, tool_units
+from orihon.compression.plain_history import PlainHistory, PlainMessage, tool_units
 from orihon.errors import BudgetExceeded, InvalidSettings
 from orihon.texts import set_language
 from tests.helpers import logged
@@ -34,7 +34,7 @@ class ScriptedModel:
         self.questions: list[str] = []
         self.limits: list[tuple[int, float]] = []
 
-    async def chat(self, messages: History, *, max_tokens: int, temperature: float) -> Any:
+    async def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any:
         self.questions.append(messages[0]["content"])
         self.limits.append((max_tokens, temperature))
         return self.answer()
@@ -51,15 +51,15 @@ def raises(error: Exception) -> ScriptedModel:
     return ScriptedModel(fail)
 
 
-def message(role: str, content: str, characters: int = 0, **fields: Any) -> Message:
+def message(role: str, content: str, characters: int = 0, **fields: Any) -> PlainMessage:
     return {"role": role, "content": content.ljust(characters, "."), **fields}
 
 
-def chatter(count: int, characters: int = 100) -> History:
+def chatter(count: int, characters: int = 100) -> PlainHistory:
     return [message("assistant", f"chatter {number}", characters) for number in range(count)]
 
 
-def exchange(call_id: str, result: str, characters: int = 0) -> History:
+def exchange(call_id: str, result: str, characters: int = 0) -> PlainHistory:
     call = {"id": call_id, "type": "function", "function": {"name": "run", "arguments": "{}"}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
@@ -67,11 +67,11 @@ def exchange(call_id: str, result: str, characters: int = 0) -> History:
     ]
 
 
-def prune(manager: MemoryManager, history: History) -> tuple[History, PruneStats]:
+def prune(manager: MemoryManager, history: PlainHistory) -> tuple[PlainHistory, PruneStats]:
     return asyncio.run(manager.prune_history(history))
 
 
-def contents(history: History) -> list[Any]:
+def contents(history: PlainHistory) -> list[Any]:
     return [entry["content"] for entry in history]
 
 
@@ -358,7 +358,7 @@ def test_a_summary_that_finds_no_room_becomes_a_notice() -> None:
 
 def test_a_client_may_be_synchronous() -> None:
     class Plain:
-        def chat(self, messages: History, *, max_tokens: int, temperature: float) -> dict[str, str]:
+        def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> dict[str, str]:
             return {"summary": "said at once"}
 
     pruned, _ = prune(MemoryManager(Plain(), max_tokens=1000), chatter(19))
@@ -447,7 +447,7 @@ def test_arguments_of_calls_and_images_cost_tokens() -> None:
     assert manager._estimate_tokens([{"role": "assistant", "content": [use]}]) > 1000
 
 
-def unit_sizes(history: History) -> list[int]:
+def unit_sizes(history: PlainHistory) -> list[int]:
     return [len(unit) for unit in tool_units(history)]
 
 
@@ -486,7 +486,9 @@ TURNS = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(TURNS, max_size=40), st.integers(0, 2), st.integers(200, 2000), st.booleans())
-def test_pruning_keeps_its_promises(turns: list[History], head_size: int, max_tokens: int, with_model: bool) -> None:
+def test_pruning_keeps_its_promises(
+    turns: list[PlainHistory], head_size: int, max_tokens: int, with_model: bool
+) -> None:
     head = [message("system", "rules", 50)] * head_size
     history = [*head, *(entry for turn in turns for entry in turn)]
     before = list(history)

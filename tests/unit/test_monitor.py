@@ -19,7 +19,7 @@ from orihon.catalogue import Catalogue, TaskRow, sqlite_db
 from orihon.drivers import sqlite as database
 from orihon.drivers.sqlite import LockErrors
 from orihon.errors import InvalidInput, StorageUnavailable
-from orihon.reports.monitor import ContextMonitor, Look
+from orihon.reports.monitor import ContextMonitor, MonitorSnapshot
 from orihon.reports.notifications import list_notifications, look_after_notifications
 from orihon.system.counters import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS, Counts
 from orihon.transfer.archive.archive import ended_before
@@ -41,7 +41,7 @@ def monitor(place: CataloguePlace, **limits: float) -> ContextMonitor:
     return ContextMonitor(base_dir=place.base_dir, settings=place.config | {"monitor": limits})
 
 
-def look(place: CataloguePlace, **limits: float) -> Look:
+def look(place: CataloguePlace, **limits: float) -> MonitorSnapshot:
     return monitor(place, **limits).check()
 
 
@@ -282,7 +282,7 @@ def test_the_loop_goes_on_and_stops_when_told(place: CataloguePlace, catalogue: 
     catalogue.register(KEY, "alone")
     stop, looks = threading.Event(), []
 
-    def note(found: Look) -> None:
+    def note(found: MonitorSnapshot) -> None:
         looks.append(found)
         if len(looks) == 3:
             stop.set()

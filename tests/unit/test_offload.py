@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.strategies.offload import Offload
 from orihon.texts import set_language
 from orihon.values.message.message import Message, Part
@@ -31,7 +31,7 @@ def preview_of(result: Message, *pins: Pin, **options: int) -> str:
     """The preview of a result that is message 3."""
     calling = message("assistant", None, calls=[result.tool_call_id or ""])
     plan = Offload(**options).plan(pages_of([message("user", "look"), calling, result], pins), Aim(0, keep_recent=0))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     (fold,) = plan.folds
     assert (fold.start_seq, fold.end_seq, fold.form, fold.reason) == (3, 3, "preview", "offload")
     return fold.text
@@ -39,7 +39,7 @@ def preview_of(result: Message, *pins: Pin, **options: int) -> str:
 
 def folded_seqs(pages: Pages, aim: Aim) -> list[int]:
     plan = Offload().plan(pages, aim)
-    return [fold.start_seq for fold in plan.folds] if isinstance(plan, Plan) else []
+    return [fold.start_seq for fold in plan.folds] if isinstance(plan, FoldPlan) else []
 
 
 def test_a_preview_has_both_ends_and_a_reference() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.economics import expected_turns, is_worth_it
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, Strategy, WhyNot
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
 from orihon.compression.planning import Draft, Job, draft
 from orihon.compression.strategies.named import Strategies
 from orihon.errors import BudgetExceeded, InvalidInput
@@ -173,7 +173,7 @@ class _Watching:
         self.name = strategy.name
         self._strategy, self._planned = strategy, planned
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         self._planned.append(self.name)
         return self._strategy.plan(pages, aim)
 

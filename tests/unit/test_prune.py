@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, content_score
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.strategies.divisions import exchanges, sessions, topics
 from orihon.compression.strategies.prune import Prune, PruneSelection
 from orihon.texts import set_language
@@ -34,7 +34,7 @@ def japanese() -> Iterator[None]:
 
 def folds_of(prune: Prune, pages: Pages, aim: Aim) -> tuple[PlannedFold, ...]:
     plan = prune.plan(pages, aim)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     assert pages.tokens_after(plan.folds) <= aim.goal
     return plan.folds
 
@@ -171,23 +171,23 @@ def test_pinned_lines_are_in_the_fold() -> None:
         assert "03: and so we went" in fold.text
 
 
-def too_long(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def too_long(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     return ["Notes", *(FILLER * 30 for _ in runs[1:])]
 
 
-def a_title(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def a_title(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     return [f"Notes\n## Part\n{FILLER * 30}" for _ in runs]
 
 
-def nothing(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def nothing(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     return ["" for _ in runs]
 
 
-def too_few(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def too_few(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     return []
 
 
-def broken(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def broken(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     raise RuntimeError("no writing today")
 
 
@@ -203,7 +203,7 @@ def test_a_writer_that_gives_nothing_useful_is_replaced_by_notices(
 
 
 def test_lines_at_the_end_go_when_the_notes_are_too_long() -> None:
-    def writer(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+    def writer(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
         return ["\n".join(["Notes", "## Goal", "the goal", "## Notes", FILLER * 20]) for _ in runs]
 
     pages = pages_of(chat(30))
@@ -212,7 +212,7 @@ def test_lines_at_the_end_go_when_the_notes_are_too_long() -> None:
 
 
 def test_notes_that_find_no_room_together_become_notices_the_longest_first() -> None:
-    def writer(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+    def writer(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
         return ["long " * 120, "short"]
 
     pages = pages_of(chat(30), [Pin(11)])
@@ -251,9 +251,9 @@ def test_an_exchange_goes_from_a_question_to_the_final_answer() -> None:
             message("user", "that"),
         ]
     )
-    assert exchanges(pages) == [Run(1, 6), Run(6, 9), Run(9, 10)]
-    assert sessions(pages, 1) == [Run(1, 6), Run(6, 9), Run(9, 10)]
-    assert sessions(pages, 6) == [Run(1, 9), Run(9, 10)]
+    assert exchanges(pages) == [FoldedRun(1, 6), FoldedRun(6, 9), FoldedRun(9, 10)]
+    assert sessions(pages, 1) == [FoldedRun(1, 6), FoldedRun(6, 9), FoldedRun(9, 10)]
+    assert sessions(pages, 6) == [FoldedRun(1, 9), FoldedRun(9, 10)]
     assert exchanges(pages_of([])) == []
 
 
@@ -288,7 +288,7 @@ def test_topics_that_the_newest_messages_are_about_stay(parts: tuple[object, str
     pages = pages_of([*write(first, 6), *write(second, 6), *write(third, 6), *write(first, 4)])
     found = topics(pages)
     assert [(topic.run, topic.is_current) for topic in found] == [
-        *((Run(0, 6), True), (Run(6, 12), False), (Run(12, 18), False), (Run(18, 22), True))
+        *((FoldedRun(0, 6), True), (FoldedRun(6, 12), False), (FoldedRun(12, 18), False), (FoldedRun(18, 22), True))
     ]
     one_topic = tokens_of(pages, 6) * 6
     prune = Prune("topic", emergency=True)
@@ -357,7 +357,7 @@ def test_any_view(case: tuple[Pages, Aim], selection: PruneSelection, emergency:
     folds = checked(prune, pages, aim)
     after = turned(pages, folds)
     for fold in folds:
-        run = Run(pages.view.index_of(fold.start_seq), pages.view.index_of(fold.end_seq) + 1)
+        run = FoldedRun(pages.view.index_of(fold.start_seq), pages.view.index_of(fold.end_seq) + 1)
         assert fold.form == "summary"
         assert pages.summary_tokens(fold.text) < pages.tokens_of(run)
         assert pages.new_messages(run)

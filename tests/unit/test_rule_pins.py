@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
-from orihon.compression.pages import Aim, Pages, Plan
+from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.summarize import Summarize
@@ -176,7 +176,7 @@ def _folded(given: Pages, patterns: Sequence[str]) -> Pages:
     pins = rule_pins(given, patterns, ())
     holding = dataclasses.replace(given, view=dataclasses.replace(given.view, pins=pins))
     plan = Summarize().plan(holding, Aim(goal=200, keep_recent=1, min_to_compress=1))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     turned = holding.turned(plan.folds)
     return dataclasses.replace(turned, view=dataclasses.replace(turned.view, pins=()))
 

@@ -25,7 +25,7 @@ from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
 from orihon.runtime.mcp.approval import Approvals, definition_digest
 from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.shell_tool import HeadAndTail
-from orihon.runtime.tool import Answer, ToolResult, public_name, split_name
+from orihon.runtime.tool import ServerAnswer, ToolResult, public_name, split_name
 from orihon.runtime.tool_arguments import Arguments, sanitize_arguments
 from orihon.runtime.tool_output import cut_in_the_middle, excerpt
 from orihon.runtime.tools import ToolBox, ToolOptions
@@ -190,7 +190,7 @@ def answering(run: Any, name: str = "act", server: str = "own") -> ToolBox:
 
 
 def test_schemas_have_the_shape_of_openai() -> None:
-    box = answering(lambda arguments, deadline: Answer("done"))
+    box = answering(lambda arguments, deadline: ServerAnswer("done"))
     assert box.schemas() == [
         {
             "type": "function",
@@ -213,7 +213,7 @@ def test_schemas_have_the_shape_of_openai() -> None:
 def test_a_tool_that_breaks_is_an_answer_and_no_log_quotes_it(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "orihon")
 
-    def breaking(arguments: Any, deadline: Any) -> Answer:
+    def breaking(arguments: Any, deadline: Any) -> ServerAnswer:
         raise ZeroDivisionError("by nothing")
 
     assert "ZeroDivisionError: by nothing" in failed(answering(breaking).call("own_act", {}))
@@ -223,7 +223,7 @@ def test_a_tool_that_breaks_is_an_answer_and_no_log_quotes_it(caplog: pytest.Log
 
 
 def test_wrong_names_and_arguments_are_answers() -> None:
-    box = answering(lambda arguments, deadline: Answer(arguments.text("value")))
+    box = answering(lambda arguments, deadline: ServerAnswer(arguments.text("value")))
     assert "nearest are: own_act" in failed(box.call("own_akt", {}))
     assert "nearest are: own_act" in failed(box.call("別物", {}))
     assert "no argument other" in failed(box.call("own_act", {"other": 1}))
@@ -238,7 +238,7 @@ def closed(box: ToolBox) -> ToolBox:
 
 
 def test_without_a_task_long_output_is_only_cut() -> None:
-    result = answering(lambda arguments, deadline: Answer("x\n" * 5000)).call("own_act", {})
+    result = answering(lambda arguments, deadline: ServerAnswer("x\n" * 5000)).call("own_act", {})
     assert result.truncated
     assert len(result.text.encode()) <= 2048
     assert "lines left out; ask for less" in result.text

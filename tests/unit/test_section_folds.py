@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.documents.sections import CompressionLevel, compress_document
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
-from orihon.compression.strategies.section_folds import Sections
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
+from orihon.compression.strategies.section_folds import SectionFolds
 from orihon.values.message.message import Message, Part
 from orihon.values.records import Fold, Pin
 from tests.pages import PICTURE, checked, message, pages_of, tokens_of, turned, views_with_aims
@@ -24,10 +24,10 @@ EVERYTHING = Aim(0, keep_recent=0)
 
 def shortened(text: str, level: CompressionLevel = STANDARD, role: str = "assistant") -> str:
     """What stands for a text in the view; the text itself where nothing does."""
-    return text_after(pages_of([message(role, text, answers="a" if role == "tool" else None)]), Sections(level))
+    return text_after(pages_of([message(role, text, answers="a" if role == "tool" else None)]), SectionFolds(level))
 
 
-def text_after(pages: Pages, sections: Sections, aim: Aim = EVERYTHING) -> str:
+def text_after(pages: Pages, sections: SectionFolds, aim: Aim = EVERYTHING) -> str:
     return turned(pages, checked(sections, pages, aim)).messages[0].text
 
 
@@ -158,33 +158,33 @@ def test_results_of_tools_only_when_they_are_markdown() -> None:
 @pytest.mark.parametrize("role", ["system", "developer"])
 def test_words_of_the_system_stay(role: str) -> None:
     pages = pages_of([message("user", "hello"), message(role, DOCUMENT)])
-    assert Sections().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NOTHING_OLD)
+    assert SectionFolds().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NOTHING_OLD)
 
 
 def test_of_a_message_with_tool_calls_only_the_text_gets_shorter() -> None:
     calling = message("assistant", DOCUMENT, calls=["a"])
     pages = pages_of([calling, message("tool", "ok", answers="a")])
-    after = turned(pages, checked(Sections(), pages, EVERYTHING)).messages[0]
+    after = turned(pages, checked(SectionFolds(), pages, EVERYTHING)).messages[0]
     assert after == replace(calling, content=compress_document(DOCUMENT, STANDARD).text)
 
 
 def test_messages_with_pictures_stay() -> None:
     text = Part.of({"type": "text", "text": DOCUMENT})
     pages = pages_of([Message("user", parts=(text, PICTURE)), Message("user", parts=(text,))])
-    assert [fold.start_seq for fold in checked(Sections(), pages, EVERYTHING)] == [2]
+    assert [fold.start_seq for fold in checked(SectionFolds(), pages, EVERYTHING)] == [2]
 
 
 def test_pinned_lines_stay_word_for_word_or_nothing_changes() -> None:
     pages = pages_of([message("user", DOCUMENT)], [Pin(1, "E42: disk full")])
-    assert "long" not in text_after(pages, Sections())
+    assert "long" not in text_after(pages, SectionFolds())
     pages = pages_of([message("user", DOCUMENT)], [Pin(1, "nobody reads it")])
-    assert Sections().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NO_GAIN)
+    assert SectionFolds().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NO_GAIN)
 
 
 def test_own_patterns_protect_own_headings() -> None:
     pages = pages_of([message("user", f"## Research\n\n{WORDS_EN}\n\n## Poems\n\n{WORDS_EN}\n")])
-    assert text_after(pages, Sections()).count("goes on and on") < 3
-    assert f"## Poems\n\n{WORDS_EN}\n" in text_after(pages, Sections(preserved_patterns=("## Poems",)))
+    assert text_after(pages, SectionFolds()).count("goes on and on") < 3
+    assert f"## Poems\n\n{WORDS_EN}\n" in text_after(pages, SectionFolds(preserved_patterns=("## Poems",)))
 
 
 def test_the_oldest_first_until_the_goal_is_reached() -> None:
@@ -192,7 +192,7 @@ def test_the_oldest_first_until_the_goal_is_reached() -> None:
     saved = tokens_of(pages, 0) - pages.preview_tokens(0, shortened(f"0\n\n{DOCUMENT}"))
 
     def seqs(aim: Aim) -> list[int]:
-        return [fold.start_seq for fold in checked(Sections(), pages, aim)]
+        return [fold.start_seq for fold in checked(SectionFolds(), pages, aim)]
 
     assert seqs(Aim(pages.tokens - saved - 1, 0)) == [1, 2]
     assert seqs(Aim(pages.tokens - saved, 0)) == [1]
@@ -219,9 +219,9 @@ def test_previews_are_compressed_again_only_at_a_stronger_level(
 ) -> None:
     made = Fold(1, 1, 1, DOCUMENT + "\n\n\n\n" * 200, 0, 0, "preview", reason=reason)
     pages = turned(pages_of([message("user", DOCUMENT * 3)]), [made])
-    plan = Sections(level).plan(pages, EVERYTHING)
-    assert isinstance(plan, Plan) == again
-    if isinstance(plan, Plan):
+    plan = SectionFolds(level).plan(pages, EVERYTHING)
+    assert isinstance(plan, FoldPlan) == again
+    if isinstance(plan, FoldPlan):
         assert plan.folds[0].reason == f"sections:{level.name.lower()}"
 
 
@@ -229,16 +229,16 @@ def test_level_after_level_is_as_good_as_the_last_at_once() -> None:
     pages = pages_of([message("user", f"{DOCUMENT}\n\n\n\n\n\n{DOCUMENT}" + "\n" * 99)])
     step_by_step = pages
     for level in CompressionLevel:
-        folds = checked(Sections(level), step_by_step, EVERYTHING)
+        folds = checked(SectionFolds(level), step_by_step, EVERYTHING)
         step_by_step = turned(step_by_step, folds)
-    assert step_by_step.messages[0].text == text_after(pages, Sections(AGGRESSIVE))
+    assert step_by_step.messages[0].text == text_after(pages, SectionFolds(AGGRESSIVE))
 
 
 @settings(deadline=None)
 @given(views_with_aims(), st.sampled_from(CompressionLevel))
 def test_any_view(case: tuple[Pages, Aim], level: CompressionLevel) -> None:
     pages, aim = case
-    sections = Sections(level)
+    sections = SectionFolds(level)
     folds = checked(sections, pages, aim)
     after = turned(pages, folds)
     for fold in folds:

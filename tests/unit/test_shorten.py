@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.strategies.shorten import Shorten
 from orihon.texts import set_language
 from orihon.values.message.message import Message, Part
@@ -22,7 +22,7 @@ LONG = "\n".join(f"row {number} of the table sets option_{number} to {number * 7
 
 def folds_of(pages: Pages, goal: int) -> tuple[PlannedFold, ...]:
     plan = Shorten().plan(pages, Aim(goal))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     return plan.folds
 
 
@@ -79,7 +79,7 @@ def test_system_prompt_pins_summaries_and_what_was_opened_again_stay() -> None:
     messages = [message("system", LONG), *(message("user", LONG) for _ in range(5))]
     pages = pages_of(messages, pins=[Pin(3)], folds=[Fold(0, 2, 2, LONG, 0, 0)])
     plan = Shorten().plan(pages, Aim(0, hands_off=((5, 5),)))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     assert [fold.start_seq for fold in plan.folds] == [4, 6]
 
 

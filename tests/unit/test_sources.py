@@ -18,7 +18,7 @@ import pytest
 
 import orihon.runtime.sources
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, SourceError, StorageUnavailable
-from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, marker, prompt, without_markers
+from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, marker, prompt, without_markers
 from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import MOST_COMMENT_BYTES, FolderSource
 from orihon.runtime.sources.forge import Labels, latest, service_address, task_number, token_from
@@ -47,7 +47,7 @@ def put(inbox: Path, name: str, said: str | bytes, age: float = 60.0) -> Path:
     return path
 
 
-def ids(found: list[FoundTask]) -> list[str]:
+def ids(found: list[SourceTask]) -> list[str]:
     return [task.key.task_id for task in found]
 
 
@@ -290,7 +290,7 @@ def test_comments_lead_nowhere(inbox: Path, tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("ended", ["failed", "cancelled", "completed"])
-def test_a_task_that_had_ended_goes_on_and_ends_otherwise(inbox: Path, ended: Outcome) -> None:
+def test_a_task_that_had_ended_goes_on_and_ends_otherwise(inbox: Path, ended: SourceOutcome) -> None:
     put(inbox, "a.md", "Do it.")
     source = FolderSource(inbox)
     (found,) = source.poll()
@@ -410,7 +410,7 @@ def test_a_text_that_is_no_task_is_refused(given: bytes, reason: str) -> None:
 
 
 def test_the_prompt_says_where_a_task_comes_from_and_what_was_said() -> None:
-    found = FoundTask(
+    found = SourceTask(
         TaskKey("gitlab", "group/sub", "shop", "merge_request", "7"),
         "Faster import",
         "Please.\n\n<!-- orihon:x:note -->",

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.strategies.summarize import Summarize, extractive_texts
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Pin
@@ -34,7 +34,7 @@ def spans(folds: Sequence[PlannedFold]) -> list[tuple[int, int]]:
 
 def planned(strategy: Summarize, pages: Pages, aim: Aim) -> tuple[PlannedFold, ...]:
     plan = strategy.plan(pages, aim)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     return plan.folds
 
 
@@ -56,7 +56,7 @@ def test_any_plan_is_legal_disjoint_and_shorter(given_view: tuple[Pages, Aim], s
     assert (pages.view, tuple(pages.messages)) == before
     runs = pages.runs(aim)
     for fold in folds:
-        run = Run(pages.view.index_of(fold.start_seq), pages.view.index_of(fold.end_seq) + 1)
+        run = FoldedRun(pages.view.index_of(fold.start_seq), pages.view.index_of(fold.end_seq) + 1)
         assert run in runs, "a fold stands for a whole run"
         assert pages.summary_tokens(fold.text) < pages.tokens_of(run)
         assert (fold.form, fold.reason) == ("summary", "extractive")
@@ -128,7 +128,7 @@ def test_a_goal_that_leaves_room_gives_at_most_half() -> None:
     """The view gets smaller even when it was small enough: whoever asks for a summary wants one."""
     pages = pages_of(talk(20))
     folds = planned(Summarize(), pages, Aim(10 * pages.tokens, 4))
-    assert pages.summary_tokens(folds[0].text) <= 0.5 * pages.tokens_of(Run(0, 16))
+    assert pages.summary_tokens(folds[0].text) <= 0.5 * pages.tokens_of(FoldedRun(0, 16))
 
 
 @pytest.mark.parametrize("strict", [False, True])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.store.record_codec import StoredMessage
-from orihon.transfer.export.story import Told
+from orihon.transfer.export.story import StoryMessage
 from orihon.values.message.message import Message
 from orihon.web.message_view import outcome, output, said_text, shown_message
 
@@ -58,8 +58,8 @@ def test_nothing_that_is_said_becomes_markup(text: str) -> None:
 
 def test_a_message_says_what_is_not_on_the_page() -> None:
     said = StoredMessage(7, Message("user", "x" * 50_000), "2026-01-01T00:00:00+00:00", 9, 1, "d")
-    assert shown_message(Told(said)).is_cut
-    assert not shown_message(Told(said), whole=True).is_cut
+    assert shown_message(StoryMessage(said)).is_cut
+    assert not shown_message(StoryMessage(said), whole=True).is_cut
 
 
 def test_how_a_call_went() -> None:

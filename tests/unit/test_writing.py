@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.model_writer import ModelSummarizer, written_by
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import NOTICE, Aim, Pages, Plan
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import NOTICE, Aim, FoldPlan, Pages
 from orihon.compression.strategies.prune import Prune
 from orihon.compression.strategies.summarize import Summarize
 from orihon.texts import set_language
@@ -49,7 +49,7 @@ def talk(count: int, **other: str) -> list[Message]:
 
 def summarized(pages: Pages, keep: int = 4) -> tuple[PlannedFold, ...]:
     plan = Summarize().plan(pages, Aim(pages.tokens // 2, keep))
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, FoldPlan)
     return plan.folds
 
 
@@ -72,7 +72,7 @@ def test_one_call_at_most_and_the_folds_stay_legal(
 ) -> None:
     pages, aim = given_view
     plan = Summarize().plan(pages, aim)
-    folds = plan.folds if isinstance(plan, Plan) else ()
+    folds = plan.folds if isinstance(plan, FoldPlan) else ()
     model = Writer(answer)
     after = written_by(model, pages, folds, spare)
     assert len(model.asked) == bool(folds)
@@ -118,7 +118,7 @@ def test_previews_and_notices_are_not_for_a_model() -> None:
     previews = [pages.preview(place, "short") for place in range(5)]
     assert written_by(model, pages, previews, 100) == tuple(previews)
     notices = Prune(emergency=True).plan(pages, Aim(pages.tokens // 2))
-    assert isinstance(notices, Plan)
+    assert isinstance(notices, FoldPlan)
     assert {fold.reason for fold in notices.folds} == {NOTICE}
     assert written_by(model, pages, notices.folds, 100) == notices.folds
     assert written_by(model, pages, (), 100) == ()
@@ -132,7 +132,7 @@ def test_room_that_is_left_is_the_models_up_to_half_of_the_run() -> None:
         model = Writer("module_1")
         rewritten(model, pages, spare)
         rooms.append(model.asked[0][1])
-    assert rooms[0] == rooms[1] <= rooms[2] <= rooms[3] <= pages.tokens_of(Run(0, 16)) / 2
+    assert rooms[0] == rooms[1] <= rooms[2] <= rooms[3] <= pages.tokens_of(FoldedRun(0, 16)) / 2
 
 
 def test_an_earlier_summary_is_handed_over_to_be_merged() -> None:
@@ -172,7 +172,7 @@ def test_what_a_user_demanded_and_the_model_forgot_is_added(language: str, deman
     assert fold.reason == "model"
     assert fold.text.startswith("module_4 was made")
     assert demand in fold.text
-    assert pages.summary_tokens(fold.text) <= pages.tokens_of(Run(0, 16)) / 2
+    assert pages.summary_tokens(fold.text) <= pages.tokens_of(FoldedRun(0, 16)) / 2
 
 
 def test_what_the_model_has_is_not_added() -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.record import GENESIS, LONGEST_LINE, BrokenLine, Draft, Head, Person, head_of, link, new_name
+from orihon.audit.record import GENESIS, LONGEST_LINE, AuditDraft, BrokenLine, Head, Person, head_of, link, new_name
 from orihon.audit.sink import AuditSink, slot_of
 from orihon.errors import StorageUnavailable
 from orihon.system import jsonio
@@ -89,7 +89,7 @@ class FilesAudit(AuditSink):
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
+    def append(self, drafts: Sequence[AuditDraft], *, durable: bool) -> Head:
         if not self.folder.is_dir():
             self._begin()
         names = {draft.person: self._name(draft.person) for draft in drafts}
@@ -110,7 +110,9 @@ class FilesAudit(AuditSink):
         make_private_folder(self.folder)
         self._people_looked_at = -math.inf
 
-    def _append(self, chain: _Open, drafts: Sequence[Draft], names: Mapping[Person, str], *, durable: bool) -> Head:
+    def _append(
+        self, chain: _Open, drafts: Sequence[AuditDraft], names: Mapping[Person, str], *, durable: bool
+    ) -> Head:
         notes = [replace(drafts[0], action=action, task="", details=said) for action, said in chain.notes]
         lines, head = link([*notes, *drafts], chain.head, names.__getitem__)
         data = b"".join(lines)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from orihon.audit.record import GENESIS, Draft, Head, Person, link, new_name
+from orihon.audit.record import GENESIS, AuditDraft, Head, Person, link, new_name
 from orihon.audit.sink import READING, AuditSink, slot_of
 from orihon.drivers.postgres import has_tables, postgres_of
 from orihon.drivers.postgres.pool import Connection, Postgres
@@ -47,12 +47,12 @@ class PostgresAudit(AuditSink):
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
+    def append(self, drafts: Sequence[AuditDraft], *, durable: bool) -> Head:
         """See ``AuditSink``. A connection that is lost on the way costs time; at worst a record is there twice."""
         self._make_tables()
         return self._pool.patiently(lambda connection: self._append(connection, drafts, durable=durable))
 
-    def _append(self, connection: Connection, drafts: Sequence[Draft], *, durable: bool) -> Head:
+    def _append(self, connection: Connection, drafts: Sequence[AuditDraft], *, durable: bool) -> Head:
         with connection.transaction():
             if not durable:
                 connection.execute("SET LOCAL synchronous_commit = off")

@@ -37,7 +37,7 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class AuditDraft:
     """What shall be recorded, before it has a place in a chain."""
 
     time: str
@@ -97,7 +97,7 @@ def canonical(value: Any) -> bytes:
         return json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"), default=str).encode("ascii")
 
 
-def link(drafts: Iterable[Draft], head: Head, name_of: Callable[[Person], str]) -> tuple[list[bytes], Head]:
+def link(drafts: Iterable[AuditDraft], head: Head, name_of: Callable[[Person], str]) -> tuple[list[bytes], Head]:
     """The lines of the drafts behind ``head``, and the new head."""
     lines = []
     chain, number, last = head.chain, head.number, head.hash

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.record import Draft, Head, Person
+from orihon.audit.record import AuditDraft, Head, Person
 from orihon.settings import Settings
 
 #: Recorded with ``audit.level: all`` only: what is looked at, and what is added to a task.
@@ -31,7 +31,7 @@ class AuditSink(ABC):
         """Is there anything of Orihon's here to be audited? Nothing is made where there is not."""
 
     @abstractmethod
-    def append(self, drafts: Sequence[Draft], *, durable: bool) -> Head:
+    def append(self, drafts: Sequence[AuditDraft], *, durable: bool) -> Head:
         """Add records to one chain, all of them or none, and say where that ends now."""
 
     @abstractmethod

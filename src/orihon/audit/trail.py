@@ -24,7 +24,7 @@ from orihon.audit.actor import actor, owner, person
 from orihon.audit.anchors import Anchoring
 from orihon.audit.configuration import SettingsChange, change_of_settings
 from orihon.audit.known_chains import note_chain
-from orihon.audit.record import BEGUN, OK, Draft
+from orihon.audit.record import BEGUN, OK, AuditDraft
 from orihon.audit.sink import FREQUENT, AuditSink, open_sink
 from orihon.errors import OrihonError, StorageError
 from orihon.guard.masking.redaction import hide, hide_in
@@ -64,7 +64,7 @@ class AuditTrail:
         self._durable = settings.context_storage.durability == "full"
         self._anchoring = Anchoring(settings.audit) if settings.audit.is_anchored else None
         self._lock = ForkSafeLock()
-        self._waiting: list[Draft] = []
+        self._waiting: list[AuditDraft] = []
         self._is_timed = False
         self._pid = os.getpid()
         self._compared: list[Settings] = []  # with those of earlier runs
@@ -105,7 +105,7 @@ class AuditTrail:
     ) -> None:
         """The same whatever the settings say."""
         who = actor(self.settings)
-        draft = Draft(
+        draft = AuditDraft(
             time=utc_now(),
             action=action,
             task=task[:_LONGEST_TASK],
@@ -120,7 +120,7 @@ class AuditTrail:
                 return
             self._put(draft)
 
-    def _put(self, draft: Draft) -> None:
+    def _put(self, draft: AuditDraft) -> None:
         if self._pid != os.getpid():
             # What waited at a fork is the parent's, and so is the thread that would have written it.
             self._waiting, self._pid, self._is_timed = [], os.getpid(), False
@@ -177,7 +177,7 @@ class AuditTrail:
             return None
         return change_of_settings(self.sink, self.settings)
 
-    def _configure(self, beside: Draft, keys: list[str]) -> Draft:
+    def _configure(self, beside: AuditDraft, keys: list[str]) -> AuditDraft:
         by = replace(beside, person=owner(self.settings), process=os.getpid())
         return replace(by, action="configure", task="", result=OK, details={"keys": keys})
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.changes import MOST, AsJson, Uuid, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
@@ -31,7 +31,7 @@ def approvals(
     """List what waits."""
     from orihon.tasks.approvals.answers import SweepReport, pending, sweep
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     done = sweep(options.base, options.settings) if remind else SweepReport()
     found = pending(options.base, options.settings)
     if as_json:
@@ -106,7 +106,7 @@ def revise(
 def _give(
     context: typer.Context, uuid: str, answer: Callable[..., Answered], as_json: bool, *, by: str | None, **said: Any
 ) -> None:
-    options, task = context.ensure_object(Options), named_task(context, uuid)
+    options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
     _say(answer(options.base, task, options.settings, by=by or _me(), **said), as_json=as_json)
 
 

@@ -8,7 +8,7 @@ import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
 from orihon.cli.naming import task_argument
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.cli.retention import DryRun, print_run
 from orihon.errors import InvalidInput
@@ -35,7 +35,7 @@ def archive(
     if dry_run:
         _say_what_would_be(context, uuids, days, as_json=as_json)
         return
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if uuids:
         tasks = [named_task(context, uuid) for uuid in uuids]
         with progress_bar("cli.archive.working", hidden=as_json):
@@ -61,7 +61,7 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
 
     if uuids:
         raise InvalidInput("options_together", first="UUID", second="--dry-run")
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     run = archive_old_contexts(options.base, options.settings, days, dry_run=True)
     if as_json:
         print_json(run.as_dict())
@@ -74,7 +74,7 @@ def unarchive(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> No
     from orihon.tasks.place import SCRATCH
     from orihon.transfer.archive import restore_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
     folder = restore_task(options.base, task, options.settings)
     is_in_database = folder.parent.name == SCRATCH

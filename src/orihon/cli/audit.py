@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.changes import MOST, AsJson
-from orihon.cli.options import Options, option
+from orihon.cli.options import CommandOptions, option
 from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
@@ -33,7 +33,7 @@ def show(
     from orihon.audit import AuditFilter, audit_records
     from orihon.cli.times import moment
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     wanted = AuditFilter(task, user, action, None if since is None else moment(since))
     found = audit_records(options.base, options.settings, wanted, limit=limit)
     if as_json:
@@ -53,7 +53,7 @@ def verify(
     """Exit with 1 when something is not as it was."""
     from orihon.audit import verify_audit
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     report = verify_audit(options.base, options.settings, anchors=anchors or None)
     if as_json:
         print_json(report.as_dict())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, progress_bar, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -35,7 +35,7 @@ def backup(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Make a backup, or do something with those that are there."""
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     _check_options({"--list": listing, "--check": check, "--keep": keep, "--restore-to": restore_to}, run)
     if listing:
         _list(target, options.settings, as_json=as_json)
@@ -56,7 +56,7 @@ def _check_options(acts: Mapping[str, object], run: str | None) -> None:
         raise InvalidInput("option_alone", option="--run", needs="--restore-to")
 
 
-def _make(options: Options, target: str, keep: int | None, *, as_json: bool) -> None:
+def _make(options: CommandOptions, target: str, keep: int | None, *, as_json: bool) -> None:
     from orihon.transfer.backup import backup as make
 
     with progress_bar("cli.backup.working", hidden=as_json) as progress:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.texts import text
 
 
-def hint_at_tasks_beside(options: Options) -> None:
+def hint_at_tasks_beside(options: CommandOptions) -> None:
     """On standard error, where there are such tasks."""
     from orihon.catalogue.connect import catalogue_beside
     from orihon.errors import StorageError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.naming import Task
-from orihon.cli.options import Options
+from orihon.cli.naming import TaskArgument
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
 
@@ -23,14 +23,14 @@ _COLUMNS = ("task", "status", "began", "ended", "heritage", "what")
 
 def chain(
     context: typer.Context,
-    task: Task,
+    task: TaskArgument,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.chain.limit"))] = 50,
     as_json: AsJson = False,
 ) -> None:
     """Which task has what from which."""
     from orihon.tasks.chain import task_chain
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     links = task_chain(options.base, task, options.settings, limit=limit)
     if as_json:
         print_json({"tasks": [link.as_dict() for link in links]})

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import MOST, Task, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.naming import MOST, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MADE_BY = "cli"
-Uuid = Task
+Uuid = TaskArgument
 AsJson = Annotated[bool, flag("--json", help=text("cli.options.json"))]
 _FoldNumber = Annotated[
     int, typer.Argument(metavar="FOLD", min=1, max=MOST, help=text("cli.change.fold"), show_default=False)
@@ -118,7 +118,7 @@ def edit(
     from orihon.tasks.hand_edits import fold_text
 
     task = named_task(context, uuid)
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     old = fold_text(options.base, task, options.settings, fold)
     # No lease is held while a person writes: if the fold is gone afterwards, the text is kept.
     off_disk = options.settings.encryption.key is not None
@@ -143,7 +143,7 @@ def _change(
 ) -> None:
     from orihon.tasks.hand_edits import change_view
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     changed = change_view(options.base, task, options.settings, act)
     record = changed.record
     if as_json:

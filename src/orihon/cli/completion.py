@@ -16,7 +16,7 @@ PROGRAM = "orihon"
 _VARIABLE = "_ORIHON_COMPLETE"
 
 
-class Shell(StrEnum):
+class ShellName(StrEnum):
     """What can be completed in."""
 
     BASH = "bash"
@@ -25,7 +25,7 @@ class Shell(StrEnum):
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help=text("cli.completion.shell"), show_default=False)],
+    shell: Annotated[ShellName, typer.Argument(help=text("cli.completion.shell"), show_default=False)],
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Print the script; where it belongs is in the help."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import MADE_BY, AsJson, Uuid, named_task, outcome
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
@@ -35,7 +35,7 @@ def compress(
     from orihon.tasks.hand_edits import apply_preview, preview_compression
 
     task = named_task(context, uuid)
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if not preview:
         check_changeable(options.base, task, options.settings)
     planned = preview_compression(options.base, task, options.settings, strategy=strategy, level=level, target=target)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
 from orihon.cli.paging import paged
 from orihon.texts import text
@@ -28,7 +28,7 @@ def show(
     """Secrets are masked."""
     from orihon.settings.in_force import settings_as_dict, settings_in_force
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if as_json:
         print_json(settings_as_dict(options.settings, options.config_in_use, changed=changed))
         return

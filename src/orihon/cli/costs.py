@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.beside import hint_at_tasks_beside
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
@@ -32,7 +32,7 @@ def costs(
     """One line for each task, user, repository, model or day, and the sum."""
     from orihon.reports.costs import cost_report
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     report = cost_report(options.base, options.settings, by, since, until, limit=limit)
     if as_json:
         print_json(report.as_dict())

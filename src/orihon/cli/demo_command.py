@@ -20,8 +20,8 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from orihon.cli.demo.models import DemoModel, Kind, open_model
-from orihon.cli.demo.observer import Progress
+from orihon.cli.demo.models import DemoModel, ModelKind, open_model
+from orihon.cli.demo.observer import TaskProgress
 from orihon.cli.demo.phases import SECTION, PhasesReport, PhasesStory
 from orihon.cli.demo.scenario import DemoReport, Scenario, Screen
 from orihon.cli.output import shown
@@ -35,7 +35,7 @@ _EXIT_INCOMPLETE = 1
 
 
 def demo(
-    folder: Path | None = None, model: Kind = "scripted", *, as_json: bool = False, open_page: bool = False
+    folder: Path | None = None, model: ModelKind = "scripted", *, as_json: bool = False, open_page: bool = False
 ) -> None:
     """Play the scenario and show its figures; its page beside it if wanted."""
     console = Console(stderr=as_json)
@@ -109,7 +109,7 @@ def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
     with bar:
         job = bar.add_task(text("demo.playing"), total=len(model.features), view="")
 
-        def progress(now: Progress) -> None:
+        def progress(now: TaskProgress) -> None:
             view = text("demo.view_now", messages=now.messages, entries=now.entries, tokens=now.tokens)
             bar.update(job, completed=now.passed, view=view)
 

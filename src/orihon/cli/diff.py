@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import MOST, Task, named_task
-from orihon.cli.options import Options, flag
+from orihon.cli.naming import MOST, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, shown
 from orihon.cli.paging import paged
 from orihon.texts import text
@@ -29,7 +29,7 @@ _Compression = Annotated[
 
 def diff(
     context: typer.Context,
-    task: Task,
+    task: TaskArgument,
     compression: _Compression = None,
     full: Annotated[bool, flag("--full", help=text("cli.view.full"))] = False,
     no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
@@ -38,7 +38,7 @@ def diff(
     """What went out of the view, what came into it, and the tokens."""
     from orihon.reports.view_diff import view_diff
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     found = view_diff(options.base, named_task(context, task), options.settings, compression)
     if as_json:
         print_json(found.as_dict())

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_findings, print_json, progress_bar
 from orihon.texts import text
 
@@ -19,7 +19,7 @@ def doctor(
     """Look, repair if asked to, print, and exit with 1 when something is left."""
     import orihon.upkeep.doctor
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     work = orihon.upkeep.doctor.repair if repair else orihon.upkeep.doctor.examine
     with progress_bar("cli.doctor.looking", hidden=as_json) as progress:
         findings = work(options.base, options.settings, progress)

@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.changes import AsJson
 from orihon.cli.naming import named_task, task_argument
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
@@ -51,7 +51,7 @@ def export(
     if as_json and to_stdout:
         raise InvalidInput("option_alone", option="--json", needs="-o")
     named = [named_task(context, task) for task in tasks] if tasks else None
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     target = sys.stdout.buffer if out is None or to_stdout else out
     with progress_bar("cli.export.working", hidden=as_json or (to_stdout and sys.stdout.isatty())) as progress:
         run = export_tasks(
@@ -66,7 +66,7 @@ def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) 
     """One task as an HTML page, for ``orihon show --export-html``."""
     from orihon.transfer.export import ExportRun, export_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.export.working", hidden=as_json):
         written = export_task(options.base, task, options.settings, "html", file)
     _report(ExportRun([written]), as_json=as_json, quiet=False)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from orihon.cli.changes import MOST, AsJson, Uuid, named_task
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
@@ -19,7 +19,7 @@ def fork(context: typer.Context, uuid: Uuid, at: _At, as_json: AsJson = False) -
     from orihon.tasks.view_reader import reading_view
     from orihon.transfer.fork import fork_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
     new = fork_task(options.base, task, options.settings, at)
     with reading_view(options.base, new, options.settings) as view:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.options import Options, option
+from orihon.cli.options import CommandOptions, option
 from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
@@ -25,7 +25,7 @@ def new(
     """Make one; its token is shown this once."""
     from orihon.tasks.grants import new_grant
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     made = new_grant(options.base, options.settings, user=user, role=role, name=name, days=days)
     if as_json:
         print_json({**made.grant.as_dict(), "token": made.token})
@@ -39,7 +39,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     from orihon.system.clock import utc_now
     from orihon.tasks.grants import list_grants
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     found = list_grants(options.base, options.settings)
     if as_json:
         print_json({"grants": [one.as_dict() for one in found]})
@@ -70,7 +70,7 @@ def revoke(
     """Make a token worthless."""
     from orihon.tasks.grants import revoke_grant
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     done = revoke_grant(options.base, options.settings, grant)
     if as_json:
         print_json(done.as_dict())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.importers.registry import FORMATS
 from orihon.texts import text
@@ -36,7 +36,7 @@ def import_(
     """Import, print, and exit with 1 when something could not be read."""
     from orihon.importers.importer import import_transcripts
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.import.reading", hidden=as_json) as progress:
         report = import_transcripts(
             options.base,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
@@ -20,7 +20,7 @@ def init(
     """Make both; nothing that is there is overwritten."""
     from orihon.upkeep.init import set_up
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     config = options.config or Path(os.environ.get("ORIHON_CONFIG") or "config.yaml")
     base = options.base_dir or Path("contexts")
     set_up(config, base)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, print_table, progress_bar, shown
 from orihon.texts import text
 
@@ -17,7 +17,7 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
     """Which keys there are; never what they are."""
     from orihon.upkeep.keys import keys_overview
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     found = keys_overview(options.base, options.settings)
     if as_json:
         print_json(
@@ -64,7 +64,7 @@ def rotate(context: typer.Context, as_json: AsJson = False) -> None:
     """Bring every data key under the current master key."""
     from orihon.upkeep.keys import rotate_keys
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.keys.working", hidden=as_json) as progress:
         done = rotate_keys(options.base, options.settings, progress)
     if as_json:

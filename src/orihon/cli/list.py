@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.beside import hint_at_tasks_beside
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table
 from orihon.cli.paging import paged
 from orihon.texts import text
@@ -37,7 +37,7 @@ def list_tasks(
     from orihon.cli.times import moment
     from orihon.reports.task_list import WantedTasks, rows_of_tasks
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     wanted: dict[str, Any] = {"user": user, "repository": repository, "source": source, "status": status}
     wanted["search"] = search
     wanted["since"] = None if since is None else moment(since)

@@ -21,7 +21,7 @@ import orihon
 from orihon.cli.commands import COMMANDS, WITHOUT_SETTINGS
 from orihon.cli.completion import PROGRAM, prepare_completion
 from orihon.cli.help import Command, Group
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import shown
 from orihon.cli.streams import EXIT_NO_READER, ReaderGone, open_missing_streams, writing_output
 from orihon.cli.usage import usage_text
@@ -66,7 +66,7 @@ class _Configured(Command):
     """A command that runs with language and logging as the settings say; its help page needs none."""
 
     def invoke(self, ctx: Any) -> Any:
-        ctx.ensure_object(Options).apply()
+        ctx.ensure_object(CommandOptions).apply()
         return super().invoke(ctx)
 
 
@@ -79,7 +79,7 @@ def run() -> None:
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; returns the exit code."""
     set_language(_language_in(arguments))  # help texts are written when the commands are put together
-    options = Options()
+    options = CommandOptions()
     try:
         command = typer.main.get_command(build(_command_in(arguments)))
         with writing_output():
@@ -150,7 +150,7 @@ def _global_options(
 ) -> None:
     """What stands before the command."""
     assert not version  # printing it ends the program
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     options.base_dir, options.config = base_dir, config
     options.language = None if lang is None else lang.value
     options.verbosity = verbose - quiet
@@ -188,7 +188,7 @@ def _language_in(arguments: Sequence[str]) -> str | None:
     return next((value for name, value in pairwise(words) if name == "--lang" and value in LANGUAGES), None)
 
 
-def _say(line: str, error: BaseException | None, options: Options) -> int:
+def _say(line: str, error: BaseException | None, options: CommandOptions) -> int:
     """One line for a person; what a programmer wants to see only when it was asked for.
 
     Masked, for both may quote what they were given, and the screen of a worker is a journal.

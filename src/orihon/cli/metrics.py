@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -25,7 +25,7 @@ def metrics(
     """Print the metrics, or serve them until interrupted."""
     from orihon.reports.metrics import MetricsServer, collect_metrics, metric_samples
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if port is None:
         if as_json:
             samples = metric_samples(options.base, options.settings)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.naming import task_argument
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
@@ -28,7 +28,7 @@ def migrate(
     """Move, print, and exit with 1 when a task was left where it was."""
     from orihon.transfer.migrate import migrate_tasks
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.migrate.moving", hidden=as_json) as progress:
         report = migrate_tasks(
             options.base,

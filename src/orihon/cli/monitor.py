@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.reports.monitor import Check, Look
+    from orihon.reports.monitor import Check, MonitorSnapshot
     from orihon.reports.monthly import MonthlyReport
 
 _SUMS = (
@@ -40,7 +40,7 @@ def monitor(
     from orihon.reports.monitor import ContextMonitor
     from orihon.reports.monthly import monthly_report
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     given = [name for name, value in (("--once", once), ("--every", every), ("--report", report)) if value]
     if len(given) > 1:
         raise InvalidInput("options_together", first=given[0], second=given[1])
@@ -55,7 +55,7 @@ def monitor(
     raise typer.Exit(1 if look.wrong else 0)
 
 
-def _print_look(look: Look, *, as_json: bool) -> None:
+def _print_look(look: MonitorSnapshot, *, as_json: bool) -> None:
     if as_json:
         print_json(look.as_dict())
         return
@@ -73,7 +73,7 @@ def _cells(check: Check) -> tuple[object, ...]:
     return name, figures["value"], figures["limit"], text(f"cli.monitor.{state}") if on_terminal else state
 
 
-def _print_at_once(look: Look, *, as_json: bool) -> None:
+def _print_at_once(look: MonitorSnapshot, *, as_json: bool) -> None:
     from orihon.system import jsonio
 
     if as_json:

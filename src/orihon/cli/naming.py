@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import shown
 from orihon.texts import text
 
@@ -33,14 +33,14 @@ def task_argument(help_key: str = "cli.options.task", metavar: str = "TASK") -> 
     return typer.Argument(metavar=metavar, help=text(help_key), show_default=False, autocompletion=offered_tasks)
 
 
-Task = Annotated[str, task_argument()]
+TaskArgument = Annotated[str, task_argument()]
 
 
 def named_task(context: typer.Context, name: str) -> str:
     """The UUID of the task that is meant; where that is the newest of several on its key, a line says so."""
     from orihon.tasks.base import BaseFolder
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with BaseFolder(options.base, options.settings) as base:
         found = base.named(name)
     if found.of > 1:
@@ -52,7 +52,7 @@ def _names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]
     from orihon.tasks.base import BaseFolder
 
     typed = context.find_root().params
-    options = Options(base_dir=typed.get("base_dir"), config=typed.get("config"))
+    options = CommandOptions(base_dir=typed.get("base_dir"), config=typed.get("config"))
     with BaseFolder(options.base, options.settings) as base:
         catalogue = base.open_catalogue()
         rows: list[TaskRow] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import MOST, AsJson
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
@@ -36,7 +36,7 @@ def notifications(
     from orihon.errors import InvalidInput
     from orihon.reports.notifications import deliver_notifications, follow_notifications, list_notifications
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if deliver and follow:
         raise InvalidInput("options_together", first="--deliver", second="--follow")
     if deliver:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Options:
+class CommandOptions:
     """What was typed before the command. Nothing is read until a command asks for its settings."""
 
     base_dir: Path | None = None

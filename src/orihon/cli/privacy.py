@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.naming import Task, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.naming import TaskArgument, named_task
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -30,7 +30,7 @@ def export(
     """Write it down."""
     from orihon.upkeep.privacy import export_user
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     done = export_user(options.base, options.settings, user, out)
     if as_json:
         print_json(done.as_dict())
@@ -54,7 +54,7 @@ def erase(
     """Erase it, after a question."""
     from orihon.upkeep.privacy import erase_user
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     found = erase_user(options.base, options.settings, user, dry_run=True)
     if not dry_run and (yes or _confirmed(found)):
         done = erase_user(options.base, options.settings, user, by=by, wait=wait)
@@ -71,14 +71,14 @@ def erase(
 
 def anonymize(
     context: typer.Context,
-    task: Task,
+    task: TaskArgument,
     names: Annotated[list[str] | None, option("--name", help=text("cli.privacy.names"))] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replace what tells who somebody is."""
     from orihon.upkeep.privacy import anonymize_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     done = anonymize_task(options.base, options.settings, named_task(context, task), names=names or ())
     if as_json:
         print_json(done.as_dict())

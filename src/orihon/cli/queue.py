@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -85,7 +85,7 @@ def retry(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
 def _queue(context: typer.Context) -> TaskQueue:
     from orihon.runtime.broker_queue import open_queue
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     return open_queue(options.base, options.settings)
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from orihon.cli.changes import MOST, AsJson, Uuid, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -33,7 +33,7 @@ def restore(
 
     if temporary and to is not None:
         raise InvalidInput("options_together", first="--temporary", second="--to")
-    options, task = context.ensure_object(Options), named_task(context, uuid)
+    options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
     if not temporary and to is None:
         done = restore_phase(options.base, task, options.settings, phase=phase, section=section)
         sizes = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
@@ -32,7 +32,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
     """Remove the records of tasks that ended long ago; exit with 1 when some could not be."""
     from orihon.upkeep.retention import delete_old_contexts
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
         run = delete_old_contexts(options.base, options.settings, days, dry_run=dry_run, progress=progress)
     if as_json:
@@ -46,7 +46,7 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
     """Give back the room of removed records."""
     from orihon.upkeep.retention import vacuum_databases
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
         run = vacuum_databases(options.base, options.settings, dry_run=dry_run, progress=progress)
     if as_json:
@@ -66,7 +66,7 @@ def maintain(
     """All of it, for a timer."""
     import orihon.upkeep.retention
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.maintain.working", hidden=as_json) as progress:
         done = orihon.upkeep.retention.maintain(
             options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
@@ -91,7 +91,7 @@ def keep(
     """Mark a task, or take the mark away."""
     from orihon.upkeep.retention import keep_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
     keep_task(options.base, task, options.settings, keep=not off)
     if as_json:

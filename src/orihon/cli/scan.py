@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from orihon.cli.naming import named_task, task_argument
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.texts import text
 
@@ -21,7 +21,7 @@ def scan(
     """Look, print where something is, and exit with 1 while it is still there."""
     from orihon.upkeep.scan import scan_tasks
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     named = [named_task(context, task) for task in tasks] if tasks else None
     with progress_bar("cli.scan.looking", hidden=as_json):
         scanned = scan_tasks(options.base, options.settings, named, fix=fix)

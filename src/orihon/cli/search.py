@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.naming import offered_tasks
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, short_time, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -46,7 +46,7 @@ def search(
 
     if not query and not rebuild:
         raise InvalidInput("no_query")
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     base, settings = options.base, options.settings
     filtered = partial(search_history, tasks=tasks or (), roles=roles or (), tools=tools or (), kinds=kinds or ())
     filtered = partial(filtered, users=users or (), repositories=repositories or ())

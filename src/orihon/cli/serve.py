@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json
 from orihon.errors import InvalidInput
 from orihon.texts import text
@@ -43,7 +43,7 @@ def serve(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Serve until interrupted."""
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if show_token:
         _print_token(options.base, renew=new_token, as_json=as_json)
         return

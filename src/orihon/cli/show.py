@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.export import export_page
-from orihon.cli.naming import MOST, Task, named_task
-from orihon.cli.options import Options, flag, option
+from orihon.cli.naming import MOST, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json
 from orihon.cli.paging import paged
 from orihon.texts import text
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def show(
     context: typer.Context,
-    task: Task,
+    task: TaskArgument,
     messages: Annotated[bool, flag("--messages", help=text("cli.show.only_messages"))] = False,
     summaries: Annotated[bool, flag("--summaries", help=text("cli.show.only_summaries"))] = False,
     tools: Annotated[bool, flag("--tools", help=text("cli.show.only_tools"))] = False,
@@ -59,7 +59,7 @@ def show(
     uuid = named_task(context, task)
     with paged(off=no_pager or as_json):
         if wanted:
-            show_records(context.ensure_object(Options), uuid, wanted, choice, full=full, as_json=as_json)
+            show_records(context.ensure_object(CommandOptions), uuid, wanted, choice, full=full, as_json=as_json)
         else:
             _show_card(context, uuid, as_json=as_json)
 
@@ -76,7 +76,7 @@ def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
     from orihon.cli.show_output import print_card
     from orihon.reports.overview import task_overview
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     overview = task_overview(options.base, uuid, options.settings)
     if as_json:
         print_json(overview.as_dict())
@@ -84,7 +84,9 @@ def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
         print_card(overview)
 
 
-def show_records(options: Options, uuid: str, wanted: list[str], choice: Choice, *, full: bool, as_json: bool) -> None:
+def show_records(
+    options: CommandOptions, uuid: str, wanted: list[str], choice: Choice, *, full: bool, as_json: bool
+) -> None:
     """What a task has recorded, one list after the other."""
     from orihon.cli.show_output import RecordPrinter
     from orihon.cli.view_output import print_json_streams
@@ -108,7 +110,7 @@ def show_records(options: Options, uuid: str, wanted: list[str], choice: Choice,
             printer.print_inherited(given, titled=len(wanted) > 1)
 
 
-def _given(options: Options, uuid: str) -> InheritanceContext | None:
+def _given(options: CommandOptions, uuid: str) -> InheritanceContext | None:
     from orihon.reports.overview import inherited_by
 
     return inherited_by(options.base, uuid, options.settings)
@@ -124,7 +126,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
     from orihon.system import jsonio
     from orihon.tasks.reader import Choice, chosen_messages, reading_task
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     first: list[Any] = []
     after = 0
     try:

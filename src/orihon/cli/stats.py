@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.beside import hint_at_tasks_beside
 from orihon.cli.naming import named_task, task_argument
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
 
@@ -28,7 +28,7 @@ def stats(
     from orihon.cli.storage_output import print_storage, print_task_figures
     from orihon.errors import InvalidInput
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     if task is not None and summary:
         raise InvalidInput("options_together", first="TASK", second="--summary")
     if task is not None:
@@ -41,7 +41,7 @@ def stats(
     hint_at_tasks_beside(options)
 
 
-def _print_cluster(options: Options, *, as_json: bool) -> None:
+def _print_cluster(options: CommandOptions, *, as_json: bool) -> None:
     from orihon.runtime.stats import collect_cluster_stats
 
     found = collect_cluster_stats(options.base, options.settings)

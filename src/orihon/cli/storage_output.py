@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from orihon.cli.options import Options
+from orihon.cli.options import CommandOptions
 from orihon.cli.output import human_bytes, print_json, print_table, progress_bar, shown
 from orihon.texts import text
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MOST_GROUPS = 10
 
 
-def print_storage(options: Options, *, as_json: bool) -> None:
+def print_storage(options: CommandOptions, *, as_json: bool) -> None:
     """The picture of the storage."""
     from orihon.reports.storage import storage_summary
 
@@ -68,7 +68,7 @@ def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
         print_table([""] * (len(figures) + 2), [(name, *row) for row in rows], flexible=1)
 
 
-def print_task_figures(options: Options, uuid: str, *, as_json: bool) -> None:
+def print_task_figures(options: CommandOptions, uuid: str, *, as_json: bool) -> None:
     """The figures of one task."""
     from orihon.reports.overview import task_overview
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
@@ -21,7 +21,7 @@ def tools(
     """Start the servers, list or approve, and end them."""
     from orihon.runtime.task_tools import configured_toolbox
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     with configured_toolbox(options.settings, options.base) as box:
         approved = [] if approve is None else box.approve(approve)
         found, changed = box.tools(), box.changed()

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import Task, named_task
-from orihon.cli.options import Options, flag
+from orihon.cli.naming import TaskArgument, named_task
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_findings, print_json, progress_bar, shown
 from orihon.texts import text
 
@@ -25,7 +25,7 @@ _SAID = {
 
 def verify(
     context: typer.Context,
-    uuid: Task,
+    uuid: TaskArgument,
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, print, and exit with 1 when something is wrong."""
@@ -33,7 +33,7 @@ def verify(
     from orihon.tasks.verify.verify import Redacted, redacted_records
     from orihon.tasks.verify.verify import verify as look
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
     with BaseFolder(options.base, options.settings) as base:
         base.open_catalogue_if_sound()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import MOST, AsJson, Uuid, named_task
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
 from orihon.cli.paging import paged
 from orihon.texts import text
@@ -47,7 +47,7 @@ def view(
     if at is not None and (folds or fold is not None):
         raise InvalidInput("options_together", first="--at", second="--folds" if folds else "--fold")
     task = named_task(context, uuid)
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     reading_it = reading_view(options.base, task, options.settings, at=at)
     with paged(off=no_pager or as_json), reading_it as reading:
         if folds:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import Options, flag, option
+from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.texts import text
 
@@ -31,7 +31,7 @@ def worker(
     from orihon.runtime.stats import collect_worker_stats
     from orihon.runtime.supervisor import Supervisor
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     settings = options.settings
     usual = settings.multiprocess.max_workers if settings.multiprocess.enabled else 1
     screen = shifted("WARNING", options.verbosity)

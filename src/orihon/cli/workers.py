@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from orihon.cli.options import Options, flag
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
 from orihon.texts import text
 
@@ -24,7 +24,7 @@ def workers(
     """Who works on what, on which machine."""
     from orihon.runtime.stats import collect_workers
 
-    options = context.ensure_object(Options)
+    options = context.ensure_object(CommandOptions)
     found = collect_workers(options.base, options.settings)
     if as_json:
         print_json(found)

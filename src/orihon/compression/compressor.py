@@ -43,7 +43,7 @@ from orihon.texts import text
 from orihon.values.ladder import Fullness, fullness_of, ladder_of
 from orihon.values.tokens.prices import Prices, prices_of
 from orihon.values.tokens.tokens import Gauge
-from orihon.values.view import Span
+from orihon.values.view import SeqRange
 
 if TYPE_CHECKING:
     from orihon.compression.folded_task import FoldedTask
@@ -210,7 +210,7 @@ class ContextCompressor:
     def _rung_on(self, event: str, occasion: Occasion) -> Rung | None:
         return rung_on(event, self.ladder, self.settings, whole_view=occasion.span is None)
 
-    def _opened(self, now: Fullness) -> tuple[Span, ...]:
+    def _opened(self, now: Fullness) -> tuple[SeqRange, ...]:
         return opened_runs(self.message_store.task_store, self.ladder, now, self._fullness)
 
     def _fullness(self, tokens: int | None = None, entries: int | None = None) -> Fullness:
@@ -296,7 +296,7 @@ class ContextCompressor:
         self,
         rung: Rung,
         trigger: str,
-        opened: tuple[Span, ...] = (),
+        opened: tuple[SeqRange, ...] = (),
         least_saving: float = 0.0,
         occasion: Occasion = WHOLE_VIEW,
     ) -> CompressionResult:
@@ -316,7 +316,7 @@ class ContextCompressor:
         self,
         rung: Rung,
         trigger: str,
-        opened: tuple[Span, ...],
+        opened: tuple[SeqRange, ...],
         least_saving: float,
         occasion: Occasion,
         *,
@@ -350,7 +350,7 @@ class ContextCompressor:
         return Pages(*self.message_store.task_store.pages())
 
     def _draft(
-        self, pages: Pages, rung: Rung, opened: tuple[Span, ...] = (), occasion: Occasion = WHOLE_VIEW
+        self, pages: Pages, rung: Rung, opened: tuple[SeqRange, ...] = (), occasion: Occasion = WHOLE_VIEW
     ) -> Draft | NothingToFold:
         goal = int(self.ladder.goal(rung, self._fullness()) / self.gauge.correction.factor)
         compression = self.settings.compression

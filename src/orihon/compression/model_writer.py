@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from orihon.compression.notes.extractor import Run
+from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.pages import NOTICE, Pages
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.values.message.message import Message
@@ -48,7 +48,7 @@ def written_by(
     return tuple(new if fold is largest else fold for fold in folds)
 
 
-def _said(model: ModelSummarizer, pages: Pages, run: Run, room: int) -> str:
+def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> str:
     """The model's text for a run and what it forgot; empty when it gives none that can be used."""
     places = range(run.start, run.end)
     new = [place for place in places if not _is_summary(pages.messages[place])]

@@ -2,7 +2,7 @@
 
 ``Pages`` is a view together with its text: one message for each entry, in order, so that a *place* (an entry's index)
 names both. ``Aim`` says how small the view should get and what is to be left alone. A ``Strategy`` is a pure planner:
-it reads pages and answers with a ``Plan`` (folds to be made) or with ``NothingToFold`` and why. It changes nothing,
+it reads pages and answers with a ``FoldPlan`` (folds to be made) or with ``NothingToFold`` and why. It changes nothing,
 and every fold it plans obeys the cut rules of ``view``.
 """
 
@@ -15,13 +15,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Protocol
 
-from orihon.compression.notes.extractor import Extractor, Run
-from orihon.compression.notes.loss import FoldReport as LossReport
+from orihon.compression.notes.extractor import Extractor, FoldedRun
+from orihon.compression.notes.loss import FactLoss
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
 from orihon.values.tokens.message_tokens import estimate_message
 from orihon.values.tokens.tokens import Counter, estimate
-from orihon.values.view import Entry, PlannedFold, Span, View, foldable_runs, folded
+from orihon.values.view import Entry, PlannedFold, SeqRange, View, foldable_runs, folded
 
 #: Facts that a fold's report names; the others are counted.
 MOST_LOST = 100
@@ -37,7 +37,7 @@ class Aim:
     goal: int  # tokens that it should have afterwards, by the pages' own measure
     keep_recent: int = 10  # newest entries that are not folded
     min_to_compress: int = 5  # fewest messages worth a fold
-    hands_off: tuple[Span, ...] = ()  # runs of the log that somebody has opened again
+    hands_off: tuple[SeqRange, ...] = ()  # runs of the log that somebody has opened again
     is_strict: bool = False  # whether the goal counts more than the share that a summary should have
 
 
@@ -62,7 +62,7 @@ class NothingToFold:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FoldPlan:
     """Folds that a strategy wants, oldest first."""
 
     strategy: str
@@ -75,7 +75,7 @@ class Strategy(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold: ...
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold: ...
 
 
 @dataclass(frozen=True)  # no slots: what is read once is kept beside the fields
@@ -96,21 +96,21 @@ class Pages:
         """The text, read for what will be needed of it: once, for all who ask."""
         return Extractor(self.messages, self.count, [entry.start for entry in self.view.entries])
 
-    def tokens_of(self, run: Run) -> int:
+    def tokens_of(self, run: FoldedRun) -> int:
         return sum(entry.tokens for entry in self.entries(run))
 
-    def entries(self, run: Run) -> tuple[Entry, ...]:
+    def entries(self, run: FoldedRun) -> tuple[Entry, ...]:
         return self.view.entries[run.start : run.end]
 
-    def new_messages(self, run: Run) -> int:
+    def new_messages(self, run: FoldedRun) -> int:
         """How many entries of a run are not summaries already."""
         return sum(entry.fold is None or entry.fold.form == "preview" for entry in self.entries(run))
 
-    def runs(self, aim: Aim) -> list[Run]:
+    def runs(self, aim: Aim) -> list[FoldedRun]:
         """Runs of places that may be folded and hold something new, oldest first."""
         up_to = len(self.view.entries) - aim.keep_recent
         spans = foldable_runs(self.view, up_to, aim.hands_off)
-        runs = [Run(self.view.index_of(start), self.view.index_of(end) + 1) for start, end in spans]
+        runs = [FoldedRun(self.view.index_of(start), self.view.index_of(end) + 1) for start, end in spans]
         return [run for run in runs if self.new_messages(run)]
 
     def summary_tokens(self, text: str) -> int:
@@ -121,7 +121,7 @@ class Pages:
         """What a message costs when only its text is shortened."""
         return self.size(replace(self.messages[place], content=text, parts=None))
 
-    def pinned_lines(self, run: Run) -> list[str]:
+    def pinned_lines(self, run: FoldedRun) -> list[str]:
         """Lines that whatever stands for the run must have word for word."""
         first, last = self.view.entries[run.start].start, self.view.entries[run.end - 1].end
         pins = self._line_pins
@@ -137,19 +137,19 @@ class Pages:
         """The number by which the text of a place is quoted."""
         return self.view.entries[place].start
 
-    def fold(self, run: Run, text: str, *, form: FoldForm = "summary", reason: str = "") -> PlannedFold:
+    def fold(self, run: FoldedRun, text: str, *, form: FoldForm = "summary", reason: str = "") -> PlannedFold:
         """A plan for the run."""
         return PlannedFold(
             self.view.entries[run.start].start, self.view.entries[run.end - 1].end, text, form=form, reason=reason
         )
 
-    def run_of(self, fold: PlannedFold) -> Run:
+    def run_of(self, fold: PlannedFold) -> FoldedRun:
         """The places that a planned fold stands for."""
-        return Run(self.view.index_of(fold.start_seq), self.view.index_of(fold.end_seq) + 1)
+        return FoldedRun(self.view.index_of(fold.start_seq), self.view.index_of(fold.end_seq) + 1)
 
     def preview(self, place: int, text: str, *, reason: str = "") -> PlannedFold:
         """A plan to shorten one message in its own envelope."""
-        return self.fold(Run(place, place + 1), text, form="preview", reason=reason)
+        return self.fold(FoldedRun(place, place + 1), text, form="preview", reason=reason)
 
     def after(self, folds: Iterable[PlannedFold]) -> View:
         """The view that these folds would make."""
@@ -181,6 +181,6 @@ class Pages:
         return Fold(0, plan.start_seq, plan.end_seq, plan.text, tokens, 0, plan.form, reason=plan.reason)
 
 
-def fold_report(report: LossReport) -> FoldReport:
+def fold_report(report: FactLoss) -> FoldReport:
     """A report as it is kept."""
     return FoldReport(report.found, report.kept, tuple(fact.text for fact in report.lost))

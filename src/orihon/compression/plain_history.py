@@ -15,8 +15,8 @@ from orihon.compression.importance import message_text
 from orihon.values.tokens.images import image_tokens
 from orihon.values.view import SYSTEM_ROLES
 
-Message = dict[str, Any]
-History = list[Message]
+PlainMessage = dict[str, Any]
+PlainHistory = list[PlainMessage]
 
 _RESULT_ROLES = ("tool", "function")
 _IMAGE_PARTS = ("image", "image_url", "input_image")
@@ -26,12 +26,12 @@ _TOKENS_PER_CHARACTER = 0.5
 _IMAGE_TOKENS = image_tokens(None, None, provider="any")
 
 
-def cost(messages: Iterable[Message]) -> float:
+def cost(messages: Iterable[PlainMessage]) -> float:
     """Tokens of the messages, not rounded, so that costs add up."""
     return sum(map(_message_cost, messages))
 
 
-def _message_cost(message: Message) -> float:
+def _message_cost(message: PlainMessage) -> float:
     calls = [message.get("tool_calls"), message.get("function_call"), *_parts(message, "tool_use")]
     characters = len(message_text(message)) + sum(_json_length(call) for call in calls if call)
     images = sum(1 for kind in _IMAGE_PARTS for _ in _parts(message, kind))
@@ -42,7 +42,7 @@ def _json_length(value: object) -> int:
     return len(json.dumps(value, ensure_ascii=False, default=str))
 
 
-def system_head(history: History) -> int:
+def system_head(history: PlainHistory) -> int:
     """How many messages the system prompt has: the leading run of system and developer messages."""
     for index, message in enumerate(history):
         if message.get("role") not in SYSTEM_ROLES:
@@ -50,7 +50,7 @@ def system_head(history: History) -> int:
     return len(history)
 
 
-def tool_units(history: History) -> list[range]:
+def tool_units(history: PlainHistory) -> list[range]:
     """The history as runs that stay or go together: a tool call up to its last result, or one message.
 
     A result is joined to the nearest earlier call of its id; one without an id to the call it directly
@@ -82,28 +82,28 @@ def _merged(last_answer: list[int]) -> Iterator[range]:
         start = at
 
 
-def _parts(message: Message, kind: str) -> Iterator[Mapping[str, Any]]:
+def _parts(message: PlainMessage, kind: str) -> Iterator[Mapping[str, Any]]:
     content = message.get("content")
     if isinstance(content, list):
         yield from (part for part in content if isinstance(part, Mapping) and part.get("type") == kind)
 
 
-def _opens_calls(message: Message) -> bool:
+def _opens_calls(message: PlainMessage) -> bool:
     return bool(message.get("tool_calls") or message.get("function_call") or any(_parts(message, "tool_use")))
 
 
-def _call_ids(message: Message) -> list[str]:
+def _call_ids(message: PlainMessage) -> list[str]:
     calls = message.get("tool_calls")
     openai = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     ids = [call.get("id") for call in [*openai, *_parts(message, "tool_use")]]
     return [call_id for call_id in ids if isinstance(call_id, str)]
 
 
-def _is_result(message: Message) -> bool:
+def _is_result(message: PlainMessage) -> bool:
     return message.get("role") in _RESULT_ROLES or any(_parts(message, "tool_result"))
 
 
-def _answered_ids(message: Message) -> list[str]:
+def _answered_ids(message: PlainMessage) -> list[str]:
     """The calls that a result answers; one empty id when it does not say."""
     ids = [message.get("tool_call_id"), *(part.get("tool_use_id") for part in _parts(message, "tool_result"))]
     return [call_id for call_id in ids if isinstance(call_id, str)] or [""]

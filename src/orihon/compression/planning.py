@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from orihon.compression.economics import expected_turns, is_worth_it
 from orihon.compression.model_writer import ModelSummarizer, written_by
-from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, Strategy, WhyNot, fold_report
+from orihon.compression.pages import MOST_LOST, Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot, fold_report
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.shorten import Shorten
 from orihon.compression.strategies.summarize import Summarize
@@ -47,7 +47,7 @@ class Job:
 class Draft:
     """A compression that could be made: the plan, and what comes of it."""
 
-    plan: Plan
+    plan: FoldPlan
     before_tokens: int
     after_tokens: int
     goal: int
@@ -78,7 +78,7 @@ def draft(pages: Pages, job: Job, toolbox: Toolbox) -> Draft | NothingToFold:
     aim = _bent(pages, job) if job.bends or is_over else job.aim
     strategies = [toolbox(name, job.rung) for name in job.rung.strategies]
     answers = _forced(pages, aim, strategies, job.limit) if is_over else _climb(pages, aim, strategies)
-    plans = [answer for answer in answers if isinstance(answer, Plan)]
+    plans = [answer for answer in answers if isinstance(answer, FoldPlan)]
     if not plans:
         return _why_not(answers)
     folds = _merged(plans)
@@ -94,7 +94,7 @@ def draft(pages: Pages, job: Job, toolbox: Toolbox) -> Draft | NothingToFold:
     strategy = "+".join(dict.fromkeys(plan.strategy for plan in plans))
     reported = tuple(_with_report(pages, fold) for fold in folds)
     after = pages.tokens_after(folds)
-    return Draft(Plan(strategy, reported), pages.tokens, after, aim.goal, _pinned_lines(pages, folds))
+    return Draft(FoldPlan(strategy, reported), pages.tokens, after, aim.goal, _pinned_lines(pages, folds))
 
 
 def _check_protected(pages: Pages, limit: int) -> None:
@@ -113,44 +113,44 @@ def _check_protected(pages: Pages, limit: int) -> None:
         raise BudgetExceeded("protected", system=system, budget=limit, **pinned)
 
 
-def _why_not(answers: Sequence[Plan | NothingToFold]) -> NothingToFold:
+def _why_not(answers: Sequence[FoldPlan | NothingToFold]) -> NothingToFold:
     """The last strategy's reason: the ones before it were only tried because they cost less."""
     refused = [answer for answer in answers if isinstance(answer, NothingToFold)]
     return refused[-1] if refused else NothingToFold("", WhyNot.NO_RUNG)
 
 
-def _climb(pages: Pages, aim: Aim, strategies: Iterable[Strategy]) -> list[Plan | NothingToFold]:
+def _climb(pages: Pages, aim: Aim, strategies: Iterable[Strategy]) -> list[FoldPlan | NothingToFold]:
     """The strategies' answers, until the goal is reached."""
-    answers: list[Plan | NothingToFold] = []
+    answers: list[FoldPlan | NothingToFold] = []
     for strategy in strategies:
         answer = strategy.plan(pages, aim)
         answers.append(answer)
-        if isinstance(answer, Plan):
+        if isinstance(answer, FoldPlan):
             pages = pages.turned(answer.folds)
             if pages.tokens <= aim.goal:
                 break
     return answers
 
 
-def _forced(pages: Pages, aim: Aim, strategies: Sequence[Strategy], limit: int) -> list[Plan | NothingToFold]:
+def _forced(pages: Pages, aim: Aim, strategies: Sequence[Strategy], limit: int) -> list[FoldPlan | NothingToFold]:
     """The answers for a view that cannot be sent: what stays too large is shortened, or folded however new it is.
 
     At last everything is summarized, whatever the rung's strategies are.
     """
-    answers: list[Plan | NothingToFold] = []
+    answers: list[FoldPlan | NothingToFold] = []
     for keep, chosen in ((aim.keep_recent, strategies), (0, strategies), (0, [Summarize()])):
         forced = replace(aim, keep_recent=keep, min_to_compress=1, is_strict=True)
         answers = _finish(pages, _climb(pages, forced, chosen), replace(forced, goal=int(limit * _SENDABLE)))
-        plans = [answer for answer in answers if isinstance(answer, Plan)]
+        plans = [answer for answer in answers if isinstance(answer, FoldPlan)]
         if plans and pages.tokens_after(_merged(plans)) <= limit:
             break
     return answers
 
 
-def _finish(pages: Pages, answers: list[Plan | NothingToFold], aim: Aim) -> list[Plan | NothingToFold]:
+def _finish(pages: Pages, answers: list[FoldPlan | NothingToFold], aim: Aim) -> list[FoldPlan | NothingToFold]:
     """What stays too large for the goal is shortened."""
     for answer in answers:
-        if isinstance(answer, Plan):
+        if isinstance(answer, FoldPlan):
             pages = pages.turned(answer.folds)
     return answers if pages.tokens <= aim.goal else [*answers, Shorten().plan(pages, aim)]
 
@@ -175,7 +175,7 @@ def _bent(pages: Pages, job: Job) -> Aim:
     return replace(aim, keep_recent=min(keep, aim.keep_recent), min_to_compress=1 if is_full else aim.min_to_compress)
 
 
-def _merged(plans: Sequence[Plan]) -> tuple[PlannedFold, ...]:
+def _merged(plans: Sequence[FoldPlan]) -> tuple[PlannedFold, ...]:
     """All folds; one that a later plan covers is not made."""
     result: list[PlannedFold] = []
     for plan in plans:

@@ -12,12 +12,12 @@ from orihon.store.checkpoints import read_ledger
 from orihon.store.task_store import TaskStore
 from orihon.values.ladder import Fullness, Ladder
 from orihon.values.records import Compression
-from orihon.values.view import Span, covering
+from orihon.values.view import SeqRange, covering
 
 
 def opened_runs(
     store: TaskStore, ladder: Ladder, now: Fullness, fullness: Callable[[int, int | None], Fullness]
-) -> tuple[Span, ...]:
+) -> tuple[SeqRange, ...]:
     """The runs to leave alone; ``fullness`` says how full a view of so many tokens and entries is."""
     if now.tokens > now.budget:
         return ()

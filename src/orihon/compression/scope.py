@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orihon.values.view import Span
+from orihon.values.view import SeqRange
 
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
     """The occasion of a compression; an empty one for the view as a whole."""
 
-    span: Span | None = None  # only these messages, however new they are
+    span: SeqRange | None = None  # only these messages, however new they are
     checkpoint: str = ""  # the checkpoint that was approved
     archived_to: str = ""  # the file with the whole text; folds refer to it
 
-    def outside(self, last_seq: int) -> tuple[Span, ...]:
+    def outside(self, last_seq: int) -> tuple[SeqRange, ...]:
         """The runs of the log that are to be left alone."""
         if self.span is None:
             return ()

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread
+from orihon.importers.base import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import message, model_call, name_for
 from orihon.values.records import ModelCall, Usage
 
@@ -47,7 +47,7 @@ class Aider(Importer):
         begun = head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(_START.encode())
         return begun or (path.name == ".aider.chat.history.md" and f"\n{_START}".encode() in head)
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         history = _History(path)
         try:
             with path.open("rb") as file:
@@ -99,7 +99,7 @@ class _History:
             return True
         return False
 
-    def take(self, line: str, number: int) -> Iterator[Found]:
+    def take(self, line: str, number: int) -> Iterator[TranscriptPart]:
         bare = line.rstrip("\r\n")
         if bare.startswith(_START):
             yield from self._flush()
@@ -114,7 +114,7 @@ class _History:
         if role == "assistant" or role == self._role:
             self._lines.append(said)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         yield from self._flush()
         yield from self.problems
 
@@ -170,7 +170,7 @@ class _History:
         self._before = []
         self._model = ""
 
-    def _close(self) -> Iterator[Found]:
+    def _close(self) -> Iterator[TranscriptPart]:
         """What was said until here, as a message."""
         said = "\n".join(self._lines).strip("\n")
         role, line, self._lines, self._role = self._role, self._first, [], ""
@@ -202,18 +202,18 @@ class _History:
         call = model_call(self._model, used, _figure(cost["cost"]) if cost else None) or ModelCall("")
         self._answer = (SaidItem(item.message, item.timestamp, call), line)
 
-    def _flush(self) -> Iterator[Found]:
+    def _flush(self) -> Iterator[TranscriptPart]:
         yield from self._close()
         yield from self._flush_answer()
         self._fence = ""
 
-    def _flush_answer(self) -> Iterator[Found]:
+    def _flush_answer(self) -> Iterator[TranscriptPart]:
         if self._answer is not None:
             all_of_it, self._answer, self._after = [self._answer, *self._after], None, []
             for item, line in all_of_it:
                 yield from self._say(item, line)
 
-    def _say(self, item: SaidItem, line: int) -> Iterator[Found]:
+    def _say(self, item: SaidItem, line: int) -> Iterator[TranscriptPart]:
         if self._thread is None:
             self._begin("")
         assert self._thread is not None
@@ -225,8 +225,8 @@ class _History:
             yield self._thread
             if self._before:
                 head = "\n".join(said for said, _ in self._before)
-                yield Event(self._thread.id, SaidItem(message("system", head)), self._before[0][1])
-        yield Event(self._thread.id, item, line)
+                yield TranscriptEvent(self._thread.id, SaidItem(message("system", head)), self._before[0][1])
+        yield TranscriptEvent(self._thread.id, item, line)
 
 
 def _count(written: str | None) -> int:

@@ -97,15 +97,15 @@ class PlanItem:
     timestamp: str | None = None
 
 
-Item = SaidItem | ToolItem | CompactionItem | PlanItem
+TranscriptItem = SaidItem | ToolItem | CompactionItem | PlanItem
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TranscriptEvent:
     """An item and the thread that it belongs to; ``line`` is where it stands, for reports (1-based; 0: unknown)."""
 
     thread: str
-    item: Item
+    item: TranscriptItem
     line: int = 0
 
 
@@ -129,7 +129,7 @@ class Problem:
 
 
 #: What reading gives: threads are announced before their first event.
-Found = Thread | Event | ThreadEnd | Problem
+TranscriptPart = Thread | TranscriptEvent | ThreadEnd | Problem
 
 
 class Importer(ABC):
@@ -143,7 +143,7 @@ class Importer(ABC):
         """Is this the beginning of a file of this format? ``head`` is cut after ``HEAD_BYTES``."""
 
     @abstractmethod
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         """Everything in the file, in order."""
 
     def ignores(self, path: Path) -> bool:

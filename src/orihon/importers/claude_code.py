@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
-from orihon.importers.base import CompactionItem, Event, Found, Importer, PlanItem, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    Importer,
+    PlanItem,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.branches import Branches
 from orihon.importers.conversions import from_anthropic
 from orihon.importers.lines import json_lines
@@ -64,7 +74,7 @@ class ClaudeCode(Importer):
         seen = peek(head)
         return not seen.is_list and any(map(_is_ours, seen.found))
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         session = _Session(path)
         for record in json_lines(path):
             if isinstance(record, Problem):
@@ -111,7 +121,7 @@ class _Session:
     _branches: Branches = field(default_factory=Branches)
     _records: set[int] = field(default_factory=set)  # all that were read
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         """The next record."""
         kind = words(record.get("type"))
         if kind in _TITLES:
@@ -139,7 +149,7 @@ class _Session:
         self._records.add(mark)
         return False
 
-    def _name(self, said: str, *, is_own: bool) -> Iterator[Found]:
+    def _name(self, said: str, *, is_own: bool) -> Iterator[TranscriptPart]:
         """A title; those of ``summary`` records are of the last branch, and a title that a person gave is better."""
         if not said or (self._title and not is_own):
             return
@@ -165,7 +175,7 @@ class _Session:
         self._chains[own] = thread
         return thread
 
-    def _met(self, thread: str, record: Mapping[str, Any], said: str) -> Iterator[Found]:
+    def _met(self, thread: str, record: Mapping[str, Any], said: str) -> Iterator[TranscriptPart]:
         if thread in self._threads:
             known = self._threads[thread]
             if not known.title and title(said):
@@ -186,7 +196,7 @@ class _Session:
 
     # ---- records -----------------------------------------------------------------------------------------------
 
-    def _spoken(self, kind: str, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def _spoken(self, kind: str, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         thread = self._thread(record)
         if kind == "attachment":
             yield from self._attachment(thread, line, record)
@@ -197,7 +207,7 @@ class _Session:
         moment = when(record.get("timestamp"))
         if record.get("isCompactSummary") is True and said:
             kept = self._said - self._places.get(self._kept_from, self._said) if thread == self._id else 0
-            yield Event(thread, CompactionItem(said, kept, moment), line)
+            yield TranscriptEvent(thread, CompactionItem(said, kept, moment), line)
             return
         try:
             read = _messages(kind, message)
@@ -210,18 +220,18 @@ class _Session:
         for one in read:
             if one.role == "assistant":
                 answer = words(message.get("id")) or None
-                yield Event(thread, SaidItem(one, moment, _call(record, message), answer), line)
+                yield TranscriptEvent(thread, SaidItem(one, moment, _call(record, message), answer), line)
             else:
-                yield Event(thread, SaidItem(one, moment), line)
+                yield TranscriptEvent(thread, SaidItem(one, moment), line)
 
     def _placed(
         self, line: int, record: Mapping[str, Any], read: Sequence[Message], moment: str | None
-    ) -> Iterator[Found]:
+    ) -> Iterator[TranscriptPart]:
         """One more record of the session itself: what it leaves behind, and how many messages there are now."""
         uuid, answer = words(record.get("uuid")), words(fields(record.get("message")).get("id"))
         is_prompt = record.get("isMeta") is not True and all(one.role == "user" for one in read)
         if is_prompt and (left := self._branches.left_by(uuid, words(record.get("parentUuid")), self._said)):
-            yield Event(self._id, CompactionItem("", 0, moment, covers=left), line)
+            yield TranscriptEvent(self._id, CompactionItem("", 0, moment, covers=left), line)
         self._places[uuid] = self._said
         if len(self._places) > _MOST_PLACES:
             self._places.popitem(last=False)
@@ -231,7 +241,7 @@ class _Session:
         else:
             self._said += len(read)
 
-    def _attachment(self, thread: str, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def _attachment(self, thread: str, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         """What the program adds to what a person says; a prompt that waited in its queue is the person's own."""
         attached = fields(record.get("attachment"))
         if attached.get("type") != "queued_command":
@@ -248,11 +258,11 @@ class _Session:
         if thread == self._id:
             self._said += len(read)
         for one in read:
-            yield Event(thread, SaidItem(one, when(record.get("timestamp"))), line)
+            yield TranscriptEvent(thread, SaidItem(one, when(record.get("timestamp"))), line)
 
     def _beside(
         self, thread: str, line: int, record: Mapping[str, Any], message: Mapping[str, Any], moment: str | None
-    ) -> Iterator[Found]:
+    ) -> Iterator[TranscriptPart]:
         """Plans, and what is known about a tool call beside its result."""
         for block in objects(message.get("content")):
             if block.get("type") == "tool_use":
@@ -260,7 +270,7 @@ class _Session:
                 key = _PLANS.get(words(block.get("name")))
                 plan = fields(block.get("input")).get(key) if key else None
                 if key and plan:
-                    yield Event(thread, PlanItem(key, plan, moment), line)
+                    yield TranscriptEvent(thread, PlanItem(key, plan, moment), line)
             elif block.get("type") == "tool_result":
                 call = words(block.get("tool_use_id"))
                 tool = self._tools.pop(call, "")
@@ -268,7 +278,7 @@ class _Session:
                 duration = number(told.get("durationMs")) or number(told.get("totalDurationMs"))
                 if tool and duration is not None:
                     known = ToolItem(tool, duration_ms=float(duration), timestamp=moment, call_id=call)
-                    yield Event(thread, known, line)
+                    yield TranscriptEvent(thread, known, line)
 
 
 def _spoken_title(said: str) -> str:

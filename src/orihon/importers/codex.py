@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
-from orihon.importers.base import CompactionItem, Event, Found, Importer, PlanItem, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    Importer,
+    PlanItem,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.conversions import from_responses
 from orihon.importers.identity import repository_in
 from orihon.importers.lines import json_lines
@@ -46,7 +56,7 @@ class Codex(Importer):
         first = seen.first  # the oldest files: a head without a type, then bare items
         return "instructions" in first and "id" in first and "timestamp" in first and "messages" not in first
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         rollout = _Rollout(path)
         for record in json_lines(path):
             if isinstance(record, Problem):
@@ -82,7 +92,7 @@ class _Rollout:
     _said: int = 0  # messages so far, an answer as one
     _turns: list[int] = field(default_factory=list)  # how many there were before each thing that a person said
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         """The next record."""
         kind, payload, moment = words(record.get("type")), record.get("payload"), when(record.get("timestamp"))
         if not isinstance(payload, dict):
@@ -100,7 +110,7 @@ class _Rollout:
         elif kind not in _HOUSEKEEPING:
             self.unknown.add(kind or "?", line)
 
-    def _bare(self, line: int, record: Mapping[str, Any], moment: str | None) -> Iterator[Found]:
+    def _bare(self, line: int, record: Mapping[str, Any], moment: str | None) -> Iterator[TranscriptPart]:
         """A record without an envelope: the head of an old file, or an item."""
         if words(record.get("type")) and words(record.get("type")) not in _KINDS:
             yield from self._item(line, record, moment)
@@ -111,7 +121,7 @@ class _Rollout:
 
     # ---- the thread --------------------------------------------------------------------------------------------
 
-    def _meta(self, meta: Mapping[str, Any], moment: str | None) -> Iterator[Found]:
+    def _meta(self, meta: Mapping[str, Any], moment: str | None) -> Iterator[TranscriptPart]:
         if self._thread is not None:
             return  # a fork repeats the heads of those it comes from; the first one is its own
         git = fields(meta.get("git"))
@@ -137,9 +147,11 @@ class _Rollout:
         base = fields(meta.get("base_instructions")).get("text") or meta.get("instructions")
         if words(base):
             self._said += 1
-            yield Event(self._thread.id, SaidItem(Message("system", words(base)), when(meta.get("timestamp"))))
+            yield TranscriptEvent(
+                self._thread.id, SaidItem(Message("system", words(base)), when(meta.get("timestamp")))
+            )
 
-    def _own(self) -> Iterator[Found]:
+    def _own(self) -> Iterator[TranscriptPart]:
         """A thread for a file that has lost its head."""
         if self._thread is None:
             self._thread = Thread(id=self.path.stem)
@@ -152,7 +164,7 @@ class _Rollout:
 
     # ---- items -------------------------------------------------------------------------------------------------
 
-    def _item(self, line: int, item: Mapping[str, Any], moment: str | None) -> Iterator[Found]:
+    def _item(self, line: int, item: Mapping[str, Any], moment: str | None) -> Iterator[TranscriptPart]:
         kind = words(item.get("type"))
         if kind in _NOT_SAID:
             return
@@ -175,9 +187,9 @@ class _Rollout:
                 self._turns.append(self._said)
             yield from self._entitled(message.text)
         self._said += 1
-        yield Event(self._id, SaidItem(message, moment), line)
+        yield TranscriptEvent(self._id, SaidItem(message, moment), line)
 
-    def _answer(self, line: int, message: Message, moment: str | None) -> Iterator[Found]:
+    def _answer(self, line: int, message: Message, moment: str | None) -> Iterator[TranscriptPart]:
         call: ModelCall | None = None
         if not self._is_answering:
             self._answers += 1
@@ -185,24 +197,24 @@ class _Rollout:
             self._is_answering = self._takes_usage = True
             self._used, self._waiting = self._waiting, None
             call = ModelCall(self._model, self._used) if self._model or self._used else None
-        yield Event(self._id, SaidItem(message, moment, call, self._answer_id), line)
+        yield TranscriptEvent(self._id, SaidItem(message, moment, call, self._answer_id), line)
 
     @property
     def _answer_id(self) -> str:
         return f"answer-{self._answers}"
 
-    def _entitled(self, said: str) -> Iterator[Found]:
+    def _entitled(self, said: str) -> Iterator[TranscriptPart]:
         if self._thread is not None and not self._thread.title and not said.startswith(_INJECTED):
             self._thread = replace(self._thread, title=title(said))
             yield self._thread
 
-    def _beside(self, line: int, item: Mapping[str, Any], kind: str, moment: str | None) -> Iterator[Found]:
+    def _beside(self, line: int, item: Mapping[str, Any], kind: str, moment: str | None) -> Iterator[TranscriptPart]:
         """Plans, and what an output says about its call."""
         call = words(item.get("call_id"))
         if kind.endswith("_call"):
             self._calls[call] = words(item.get("name"))
             if item.get("name") == _PLAN_TOOL and (plan := _decoded(item.get("arguments"))):
-                yield Event(self._id, PlanItem("plan", plan, moment), line)
+                yield TranscriptEvent(self._id, PlanItem("plan", plan, moment), line)
         elif kind.endswith("_output"):
             tool = self._calls.pop(call, None)
             told = fields(fields(_decoded(item.get("output"))).get("metadata"))
@@ -216,20 +228,20 @@ class _Rollout:
                     timestamp=moment,
                     call_id=call,
                 )
-                yield Event(self._id, known, line)
+                yield TranscriptEvent(self._id, known, line)
 
-    def _compacted(self, line: int, payload: Mapping[str, Any], moment: str | None) -> Iterator[Found]:
+    def _compacted(self, line: int, payload: Mapping[str, Any], moment: str | None) -> Iterator[TranscriptPart]:
         yield from self._own()
         self._is_answering = self._takes_usage = False
         said = _replacement(payload)
         if said:
-            yield Event(self._id, CompactionItem(said, timestamp=moment), line)
+            yield TranscriptEvent(self._id, CompactionItem(said, timestamp=moment), line)
         else:
             yield Problem("unread_summary", line)
 
     # ---- events ------------------------------------------------------------------------------------------------
 
-    def _event(self, line: int, event: Mapping[str, Any], moment: str | None) -> Iterator[Found]:
+    def _event(self, line: int, event: Mapping[str, Any], moment: str | None) -> Iterator[TranscriptPart]:
         kind = words(event.get("type"))
         if kind == "token_count":
             yield from self._tokens(line, fields(event.get("info")))
@@ -243,9 +255,9 @@ class _Rollout:
             seconds, rest = number(duration.get("secs")), number(duration.get("nanos")) or 0
             if seconds is not None:
                 spent = ToolItem(self._calls[call], duration_ms=seconds * 1000 + rest / 1e6, call_id=call)
-                yield Event(self._id, spent, line)
+                yield TranscriptEvent(self._id, spent, line)
 
-    def _rolled_back(self, line: int, turns: float | None, moment: str | None) -> Iterator[Found]:
+    def _rolled_back(self, line: int, turns: float | None, moment: str | None) -> Iterator[TranscriptPart]:
         """A person has gone back by so many turns: they stay in the log and are taken out of the view."""
         count = min(int(turns or 0), len(self._turns))
         if count > 0 and self._thread is not None:
@@ -253,9 +265,9 @@ class _Rollout:
             del self._turns[-count:]
             self._is_answering = self._takes_usage = False
             if self._said > before:
-                yield Event(self._id, CompactionItem("", 0, moment, covers=self._said - before), line)
+                yield TranscriptEvent(self._id, CompactionItem("", 0, moment, covers=self._said - before), line)
 
-    def _tokens(self, line: int, info: Mapping[str, Any]) -> Iterator[Found]:
+    def _tokens(self, line: int, info: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         """What a call has used. Older files tell it before the items of the answer, newer ones after; often again."""
         total, last = info.get("total_token_usage"), info.get("last_token_usage")
         if not isinstance(last, Mapping) or (total is not None and total == self._total):
@@ -269,7 +281,7 @@ class _Rollout:
             return
         self._used = _sum(self._used, used)  # a call for something else than the conversation counts as well
         piece = SaidItem(Message("assistant"), None, ModelCall(self._model, self._used), self._answer_id)
-        yield Event(self._id, piece, line)
+        yield TranscriptEvent(self._id, piece, line)
 
 
 def _sum(one: Usage | None, other: Usage | None) -> Usage | None:

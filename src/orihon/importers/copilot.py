@@ -15,15 +15,15 @@ from typing import Any
 
 from orihon.importers.base import (
     CompactionItem,
-    Event,
-    Found,
     Importer,
-    Item,
     PlanItem,
     Problem,
     SaidItem,
     Thread,
     ToolItem,
+    TranscriptEvent,
+    TranscriptItem,
+    TranscriptPart,
 )
 from orihon.importers.lines import json_document, json_lines
 from orihon.importers.peek import peek
@@ -78,7 +78,7 @@ class Copilot(Importer):
             return "sessionId" in seen.first
         return _is_event(seen.first) and sum(map(_is_event, seen.found)) * 2 > len(seen.found)
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         if path.suffix == ".json" and not isinstance(document := json_document(path), Problem):
             yield from _old(path, fields(document))
             return
@@ -116,7 +116,7 @@ class _Session:
     _used: dict[str, ModelCall] = field(default_factory=dict)  # id of a call of the model -> what it used
     _told: Usage = field(default_factory=Usage)  # what the answers of this run have used, as far as they say it
 
-    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         kind, data, time = words(event.get("type")), fields(event.get("data")), when(event.get("timestamp"))
         if self._main is None:
             yield from self._begin(kind, data, time)
@@ -143,12 +143,12 @@ class _Session:
             case _:
                 yield from self._state(who, kind, data, time, line)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         for who in filter(None, (self._main, *self._others.values())):  # of two names the second gives nothing more
             yield from self._flush(who)
         yield from self.unknown.problems()
 
-    def _begin(self, kind: str, data: Mapping[str, Any], time: str | None) -> Iterator[Found]:
+    def _begin(self, kind: str, data: Mapping[str, Any], time: str | None) -> Iterator[TranscriptPart]:
         start = data if kind in ("session.start", "session.resume") else {}
         context = fields(start.get("context"))
         is_folder = self.path.stem == "events"
@@ -168,7 +168,7 @@ class _Session:
 
     def _speaker(
         self, kind: str, event: Mapping[str, Any], data: Mapping[str, Any], time: str | None
-    ) -> Iterator[Found]:
+    ) -> Iterator[TranscriptPart]:
         """Announce a sub-agent that is heard of for the first time."""
         named = words(data.get("toolCallId")) if kind == "subagent.started" else _agent(event, data)
         also = words(event.get("agentId")) or named  # an agent is known by its call and by a name of its own
@@ -188,7 +188,7 @@ class _Session:
         assert self._main is not None
         return self._others.get(_agent(event, data), self._main)
 
-    def _answer(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _answer(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         said = words(data.get("reasoningText")) or who.reasoning
         who.reasoning = ""
         hidden = data.get("reasoningOpaque") or data.get("encryptedContent")
@@ -219,7 +219,7 @@ class _Session:
         elif api_call := words(data.get("apiCallId")):
             self._used[api_call] = call
 
-    def _result(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _result(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         call_id, result = words(data.get("toolCallId")), fields(data.get("result"))
         error = words(fields(data.get("error")).get("message")) or words(data.get("error"))
         content = _result_text(result) or error
@@ -239,9 +239,11 @@ class _Session:
             timestamp=time,
             call_id=call_id,
         )
-        yield Event(who.id, item, line)
+        yield TranscriptEvent(who.id, item, line)
 
-    def _state(self, who: _Speaker, kind: str, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _state(
+        self, who: _Speaker, kind: str, data: Mapping[str, Any], time: str | None, line: int
+    ) -> Iterator[TranscriptPart]:
         match kind:
             case "session.title_changed" if title(data.get("title")):
                 self._thread = replace(self._thread, title=title(data["title"]))
@@ -278,26 +280,26 @@ class _Session:
         rest = Usage(whole.input, whole.cached, max(whole.output - told.output, own.output))
         who.pending = (replace(item, call=replace(call, usage=rest)), line)
 
-    def _say(self, who: _Speaker, item: SaidItem, line: int) -> Iterator[Found]:
+    def _say(self, who: _Speaker, item: SaidItem, line: int) -> Iterator[TranscriptPart]:
         if item.answer is None or who.pending is None or who.pending[0].answer != item.answer:
             who.said += 1
         yield from self._flush(who)
         if item.message.role == "assistant":
             who.pending = (item, line)
         else:
-            yield Event(who.id, item, line)
+            yield TranscriptEvent(who.id, item, line)
 
-    def _put(self, who: _Speaker, item: Item, line: int) -> Iterator[Found]:
+    def _put(self, who: _Speaker, item: TranscriptItem, line: int) -> Iterator[TranscriptPart]:
         yield from self._flush(who)
-        yield Event(who.id, item, line)
+        yield TranscriptEvent(who.id, item, line)
 
-    def _flush(self, who: _Speaker) -> Iterator[Found]:
+    def _flush(self, who: _Speaker) -> Iterator[TranscriptPart]:
         if who.pending is not None:
             (item, line), who.pending = who.pending, None
             if item.call is not None and item.call.usage is not None:
                 used = item.call.usage
                 self._told = Usage(self._told.input + used.input, 0, self._told.output + used.output)
-            yield Event(who.id, item, line)
+            yield TranscriptEvent(who.id, item, line)
 
 
 def _agent(event: Mapping[str, Any], data: Mapping[str, Any]) -> str:
@@ -343,14 +345,14 @@ def _totals(data: Mapping[str, Any]) -> Usage | None:
     return usage(asked, cached, said)
 
 
-def _old(path: Path, document: Mapping[str, Any]) -> Iterator[Found]:
+def _old(path: Path, document: Mapping[str, Any]) -> Iterator[TranscriptPart]:
     """A session as one document, with messages in the form of the OpenAI API."""
     named = identity(document.get("sessionId")) or name_for(path, as_json(document.get("startTime")))
     model = words(document.get("selectedModel"))
     yield Thread(named, created_at=when(document.get("startTime")), model=model)
 
-    def take(line: int, said: Mapping[str, Any]) -> Iterator[Found]:
+    def take(line: int, said: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         call = model_call(model) if said.get("role") == "assistant" else None
-        yield Event(named, SaidItem(Message.from_chat(said), call=call), line)
+        yield TranscriptEvent(named, SaidItem(Message.from_chat(said), call=call), line)
 
     yield from read_each(numbered(document.get("chatMessages")), take)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Event, Found, Importer, SaidItem, Thread
+from orihon.importers.base import Importer, SaidItem, Thread, TranscriptEvent, TranscriptPart
 from orihon.importers.cursor_store import is_store, read_store
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
@@ -55,7 +55,7 @@ class Cursor(Importer):
         said = [one for one in seen.found if "role" in one or "message" in one]
         return bool(said) and not seen.is_list and all(map(_is_record, said))
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         if path.suffix == ".db":
             yield from read_store(path)
             return
@@ -80,7 +80,7 @@ class _Transcript:
     _open: list[str] = field(default_factory=list)  # ids of calls without results
     _calls: int = 0
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         if not self._id:
             yield self._begin(record)
         role = record.get("role")
@@ -100,7 +100,7 @@ class _Transcript:
         if said or not results:
             yield self._event(SaidItem(message(str(role), _blocks(said) or ""), when(record.get("timestamp"))), line)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         yield from self.unknown.problems()
 
     def _begin(self, record: Mapping[str, Any]) -> Thread:
@@ -112,7 +112,7 @@ class _Transcript:
         about = {"project": self.path.parts[index - 1]} if index else {}
         return Thread(self._id, parent=parent, about=about)
 
-    def _answer(self, record: Mapping[str, Any], blocks: list[Mapping[str, Any]], line: int) -> Event:
+    def _answer(self, record: Mapping[str, Any], blocks: list[Mapping[str, Any]], line: int) -> TranscriptEvent:
         calls = [block for block in blocks if words(block.get("type")) in _CALLS]
         said = [block for block in blocks if words(block.get("type")) not in _CALLS | _THOUGHTS]
         answer = message(
@@ -139,8 +139,8 @@ class _Transcript:
         rest = {"tool_use_id": said_id if said_id != call_id else None}
         return message("tool", said, call_id=call_id or None, tool_name=words(block.get("name")) or None, rest=rest)
 
-    def _event(self, item: SaidItem, line: int) -> Event:
-        return Event(self._id, item, line)
+    def _event(self, item: SaidItem, line: int) -> TranscriptEvent:
+        return TranscriptEvent(self._id, item, line)
 
 
 def _thought(block: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.drivers.postgres.statements import statements
-from orihon.importers.base import Event, Found, Problem, SaidItem, Thread
+from orihon.importers.base import Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import (
     Unknown,
     as_json,
@@ -48,7 +48,7 @@ def is_store(head: bytes) -> bool:
     return head.startswith(_MAGIC) and b"CREATE TABLE blobs" in page and b"CREATE TABLE meta" in page
 
 
-def read_store(path: Path) -> Iterator[Found]:
+def read_store(path: Path) -> Iterator[TranscriptPart]:
     """The messages of the chat, from its newest root."""
     import apsw
 
@@ -83,7 +83,7 @@ class _Store:
         self._model = ""
         self._id = ""
 
-    def read(self) -> Iterator[Found]:
+    def read(self) -> Iterator[TranscriptPart]:
         about = self._about()
         root = words(about.get("latestRootBlobId"))
         if not root:
@@ -129,19 +129,21 @@ class _Store:
         for child in _children(data):
             yield from self._messages(child, depth + 1)
 
-    def _message(self, line: int, said: Mapping[str, Any]) -> Iterator[Found]:
+    def _message(self, line: int, said: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         role, content = said.get("role"), said.get("content")
         blocks: list[Mapping[str, Any]] = [text_block(content)] if isinstance(content, str) else list(objects(content))
         if role == "assistant":
-            yield Event(self._id, SaidItem(_answer(blocks), call=model_call(self._model)))
+            yield TranscriptEvent(self._id, SaidItem(_answer(blocks), call=model_call(self._model)))
         elif role in ("user", "system"):
-            yield Event(self._id, SaidItem(message(role, [_block(block) for block in blocks] or "")))
+            yield TranscriptEvent(self._id, SaidItem(message(role, [_block(block) for block in blocks] or "")))
         elif role == "tool":
             for block in blocks:
                 result = block.get("result", block.get("output"))
                 name = words(block.get("toolName")) or None
                 call_id = words(block.get("toolCallId")) or None
-                yield Event(self._id, SaidItem(message("tool", as_json(result), call_id=call_id, tool_name=name)))
+                yield TranscriptEvent(
+                    self._id, SaidItem(message("tool", as_json(result), call_id=call_id, tool_name=name))
+                )
         elif role is not None:
             self._unknown.add(role, 0)
 

@@ -9,7 +9,7 @@ from typing import Any
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import IMPORT, IMPORTED_AT
 from orihon.importers.identity import owned_by
-from orihon.importers.ownership import Place
+from orihon.importers.ownership import ImportTarget
 from orihon.importers.shapes import fields, words
 from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
@@ -27,7 +27,7 @@ def key_of(told: Mapping[str, Any], user: str) -> TaskKey:
     return owned_by(TaskKey.from_dict({**told, "repository": told.get("repository") or ""}), user)
 
 
-def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: Place, epoch: int, path: str) -> TaskRow:
+def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: ImportTarget, epoch: int, path: str) -> TaskRow:
     """The row. ``InvalidInput`` when the export names no task."""
     key = key_of(told, place.user)
     tail, now = store.tail, utc_now()
@@ -61,7 +61,7 @@ def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: Place, e
     )
 
 
-def record_usage(place: Place, row: TaskRow) -> None:
+def record_usage(place: ImportTarget, row: TaskRow) -> None:
     """What the models of a task have used, as its log tells; what a fork has copied is another task's."""
     here = place.base.folders.find(row.uuid)
     if here is None:

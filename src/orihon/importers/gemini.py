@@ -16,7 +16,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, Importer, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    Importer,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.gemini_contents import (
     added_to,
     answer_of,
@@ -68,7 +77,7 @@ class Gemini(Importer):
         history = items(first.get("clientHistory")) or items(first.get("history"))
         return bool(history) and is_content(history[0])
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         if path.suffix == ".jsonl":
             session = _Session(path)
             yield from read_each(json_lines(path), session.take)
@@ -102,7 +111,7 @@ class _Session:
         self._before: dict[str, int] = {}  # id of a message -> messages before it
         self._answered: set[str] = set()  # calls whose results have been given
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         yield from self._begin(record)
         changes = fields(record.get("$set"))
         if title(changes.get("summary")) not in ("", self._thread.title):
@@ -119,10 +128,10 @@ class _Session:
         elif not changes and "sessionId" not in record:
             self._unknown.add(next(iter(record), "{}"), line)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         yield from self._unknown.problems()
 
-    def _begin(self, record: Mapping[str, Any]) -> Iterator[Found]:
+    def _begin(self, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         if self._id:
             return
         self._id = identity(record.get("sessionId")) or name_for(self._path, str(record.get("startTime")))
@@ -138,7 +147,7 @@ class _Session:
         )
         yield self._thread
 
-    def _message(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def _message(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         kind, record_id, time = words(record.get("type")), words(record.get("id")), when(record.get("timestamp"))
         if kind in _BESIDE:
             return
@@ -157,7 +166,9 @@ class _Session:
         else:
             self._unknown.add(record.get("type"), line)
 
-    def _answer(self, record: Mapping[str, Any], record_id: str, time: str | None, line: int) -> Iterator[Found]:
+    def _answer(
+        self, record: Mapping[str, Any], record_id: str, time: str | None, line: int
+    ) -> Iterator[TranscriptPart]:
         """An answer, or what has come to it since it was written last."""
         answer, call = answer_of(record)
         if not record_id or record_id != self._answer_id:
@@ -169,37 +180,37 @@ class _Session:
         self._said += self._given is None
         item = SaidItem(piece or message("assistant"), time, call, record_id or None)
         self._given, self._given_call = answer or self._given or item.message, call
-        yield Event(self._id, item, line)
+        yield TranscriptEvent(self._id, item, line)
 
-    def _results(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def _results(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         for result, item in results_of(record):
             if result.tool_call_id and result.tool_call_id in self._answered:
                 continue
             self._answered.add(result.tool_call_id or "")
             yield self._event(SaidItem(result, item.timestamp or when(record.get("timestamp"))), line)
-            yield Event(self._id, item, line)
+            yield TranscriptEvent(self._id, item, line)
 
-    def _go_back(self, message_id: str, line: int) -> Iterator[Found]:
+    def _go_back(self, message_id: str, line: int) -> Iterator[TranscriptPart]:
         dropped = self._said - self._before.get(message_id, 0)
         if dropped:
-            yield Event(self._id, CompactionItem("", 0, None, covers=dropped), line)
+            yield TranscriptEvent(self._id, CompactionItem("", 0, None, covers=dropped), line)
 
-    def _replace(self, messages: list[Mapping[str, Any]], time: str | None, line: int) -> Iterator[Found]:
+    def _replace(self, messages: list[Mapping[str, Any]], time: str | None, line: int) -> Iterator[TranscriptPart]:
         """Another list of messages stands for the conversation: new ones at its head sum up what is gone."""
         known = [words(one.get("id")) for one in messages if words(one.get("id")) in self._before]
         new = [one for one in messages if words(one.get("id")) not in self._before]
         summary = "\n\n".join(filter(None, (text_of(one.get("content")) for one in new if one.get("type") == "user")))
         if summary:
             kept = self._said - self._before[known[0]] if known else 0
-            yield Event(self._id, CompactionItem(summary, kept, time), line)
+            yield TranscriptEvent(self._id, CompactionItem(summary, kept, time), line)
             self._before.update((words(one.get("id")), self._said) for one in new)
 
-    def _event(self, item: SaidItem | ToolItem, line: int) -> Event:
+    def _event(self, item: SaidItem | ToolItem, line: int) -> TranscriptEvent:
         self._said += isinstance(item, SaidItem)
-        return Event(self._id, item, line)
+        return TranscriptEvent(self._id, item, line)
 
 
-def _logs(path: Path, document: list[Any]) -> Iterator[Found]:
+def _logs(path: Path, document: list[Any]) -> Iterator[TranscriptPart]:
     """What people typed; a session that has a file of its own is left to that."""
     begun: set[str] = set()
     elsewhere: dict[str, bool] = {}
@@ -217,7 +228,7 @@ def _logs(path: Path, document: list[Any]) -> Iterator[Found]:
             begun.add(session)
             yield Thread(session, title(entry.get("message")), when(entry.get("timestamp")), about={"only": "prompts"})
         if (said := user_message(entry.get("message"))) is not None:
-            yield Event(session, SaidItem(said, when(entry.get("timestamp"))))
+            yield TranscriptEvent(session, SaidItem(said, when(entry.get("timestamp"))))
     yield from unknown.problems()
 
 

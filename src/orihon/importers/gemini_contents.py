@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Event, Found, SaidItem, Thread, ToolItem
+from orihon.importers.base import SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import (
     as_json,
     data_url,
@@ -44,7 +44,7 @@ def is_content(value: object) -> bool:
     return "parts" in said and said.get("role") in _ROLES
 
 
-def contents(path: Path, document: object) -> Iterator[Found]:
+def contents(path: Path, document: object) -> Iterator[TranscriptPart]:
     """A conversation that was saved as contents."""
     about = fields(document)
     history = about.get("clientHistory") or about.get("history") or document
@@ -58,17 +58,17 @@ def contents(path: Path, document: object) -> Iterator[Found]:
     )
     yield thread
 
-    def take(line: int, content: Mapping[str, Any]) -> Iterator[Found]:
+    def take(line: int, content: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         time = when(content.get("ts") or content.get("timestamp"))
         if content.get("role") in ("model", "gemini"):
             answer, _ = answer_of({"content": content.get("parts")})
             if answer is not None:
-                yield Event(thread.id, SaidItem(answer, time, model_call(thread.model)), line)
+                yield TranscriptEvent(thread.id, SaidItem(answer, time, model_call(thread.model)), line)
             return
         for result, _ in results_of({"content": content.get("parts")}):
-            yield Event(thread.id, SaidItem(result, time), line)
+            yield TranscriptEvent(thread.id, SaidItem(result, time), line)
         if (asked := user_message(content.get("parts"))) is not None:
-            yield Event(thread.id, SaidItem(asked, time), line)
+            yield TranscriptEvent(thread.id, SaidItem(asked, time), line)
 
     yield from read_each(numbered(said), take)
 

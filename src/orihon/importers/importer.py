@@ -17,15 +17,16 @@ from orihon.catalogue.connect import catalogue_exists
 from orihon.errors import InvalidInput
 from orihon.importers.base import Importer, Problem
 from orihon.importers.files import FoundFile, NotFound, Search, head_of, total_size
-from orihon.importers.ownership import Place
+from orihon.importers.ownership import ImportTarget
 from orihon.importers.reader import ReadFile
 from orihon.importers.registry import importer, is_companion, is_like_transcript, recognised
-from orihon.importers.report import FileProblems, ImportReport, Progress
+from orihon.importers.report import FileProblems, ImportReport
 from orihon.importers.seen_files import Looks, SeenFiles
-from orihon.importers.writer import Source
+from orihon.importers.writer import ThreadSource
 from orihon.search.maintenance import look_again
 from orihon.settings import Settings
 from orihon.store.factory import make_redactor
+from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
 from orihon.tasks.base import BaseFolder
 
@@ -39,7 +40,7 @@ def import_transcripts(
     user: str = "",
     again: bool = False,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
 ) -> ImportReport:
     """Import transcripts; every thread becomes a completed task, and a task that is there already grows.
 
@@ -63,7 +64,7 @@ def import_transcripts(
         redactor = make_redactor(settings, base_path / "mask.key")
         seen = SeenFiles(base_path, user, read_only=dry_run)
         at_end.callback(seen.close)
-        run = _Run(Place(base, catalogue, redactor, user, dry_run), seen, forced, again, ImportReport(dry_run))
+        run = _Run(ImportTarget(base, catalogue, redactor, user, dry_run), seen, forced, again, ImportReport(dry_run))
         size = total_size(wanted, base_path) if progress is not None else 0
         done = 0
         for found in Search(wanted, base_path):
@@ -82,7 +83,7 @@ def import_transcripts(
 class _Run:
     """One import on its way."""
 
-    place: Place
+    place: ImportTarget
     seen: SeenFiles
     forced: Importer | None
     again: bool
@@ -120,13 +121,13 @@ class _Run:
             return
         report.formats[reader.name] += 1
         report.size += found.status.st_size
-        self._import(reader, Source(reader.name, path, found.status.st_mtime), looks, problems)
+        self._import(reader, ThreadSource(reader.name, path, found.status.st_mtime), looks, problems)
 
     def _is_known(self, path: Path, looks: Looks) -> bool:
         task = self.seen.task_of(path, looks, None if self.forced is None else self.forced.name)
         return bool(task) and self.place.catalogue.find(task or "") is not None
 
-    def _import(self, reader: Importer, source: Source, looks: Looks, problems: FileProblems) -> None:
+    def _import(self, reader: Importer, source: ThreadSource, looks: Looks, problems: FileProblems) -> None:
         file = ReadFile(self.place, reader, source, problems)
         tasks = 0
         for task in file.imported():

@@ -12,7 +12,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, Importer, PlanItem, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    Importer,
+    PlanItem,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.kimi_cli import is_context, is_wire, read_context, read_wire, result_message, spoken
 from orihon.importers.lines import json_document, json_lines
 from orihon.importers.peek import peek
@@ -57,7 +67,7 @@ class Kimi(Importer):
             return False
         return is_context(seen.found) or is_wire(seen.found) or any(map(_is_record, seen.found[:8]))
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         found = []
         for record in json_lines(path):
             if not isinstance(record, Problem):
@@ -97,7 +107,7 @@ class _Session:
     _step: str = ""  # the last step that has said something
     _prompts: list[int] = field(default_factory=list)  # for each thing a person said, the messages before it
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         kind, time = words(record.get("type")), when(record.get("time"))
         if kind == "metadata":  # nothing has happened yet
             self._first = self._first or record
@@ -146,7 +156,7 @@ class _Session:
         named = title(known.get("title")) if parent is None else ""
         return Thread(self._id, named, created, words(known.get("workDir")), parent=parent)
 
-    def _configure(self, record: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _configure(self, record: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         self._model = words(record.get("modelAlias")) or self._model
         disclosed = fields(record.get("environmentDisclosure")).get("cwd")
         cwd = self._thread.cwd or words(record.get("cwd")) or words(disclosed)
@@ -158,7 +168,7 @@ class _Session:
             self._prompt = prompt
             yield self._say(SaidItem(message("system", prompt), time), line)
 
-    def _message(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _message(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         role = words(said.get("role"))
         if role not in ("user", "assistant", "system", "tool"):
             self.unknown.add(f"role {role}", line)
@@ -173,7 +183,7 @@ class _Session:
         made = message(role, blocks, calls=calls, call_id=call_id, reasoning=reasoning, rest=rest)
         yield self._say(SaidItem(made, time, model_call(self._model) if role == "assistant" else None), line)
 
-    def _loop(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _loop(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         step = words(event.get("stepUuid")) or words(event.get("uuid"))
         match event.get("type"):
             case "content.part":
@@ -201,12 +211,12 @@ class _Session:
             case kind:
                 self.unknown.add(f"event {words(kind)}", line)
 
-    def _piece(self, said: Message, step: str, time: str | None, line: int) -> Event:
+    def _piece(self, said: Message, step: str, time: str | None, line: int) -> TranscriptEvent:
         self._said += step != self._step
         self._step = step
         return self._event(SaidItem(said, time, None, step or None), line)
 
-    def _compact(self, record: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _compact(self, record: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         summary = record.get("contextSummary") or record.get("summary")
         text = words(summary) or message("user", spoken(fields(summary).get("content"))[0]).text
         count = number(record.get("compactedCount"))
@@ -215,12 +225,12 @@ class _Session:
             kept = max(self._said - int(count), 0)
         yield self._event(CompactionItem(text, kept, time), line)
 
-    def _say(self, item: SaidItem, line: int) -> Event:
+    def _say(self, item: SaidItem, line: int) -> TranscriptEvent:
         self._said += 1
         return self._event(item, line)
 
-    def _event(self, item: SaidItem | ToolItem | CompactionItem | PlanItem, line: int) -> Event:
-        return Event(self._id, item, line)
+    def _event(self, item: SaidItem | ToolItem | CompactionItem | PlanItem, line: int) -> TranscriptEvent:
+        return TranscriptEvent(self._id, item, line)
 
 
 def _call(call: Mapping[str, Any]) -> ToolCall:

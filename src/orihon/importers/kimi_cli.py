@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, PlanItem, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    PlanItem,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.lines import json_lines
 from orihon.importers.shapes import (
     Unknown,
@@ -83,7 +92,7 @@ def result_message(call_id: str, output: object, result: Mapping[str, Any]) -> M
     return message("tool", blocks or "", call_id=call_id or None, rest={"message": note})
 
 
-def read_context(path: Path) -> Iterator[Found]:
+def read_context(path: Path) -> Iterator[TranscriptPart]:
     """A session from its context; nothing when its wire tells more."""
     wire = path.with_name("wire.jsonl")
     if path.stem.startswith("context") and wire.is_file() and wire.stat().st_size:
@@ -93,10 +102,10 @@ def read_context(path: Path) -> Iterator[Found]:
     unknown = Unknown()
     yield thread
 
-    def take(line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         role = words(record.get("role"))
         if role == "_system_prompt":
-            yield Event(thread.id, SaidItem(message("system", words(record.get("content")))), line)
+            yield TranscriptEvent(thread.id, SaidItem(message("system", words(record.get("content")))), line)
         elif role in ("user", "assistant", "system", "tool"):
             blocks, reasoning = spoken(record.get("content"))
             calls = [
@@ -105,7 +114,7 @@ def read_context(path: Path) -> Iterator[Found]:
             ]
             call_id = words(record.get("tool_call_id")) or None
             said = message(role, blocks, calls=calls, call_id=call_id, reasoning=reasoning)
-            yield Event(thread.id, SaidItem(said), line)
+            yield TranscriptEvent(thread.id, SaidItem(said), line)
         elif role not in _OWN_ROLES:
             unknown.add(f"role {role}", line)
 
@@ -129,7 +138,7 @@ def _session(path: Path) -> str:
     return f"{folder.parent.parent.name}-{folder.name}" if folder.parent.name == "subagents" else folder.name
 
 
-def read_wire(path: Path) -> Iterator[Found]:
+def read_wire(path: Path) -> Iterator[TranscriptPart]:
     """A session from what went over its wire."""
     wire = _Wire(path)
     yield from read_each(json_lines(path), wire.take)
@@ -150,7 +159,7 @@ class _Wire:
     _main: _Speaker | None = None
     _others: dict[str, _Speaker] = field(default_factory=dict)
 
-    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, record: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         envelope, time = fields(record.get("message")), when(record.get("timestamp"))
         if self._main is None:
             self._main = _Speaker(
@@ -164,12 +173,14 @@ class _Wire:
         elif record.get("type") != "metadata":
             self.unknown.add(record.get("type"), line)
 
-    def _envelope(self, who: _Speaker, sent: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _envelope(
+        self, who: _Speaker, sent: Mapping[str, Any], time: str | None, line: int
+    ) -> Iterator[TranscriptPart]:
         kind, data = words(sent.get("type")), fields(sent.get("payload"))
         match kind:
             case "TurnBegin" | "SteerInput":
                 blocks, _ = spoken(data.get("user_input"))
-                yield Event(who.id, SaidItem(message("user", blocks or ""), time), line)
+                yield TranscriptEvent(who.id, SaidItem(message("user", blocks or ""), time), line)
             case "StepBegin":
                 who.steps += 1
                 who.step = f"{who.steps}"
@@ -187,33 +198,33 @@ class _Wire:
                 yield from self._child(data, time, line)
             case "CompactionEnd":
                 if summary := self._summary():
-                    yield Event(who.id, CompactionItem(summary, 0, time), line)
+                    yield TranscriptEvent(who.id, CompactionItem(summary, 0, time), line)
             case "PlanDisplay":
-                yield Event(who.id, PlanItem("plan", words(data.get("content")), time), line)
+                yield TranscriptEvent(who.id, PlanItem("plan", words(data.get("content")), time), line)
             case _ if kind not in _BESIDE:
                 self.unknown.add(kind, line)
 
-    def _piece(self, who: _Speaker, said: Message, time: str | None, line: int) -> Event:
-        return Event(who.id, SaidItem(said, time, None, who.step or None), line)
+    def _piece(self, who: _Speaker, said: Message, time: str | None, line: int) -> TranscriptEvent:
+        return TranscriptEvent(who.id, SaidItem(said, time, None, who.step or None), line)
 
-    def _result(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _result(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         result = fields(data.get("return_value")) or fields(data.get("result"))
         call_id = words(data.get("tool_call_id"))
         said = result_message(call_id, result.get("output"), result)
-        yield Event(who.id, SaidItem(said, time), line)
+        yield TranscriptEvent(who.id, SaidItem(said, time), line)
         if result.get("is_error") is True:
             error = (words(result.get("message")) or said.text)[:1000]
-            yield Event(who.id, ToolItem("", error=error, status="error", call_id=call_id), line)
+            yield TranscriptEvent(who.id, ToolItem("", error=error, status="error", call_id=call_id), line)
 
-    def _used(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _used(self, who: _Speaker, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         spent = fields(data.get("token_usage"))
         read = spent.get("input_cache_read")
         asked = total(spent.get("input_other"), read, spent.get("input_cache_creation"))
         call = model_call("", usage(asked, read, spent.get("output")))
         if call is not None and who.step:
-            yield Event(who.id, SaidItem(Message("assistant"), time, call, who.step), line)
+            yield TranscriptEvent(who.id, SaidItem(Message("assistant"), time, call, who.step), line)
 
-    def _child(self, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _child(self, data: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         assert self._main is not None
         named = (
             words(data.get("agent_id"))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import Importer, Problem, SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
 from orihon.importers.lines import json_document
 from orihon.importers.peek import peek
 from orihon.importers.shapes import (
@@ -52,7 +52,7 @@ class MiniSweAgent(Importer):
         is_bare = bool(said) and len(said) == len(seen.found)
         return is_bare and (path.name.endswith(".traj.json") or any(map(_is_marked, said)))
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         document = json_document(path)
         if isinstance(document, Problem):
             yield document
@@ -102,7 +102,7 @@ class _Trajectory:
         self._thread = thread
         self._answers = 0
 
-    def take(self, line: int, said: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, said: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         extra = fields(said.get("extra"))
         time = when(extra.get("timestamp"))
         if "output" in said and "role" not in said and said.get("type") is None:
@@ -118,7 +118,7 @@ class _Trajectory:
             yield self._event(SaidItem(_message(said), time))
             yield from self._ran(words(said.get("tool_call_id")), extra)
 
-    def _items(self, said: Mapping[str, Any], extra: Mapping[str, Any], time: str | None) -> Iterator[Found]:
+    def _items(self, said: Mapping[str, Any], extra: Mapping[str, Any], time: str | None) -> Iterator[TranscriptPart]:
         """An answer of the Responses API: one or more items."""
         self._answers += 1
         call = self._call({"response": said, **extra})
@@ -126,11 +126,11 @@ class _Trajectory:
             yield self._event(SaidItem(Message.from_responses(item), time, call, f"answer-{self._answers}"))
             call = None
 
-    def _ran(self, call_id: str, extra: Mapping[str, Any]) -> Iterator[Found]:
+    def _ran(self, call_id: str, extra: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         code = number(extra.get("returncode"))
         if call_id and code:
             error = words(extra.get("exception_info")) or f"exit code {int(code)}"
-            yield Event(self._thread.id, ToolItem("", error=error, status="error", call_id=call_id))
+            yield TranscriptEvent(self._thread.id, ToolItem("", error=error, status="error", call_id=call_id))
 
     def _call(self, extra: Mapping[str, Any]) -> ModelCall | None:
         response = fields(extra.get("response"))
@@ -138,8 +138,8 @@ class _Trajectory:
         used = Usage.of(spent) if spent else None
         return model_call(words(response.get("model")) or self._thread.model, used, extra.get("cost"))
 
-    def _event(self, item: SaidItem) -> Event:
-        return Event(self._thread.id, item)
+    def _event(self, item: SaidItem) -> TranscriptEvent:
+        return TranscriptEvent(self._thread.id, item)
 
 
 def _answer(said: Mapping[str, Any], extra: Mapping[str, Any]) -> Message:

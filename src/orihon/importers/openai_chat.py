@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
-from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ThreadEnd
+from orihon.importers.base import Importer, Problem, SaidItem, Thread, ThreadEnd, TranscriptEvent, TranscriptPart
 from orihon.importers.files import head_of
 from orihon.importers.lines import json_document, json_lines
 from orihon.importers.peek import peek
@@ -43,7 +43,7 @@ class OpenAIChat(Importer):
             return False
         return any(map(_is_message, seen.found[:2])) or _messages_of(seen.first) is not None
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         head = head_of(path)
         if isinstance(head, Problem):
             yield head
@@ -58,7 +58,7 @@ def _is_document(path: Path) -> bool:
     return not isinstance(json_document(path), Problem)
 
 
-def _read_document(path: Path) -> Iterator[Found]:
+def _read_document(path: Path) -> Iterator[TranscriptPart]:
     value = json_document(path)
     if isinstance(value, Problem):
         yield value
@@ -74,7 +74,7 @@ def _read_document(path: Path) -> Iterator[Found]:
         yield from _conversation({}, listed, path, 0)
 
 
-def _read_lines(path: Path) -> Iterator[Found]:
+def _read_lines(path: Path) -> Iterator[TranscriptPart]:
     thread: str | None = None
     about: dict[str, Any] = {}
     head: list[tuple[int, dict[str, Any]]] = []  # held until somebody speaks: many files have the same instructions
@@ -103,7 +103,9 @@ def _read_lines(path: Path) -> Iterator[Found]:
     yield from unknown.problems()
 
 
-def _begun(about: Mapping[str, Any], head: list[tuple[int, dict[str, Any]]], path: Path) -> Generator[Found, None, str]:
+def _begun(
+    about: Mapping[str, Any], head: list[tuple[int, dict[str, Any]]], path: Path
+) -> Generator[TranscriptPart, None, str]:
     """The thread of a file of messages, and its first ones."""
     thread = _thread(about, [value for _, value in head], path, 0)
     yield thread
@@ -112,7 +114,9 @@ def _begun(about: Mapping[str, Any], head: list[tuple[int, dict[str, Any]]], pat
     return thread.id
 
 
-def _conversation(about: Mapping[str, Any], messages: list[Any] | None, path: Path, number: int) -> Iterator[Found]:
+def _conversation(
+    about: Mapping[str, Any], messages: list[Any] | None, path: Path, number: int
+) -> Iterator[TranscriptPart]:
     if messages is None:
         yield Problem("unknown_kind", number, {"kind": "?", "count": 1})
         return
@@ -143,12 +147,12 @@ def _thread(about: Mapping[str, Any], messages: list[Any], path: Path, number: i
     )
 
 
-def _said(value: Mapping[str, Any], thread: str, number: int) -> Event | Problem:
+def _said(value: Mapping[str, Any], thread: str, number: int) -> TranscriptEvent | Problem:
     try:
         message = Message.from_chat({key: one for key, one in value.items() if key not in _BESIDE})
     except InvalidInput as error:
         return Problem("message", number, {"detail": error.cause})
-    return Event(thread, SaidItem(message, _moment(value), _call(value)), number)
+    return TranscriptEvent(thread, SaidItem(message, _moment(value), _call(value)), number)
 
 
 def _call(value: Mapping[str, Any]) -> ModelCall | None:

@@ -18,13 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Found, Importer, Problem, Thread, ThreadEnd
+from orihon.importers.base import Importer, Problem, Thread, ThreadEnd, TranscriptPart
 from orihon.importers.lines import json_document, json_lines
-from orihon.importers.openhands_events import Conversation, is_event
+from orihon.importers.openhands_events import OpenHandsConversation, is_event
 from orihon.importers.openhands_sdk import SdkConversation, is_sdk_event
 from orihon.importers.peek import peek
 from orihon.importers.shapes import (
-    Record,
+    RecordOrProblem,
     as_json,
     fields,
     identity,
@@ -53,7 +53,7 @@ class OpenHands(Importer):
         wrapped = items(first.get("trajectory"))
         return any(is_event(one) or is_sdk_event(one) for one in (first, fields(wrapped[0] if wrapped else None)))
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         if path.suffix == ".jsonl":
             yield from _lines(path)
         elif (path.parent.name == "events" or path.name.startswith("event")) and _FILE.match(path.name):
@@ -73,7 +73,7 @@ def _is_result(record: Mapping[str, Any]) -> bool:
     return isinstance(record.get("issue"), Mapping) and ("history" in record or "instruction" in record)
 
 
-def _document(path: Path) -> Iterator[Found]:
+def _document(path: Path) -> Iterator[TranscriptPart]:
     document = json_document(path)
     if isinstance(document, Problem):
         yield document
@@ -89,9 +89,9 @@ def _document(path: Path) -> Iterator[Found]:
     yield from _events(Thread(name_for(path, *first)), [(0, event) for event in events])
 
 
-def _lines(path: Path) -> Iterator[Found]:
+def _lines(path: Path) -> Iterator[TranscriptPart]:
     """Results of an evaluation, or one event a line."""
-    events: list[Record] = []
+    events: list[RecordOrProblem] = []
     for record in json_lines(path):
         if isinstance(record, Problem):
             yield record
@@ -105,7 +105,7 @@ def _lines(path: Path) -> Iterator[Found]:
         yield from _events(Thread(name_for(path, mark)), events)
 
 
-def _instance(path: Path, result: Mapping[str, Any], line: int = 0) -> Iterator[Found]:
+def _instance(path: Path, result: Mapping[str, Any], line: int = 0) -> Iterator[TranscriptPart]:
     """One instance of an evaluation."""
     issue = fields(result.get("issue"))
     repository = "/".join(filter(None, (words(issue.get("owner")), words(issue.get("repo")))))
@@ -131,16 +131,18 @@ def _instance(path: Path, result: Mapping[str, Any], line: int = 0) -> Iterator[
     yield from _events(thread, [(line, event) for event in objects(events)], metrics)
 
 
-def _events(thread: Thread, events: list[Record], metrics: Mapping[str, Any] | None = None) -> Iterator[Found]:
+def _events(
+    thread: Thread, events: list[RecordOrProblem], metrics: Mapping[str, Any] | None = None
+) -> Iterator[TranscriptPart]:
     firsts = (one[1] for one in events if not isinstance(one, Problem))
     is_new = is_sdk_event(next(firsts, {}))
-    conversation = SdkConversation(thread, metrics or {}) if is_new else Conversation(thread, metrics or {})
+    conversation = SdkConversation(thread, metrics or {}) if is_new else OpenHandsConversation(thread, metrics or {})
     yield from read_each(events, conversation.take)
     yield from conversation.end()
     yield ThreadEnd(thread.id)
 
 
-def _folder(folder: Path) -> Iterator[Found]:
+def _folder(folder: Path) -> Iterator[TranscriptPart]:
     session = folder.parent if folder.name == "events" else folder
     state = fields(_quietly(session / "base_state.json")) or fields(_quietly(session / "metadata.json"))
     named = identity(state.get("id")) or identity(state.get("conversation_id")) or session.name
@@ -156,7 +158,7 @@ def _folder(folder: Path) -> Iterator[Found]:
     yield from _events(thread, list(_in_order(folder)), stats)
 
 
-def _in_order(folder: Path) -> Iterator[Record]:
+def _in_order(folder: Path) -> Iterator[RecordOrProblem]:
     for name in _files(folder):
         event = json_document(folder / name)
         if isinstance(event, Problem):

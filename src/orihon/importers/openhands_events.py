@@ -11,7 +11,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, Item, PlanItem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    PlanItem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptItem,
+    TranscriptPart,
+)
 from orihon.importers.shapes import (
     Unknown,
     fields,
@@ -63,7 +72,7 @@ def is_event(value: object) -> bool:
     return "source" in event and ("action" in event or "observation" in event) and "kind" not in event
 
 
-class Conversation:
+class OpenHandsConversation:
     """The events of one conversation, as they come."""
 
     def __init__(self, thread: Thread, metrics: Mapping[str, Any]) -> None:
@@ -80,7 +89,7 @@ class Conversation:
         self._flat = 0  # actions of the oldest form so far
         self._flat_source = ""
 
-    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         if not self._is_begun:
             self._is_begun = True
             yield replace(self._thread, created_at=self._thread.created_at or when(event.get("timestamp")))
@@ -98,7 +107,7 @@ class Conversation:
         if event_id is not None:
             self._places[int(event_id)] = (who, before, self._said.get(who, 0))
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         yield from self._unknown.problems()
 
     def _completed(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -114,7 +123,7 @@ class Conversation:
 
     # ---- actions -----------------------------------------------------------------------------------------------
 
-    def _action(self, event: Mapping[str, Any], action: str, line: int) -> Iterator[Found]:
+    def _action(self, event: Mapping[str, Any], action: str, line: int) -> Iterator[TranscriptPart]:
         args, time = fields(event.get("args")), when(event.get("timestamp"))
         match action:
             case "system":
@@ -135,7 +144,7 @@ class Conversation:
                 if action == "delegate":
                     yield from self._delegate(event, args, time)
 
-    def _answer(self, event: Mapping[str, Any], action: str, line: int) -> Iterator[Found]:
+    def _answer(self, event: Mapping[str, Any], action: str, line: int) -> Iterator[TranscriptPart]:
         told, time = fields(event.get("tool_call_metadata")), when(event.get("timestamp"))
         response = fields(told.get("model_response"))
         choice = fields(fields(next(iter(items(response.get("choices"))), None)).get("message"))
@@ -168,14 +177,16 @@ class Conversation:
             self._cost = so_far
         return model_call(words(response.get("model")) or self._thread.model, used, cost)
 
-    def _delegate(self, event: Mapping[str, Any], args: Mapping[str, Any], time: str | None) -> Iterator[Found]:
+    def _delegate(
+        self, event: Mapping[str, Any], args: Mapping[str, Any], time: str | None
+    ) -> Iterator[TranscriptPart]:
         child = f"{self._thread.id}-{identity(event.get('id'))}"
         task = words(fields(args.get("inputs")).get("task"))
         about = {"agent": args["agent"]} if args.get("agent") else {}
         yield Thread(child, title(task), time, parent=self._stack[-1], about=about)
         self._stack.append(child)
 
-    def _condense(self, args: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _condense(self, args: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         """Fold what is forgotten, with all that was before: only the newest summary is shown."""
         named = {int(one) for one in items(args.get("forgotten_event_ids")) if number(one) is not None}
         start, end = number(args.get("forgotten_events_start_id")), number(args.get("forgotten_events_end_id"))
@@ -194,7 +205,7 @@ class Conversation:
 
     # ---- observations ------------------------------------------------------------------------------------------
 
-    def _observation(self, event: Mapping[str, Any], observed: str, line: int) -> Iterator[Found]:
+    def _observation(self, event: Mapping[str, Any], observed: str, line: int) -> Iterator[TranscriptPart]:
         if observed == "delegate" and len(self._stack) > 1:
             self._stack.pop()
         if observed in _BESIDE_OBSERVATIONS:
@@ -218,12 +229,12 @@ class Conversation:
             error = words(event.get("content"))[:1000]
             yield self._event(ToolItem(name, error=error, status="error", call_id=call_id), line)
 
-    def _say(self, item: SaidItem, line: int) -> Event:
+    def _say(self, item: SaidItem, line: int) -> TranscriptEvent:
         self._said[self._stack[-1]] = self._said.get(self._stack[-1], 0) + 1
         return self._event(item, line)
 
-    def _event(self, item: Item, line: int) -> Event:
-        return Event(self._stack[-1], item, line)
+    def _event(self, item: TranscriptItem, line: int) -> TranscriptEvent:
+        return TranscriptEvent(self._stack[-1], item, line)
 
 
 def _chosen(choice: Mapping[str, Any]) -> Message:

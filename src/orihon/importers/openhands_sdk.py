@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, Item, PlanItem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    PlanItem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptItem,
+    TranscriptPart,
+)
 from orihon.importers.shapes import (
     Unknown,
     as_json,
@@ -59,7 +68,7 @@ class SdkConversation:
         self._forgotten: set[str] = set()
         self._is_begun = False
 
-    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, event: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         if not self._is_begun:
             self._is_begun = True
             yield replace(self._thread, created_at=self._thread.created_at or when(event.get("timestamp")))
@@ -67,10 +76,10 @@ class SdkConversation:
         yield from self._read(words(event.get("kind")), event, when(event.get("timestamp")), line)
         self._places[identity(event.get("id"))] = (min(before, self._said - 1) if self._said else 0, self._said)
 
-    def end(self) -> Iterator[Found]:
+    def end(self) -> Iterator[TranscriptPart]:
         yield from self._unknown.problems()
 
-    def _read(self, kind: str, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _read(self, kind: str, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         match kind:
             case "SystemPromptEvent":
                 prompt, more = fields(event.get("system_prompt")), fields(event.get("dynamic_context"))
@@ -89,7 +98,7 @@ class SdkConversation:
             case _ if kind not in _BESIDE:
                 self._unknown.add(kind or "?", line)
 
-    def _message(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _message(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         said = fields(event.get("llm_message"))
         role = words(said.get("role"))
         blocks = [*_blocks(said.get("content")), *_blocks(event.get("extended_content"))]
@@ -104,7 +113,7 @@ class SdkConversation:
         answer = words(event.get("llm_response_id"))
         yield self._say(SaidItem(made, time, self._used(answer) if role == "assistant" else None), line)
 
-    def _action(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _action(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         answer = words(event.get("llm_response_id"))
         call = _call(fields(event.get("tool_call")), event.get("tool_name"), event.get("tool_call_id"))
         if call.arguments == "{}" and fields(event.get("action")):
@@ -119,7 +128,7 @@ class SdkConversation:
         if tasks:
             yield self._event(PlanItem("todo", tasks, time), line)
 
-    def _result(self, kind: str, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _result(self, kind: str, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         observed = fields(event.get("observation"))
         content: Any = observed.get("content", observed.get("output"))
         if kind != "ObservationEvent":
@@ -134,7 +143,7 @@ class SdkConversation:
         if kind != "ObservationEvent" or observed.get("is_error") is True:
             yield self._event(ToolItem(name, error=made.text[:1000], status="error", call_id=call_id), line)
 
-    def _foreign_call(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _foreign_call(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         """A tool that an agent behind this one has used; it is told again with each change of its state."""
         if event.get("status") not in ("completed", "failed", None):
             return
@@ -143,7 +152,7 @@ class SdkConversation:
         item = ToolItem(name, event.get("raw_input"), shown, status="success", timestamp=time)
         yield self._event(replace(item, result=None, error=shown, status="error") if failed else item, line)
 
-    def _condense(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _condense(self, event: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         """Fold what is forgotten, with all that was before: only the newest summary is shown."""
         self._forgotten.update(map(identity, items(event.get("forgotten_event_ids"))))
         places = [self._places[one] for one in self._forgotten if one in self._places]
@@ -158,13 +167,13 @@ class SdkConversation:
         used = usage(spent.get("prompt_tokens"), spent.get("cache_read_tokens"), spent.get("completion_tokens"))
         return model_call(words(spent.get("model")) or self._thread.model, used, number(spent.get("cost")))
 
-    def _say(self, item: SaidItem, line: int) -> Event:
+    def _say(self, item: SaidItem, line: int) -> TranscriptEvent:
         self._said += 1
         self._answer = ""
         return self._event(item, line)
 
-    def _event(self, item: Item, line: int) -> Event:
-        return Event(self._thread.id, item, line)
+    def _event(self, item: TranscriptItem, line: int) -> TranscriptEvent:
+        return TranscriptEvent(self._thread.id, item, line)
 
 
 def _call(call: Mapping[str, Any], name: object, call_id: object = None) -> Any:

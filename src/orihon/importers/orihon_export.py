@@ -25,7 +25,7 @@ from orihon.importers.base import Problem
 from orihon.importers.export_rows import key_of, record_usage, row_of
 from orihon.importers.identity import task_uuid
 from orihon.importers.lines import LONGEST_LINE
-from orihon.importers.ownership import Place
+from orihon.importers.ownership import ImportTarget
 from orihon.importers.peek import peek
 from orihon.importers.report import ImportedTask
 from orihon.importers.restore import Restorer
@@ -58,7 +58,7 @@ class OrihonExport(Restorer):
     def recognises(self, head: bytes, path: Path) -> bool:
         return MARK in peek(head).first
 
-    def restore(self, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
+    def restore(self, path: Path, place: ImportTarget) -> Iterator[Problem | ImportedTask]:
         """Every task of the file."""
         try:
             with path.open("rb") as file:
@@ -101,7 +101,7 @@ class _Damaged(Exception):
     """The export of a task cannot be used."""
 
 
-def _restored(lines: _Lines, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
+def _restored(lines: _Lines, path: Path, place: ImportTarget) -> Iterator[Problem | ImportedTask]:
     """The next task of the file."""
     start = lines.number + 1
     plain = lines
@@ -138,7 +138,7 @@ def _restored(lines: _Lines, path: Path, place: Place) -> Iterator[Problem | Imp
 class _Staging:
     """One task while it is put together."""
 
-    def __init__(self, place: Place, head: Mapping[str, Any]) -> None:
+    def __init__(self, place: ImportTarget, head: Mapping[str, Any]) -> None:
         self._place = place
         self._told = fields(head.get("task"))
         self._contents = fields(head.get("contents"))

@@ -43,7 +43,7 @@ def is_described(row: TaskRow, thread: Thread, messages: int) -> bool:
 
 
 @dataclass(slots=True)
-class Figures:
+class ThreadUsage:
     """What the models of a thread have used."""
 
     calls: int = 0
@@ -57,7 +57,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ImportTarget:
     """Where imports go."""
 
     base: BaseFolder
@@ -149,7 +149,7 @@ class _OpeningImported(TaskOpening):
 class OwnedTask:
     """A task that this process may write to."""
 
-    def __init__(self, place: Place, row: TaskRow, lease: Lease, store: TaskStore) -> None:
+    def __init__(self, place: ImportTarget, row: TaskRow, lease: Lease, store: TaskStore) -> None:
         self.store = store
         self._place = place
         self.row = row
@@ -168,7 +168,7 @@ class OwnedTask:
             self._lease = self._place.catalogue.renew(self._lease)
             self._renewed = time.monotonic()
 
-    def finish(self, thread: Thread, figures: Figures, ended: str, used: UsageSums | None = None) -> None:
+    def finish(self, thread: Thread, figures: ThreadUsage, ended: str, used: UsageSums | None = None) -> None:
         """The figures of the whole thread, whatever of them is in the catalogue already.
 
         ``used`` is what its calls have used; without it the log is read again.

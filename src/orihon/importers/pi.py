@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Event, Found, Importer, SaidItem, Thread, ToolItem
+from orihon.importers.base import CompactionItem, Importer, SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
 from orihon.importers.lines import json_lines
 from orihon.importers.peek import peek
 from orihon.importers.shapes import (
@@ -51,7 +51,7 @@ class Pi(Importer):
         first = peek(head).first
         return first.get("type") == "session" and "id" in first and ("cwd" in first or "version" in first)
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         session = _Session(path)
         yield from read_each(json_lines(path), session.take)
         yield from session.unknown.problems()
@@ -70,7 +70,7 @@ class _Session:
         self._place: dict[str, tuple[int, int, int]] = {}  # id -> its place on the path, messages before and after it
         self._parents: dict[str, str] = {}
 
-    def take(self, line: int, entry: Mapping[str, Any]) -> Iterator[Found]:
+    def take(self, line: int, entry: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         kind = entry.get("type")
         self._starts.append(self._said)
         if not self._id:
@@ -96,7 +96,7 @@ class _Session:
             about={key: value for key, value in about.items() if value},
         )
 
-    def _go_on_from(self, entry: Mapping[str, Any], line: int) -> Iterator[Found]:
+    def _go_on_from(self, entry: Mapping[str, Any], line: int) -> Iterator[TranscriptPart]:
         """Take back what this entry does not follow."""
         if "parentId" not in entry or entry.get("type") == "session":
             return
@@ -115,7 +115,7 @@ class _Session:
         place = self._place.get(entry_id, (-1, 0, 0))[0]
         return 0 <= place < len(self._path_to) and self._path_to[place] == entry_id
 
-    def _read(self, kind: object, entry: Mapping[str, Any], line: int) -> Iterator[Found]:
+    def _read(self, kind: object, entry: Mapping[str, Any], line: int) -> Iterator[TranscriptPart]:
         time = when(entry.get("timestamp"))
         match kind:
             case "message":
@@ -136,7 +136,7 @@ class _Session:
             case _ if words(kind) not in _BESIDE:
                 self.unknown.add(kind, line)
 
-    def _known(self, *, model: str = "", named: str = "") -> Iterator[Found]:
+    def _known(self, *, model: str = "", named: str = "") -> Iterator[TranscriptPart]:
         """Announce the thread again when something new is known of it."""
         better = replace(self._thread, model=model or self._thread.model, title=named or self._thread.title)
         if better != self._thread:
@@ -152,7 +152,7 @@ class _Session:
             return self._said - self._starts[int(index)]
         return 0
 
-    def _message(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _message(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         time = time or when(said.get("timestamp"))
         match said.get("role"):
             case "user" | "custom" | "hookMessage":
@@ -174,7 +174,7 @@ class _Session:
         used = usage(total(spent.get("input"), cached, spent.get("cacheWrite")), cached, spent.get("output"))
         return model_call(said.get("model") or self._model, used, fields(spent.get("cost")).get("total"))
 
-    def _result(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _result(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         call_id, name = words(said.get("toolCallId")), words(said.get("toolName"))
         rest = {"details": said.get("details")}
         result = message("tool", _blocks(said.get("content")), call_id=call_id, tool_name=name or None, rest=rest)
@@ -182,7 +182,7 @@ class _Session:
         if said.get("isError") is True:
             yield self._event(ToolItem(name, error=result.text[:1000], status="error", call_id=call_id), line)
 
-    def _shell(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[Found]:
+    def _shell(self, said: Mapping[str, Any], time: str | None, line: int) -> Iterator[TranscriptPart]:
         command, output = words(said.get("command")), words(said.get("output"))
         if said.get("excludeFromContext") is True:
             failed = said.get("exitCode") not in (0, None)
@@ -193,12 +193,12 @@ class _Session:
         ran = message("user", f"Ran `{command}`\n```\n{output}\n```", rest={"exitCode": said.get("exitCode")})
         yield self._say(SaidItem(ran, time), line)
 
-    def _say(self, item: SaidItem, line: int) -> Event:
+    def _say(self, item: SaidItem, line: int) -> TranscriptEvent:
         self._said += 1
         return self._event(item, line)
 
-    def _event(self, item: SaidItem | CompactionItem | ToolItem, line: int) -> Event:
-        return Event(self._id, item, line)
+    def _event(self, item: SaidItem | CompactionItem | ToolItem, line: int) -> TranscriptEvent:
+        return TranscriptEvent(self._id, item, line)
 
 
 def _answer(said: Mapping[str, Any]) -> Any:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from orihon.errors import DamagedStore, OrihonError, StateError
-from orihon.importers.base import Event, Found, Importer, Problem, Thread, ThreadEnd
+from orihon.importers.base import Importer, Problem, Thread, ThreadEnd, TranscriptEvent, TranscriptPart
 from orihon.importers.identity import task_uuid
-from orihon.importers.ownership import Place
+from orihon.importers.ownership import ImportTarget
 from orihon.importers.report import FileProblems, ImportedTask
 from orihon.importers.restore import Restorer
 from orihon.importers.tool_pairing import Mended
-from orihon.importers.writer import Source, TaskWriter
+from orihon.importers.writer import TaskWriter, ThreadSource
 
 #: So many tasks are held open at once; of a file with more threads, those that were silent longest are let go.
 MOST_OPEN = 16
@@ -23,9 +23,9 @@ class ReadFile:
 
     def __init__(
         self,
-        place: Place,
+        place: ImportTarget,
         reader: Importer,
-        source: Source,
+        source: ThreadSource,
         problems: FileProblems,
         *,
         anew: Mapping[str, Problem] | None = None,
@@ -50,7 +50,7 @@ class ReadFile:
             return
         try:
             for found in self._found():
-                if isinstance(found, Event):
+                if isinstance(found, TranscriptEvent):
                     self._hear(found)
                 else:
                     yield from self._take(found)
@@ -61,7 +61,7 @@ class ReadFile:
                 if writer is not None:
                     writer.close()
 
-    def _found(self) -> Iterator[Found]:
+    def _found(self) -> Iterator[TranscriptPart]:
         reading = self._reader.read(self._source.path)
         while True:
             try:
@@ -86,7 +86,7 @@ class ReadFile:
                 yield from self._finish(found.thread)
                 self._writers.pop(found.thread, None)
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, event: TranscriptEvent) -> None:
         writer = self._writers.get(event.thread)
         if writer is None:
             return

@@ -6,7 +6,7 @@ Of very many tasks and problems only the first are named; all of them are counte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,6 @@ from orihon.texts import text
 MOST_NAMED = 1000
 #: How many problems of one cause are named for one file.
 MOST_OF_A_CAUSE = 10
-
-#: Done and all, in bytes.
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-from orihon.importers.base import Found, Importer, Problem
-from orihon.importers.ownership import Place
+from orihon.importers.base import Importer, Problem, TranscriptPart
+from orihon.importers.ownership import ImportTarget
 from orihon.importers.report import ImportedTask
 
 
@@ -15,9 +15,9 @@ class Restorer(Importer):
     """The reader of such a format."""
 
     @abstractmethod
-    def restore(self, path: Path, place: Place) -> Iterator[Problem | ImportedTask]:
+    def restore(self, path: Path, place: ImportTarget) -> Iterator[Problem | ImportedTask]:
         """The tasks in the file."""
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         """Nothing that would have to be written anew."""
         return iter(())

@@ -16,7 +16,16 @@ import apsw
 
 from orihon.drivers.postgres.statements import statements
 from orihon.errors import InvalidInput
-from orihon.importers.base import CompactionItem, Event, Found, Importer, Problem, SaidItem, Thread, ToolItem
+from orihon.importers.base import (
+    CompactionItem,
+    Importer,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.shapes import fields, number, objects, title, when, words
 from orihon.importers.shapes import message as shaped
 from orihon.system import jsonio
@@ -39,7 +48,7 @@ class SeedTree(Importer):
     def recognises(self, head: bytes, path: Path) -> bool:
         return head.startswith(_MAGIC) and _MARK in head and b"token_count" in head
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         try:
             with closing(_opened(path)) as connection:
                 yield from _read(connection, path)
@@ -63,7 +72,7 @@ def _opened(path: Path) -> apsw.Connection:
     return connection
 
 
-def _read(connection: apsw.Connection, path: Path) -> Iterator[Found]:
+def _read(connection: apsw.Connection, path: Path) -> Iterator[TranscriptPart]:
     key = key_from(path)
     about = dict(_rows(connection, "metadata"))
     first = next(_rows(connection, "first_prompt"), None)
@@ -80,14 +89,14 @@ def _read(connection: apsw.Connection, path: Path) -> Iterator[Found]:
     for row in _rows(connection, "messages"):
         seq = row[0]
         while summary is not None and _before(summary[0], seq):
-            yield Event(thread.id, CompactionItem(words(summary[1]), timestamp=_time(summary[2])), seq)
+            yield TranscriptEvent(thread.id, CompactionItem(words(summary[1]), timestamp=_time(summary[2])), seq)
             summary = next(summaries, None)
         yield _said(row, thread.id)
         while tool is not None and not _before(seq, tool[0]):
-            yield Event(thread.id, _tool(tool), seq)
+            yield TranscriptEvent(thread.id, _tool(tool), seq)
             tool = next(tools, None)
     while summary is not None:
-        yield Event(thread.id, CompactionItem(words(summary[1]), timestamp=_time(summary[2])))
+        yield TranscriptEvent(thread.id, CompactionItem(words(summary[1]), timestamp=_time(summary[2])))
         summary = next(summaries, None)
 
 
@@ -99,7 +108,7 @@ def _before(one: object, other: object) -> bool:
     return (number(one) or 0) < (number(other) or 0)
 
 
-def _said(row: tuple[Any, ...], thread: str) -> Event | Problem:
+def _said(row: tuple[Any, ...], thread: str) -> TranscriptEvent | Problem:
     seq, role, content, moment, metadata = row
     more = fields(_decoded(metadata))
     rest = {key: value for key, value in more.items() if key not in _KNOWN}
@@ -117,7 +126,7 @@ def _said(row: tuple[Any, ...], thread: str) -> Event | Problem:
         )
     except InvalidInput as error:
         return Problem("message", seq, {"detail": error.cause})
-    return Event(thread, SaidItem(message, _time(moment)), seq)
+    return TranscriptEvent(thread, SaidItem(message, _time(moment)), seq)
 
 
 def _tool(row: tuple[Any, ...]) -> ToolItem:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidMessage
-from orihon.importers.base import Found, Problem
+from orihon.importers.base import Problem, TranscriptPart
 from orihon.system import jsonio
 from orihon.values.message.extra import check_depth, pack
 from orihon.values.message.message import Message, Part, ToolCall
@@ -203,10 +203,12 @@ class Unknown:
 
 
 #: A record with the number of its line, or why there is none.
-Record = tuple[int, Mapping[str, Any]] | Problem
+RecordOrProblem = tuple[int, Mapping[str, Any]] | Problem
 
 
-def read_each(records: Iterable[Record], take: Callable[[int, Mapping[str, Any]], Iterator[Found]]) -> Iterator[Found]:
+def read_each(
+    records: Iterable[RecordOrProblem], take: Callable[[int, Mapping[str, Any]], Iterator[TranscriptPart]]
+) -> Iterator[TranscriptPart]:
     """What is in the records, one by one; a message that cannot be kept is reported, and the next one read."""
     for record in records:
         if isinstance(record, Problem):
@@ -218,6 +220,6 @@ def read_each(records: Iterable[Record], take: Callable[[int, Mapping[str, Any]]
             yield Problem("message", record[0], {"detail": error.cause})
 
 
-def numbered(values: object) -> Iterator[Record]:
+def numbered(values: object) -> Iterator[RecordOrProblem]:
     """The objects of a list as records; where they stand in the file is not known."""
     return ((0, value) for value in objects(values))

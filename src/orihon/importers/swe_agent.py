@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidMessage
-from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ThreadEnd, ToolItem
+from orihon.importers.base import (
+    Importer,
+    Problem,
+    SaidItem,
+    Thread,
+    ThreadEnd,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.lines import json_document
 from orihon.importers.peek import peek
 from orihon.importers.shapes import (
@@ -60,7 +69,7 @@ class SweAgent(Importer):
         is_history = bool(said) and "role" in fields(said[0]) and bool(_OWN & fields(said[0]).keys())
         return is_history or ("trajectory" in run and "environment" in run)
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         document = json_document(path)
         if isinstance(document, Problem):
             yield document
@@ -117,7 +126,7 @@ def _about(attempt: Mapping[str, Any], run: Mapping[str, Any]) -> dict[str, Any]
     }
 
 
-def _run(attempt: Mapping[str, Any], run: Mapping[str, Any], thread: Thread) -> Iterator[Found]:
+def _run(attempt: Mapping[str, Any], run: Mapping[str, Any], thread: Thread) -> Iterator[TranscriptPart]:
     yield thread
     history = _history(attempt)
     steps = iter(list(objects(attempt.get("trajectory"))))
@@ -134,7 +143,7 @@ def _run(attempt: Mapping[str, Any], run: Mapping[str, Any], thread: Thread) -> 
         except InvalidMessage as error:
             yield Problem("message", fields={"detail": error.cause, "number": at + 1})
             continue
-        yield Event(thread.id, SaidItem(made, call=call))
+        yield TranscriptEvent(thread.id, SaidItem(made, call=call))
         if made.role == "assistant" and not said.get("is_demo") and said.get("action") is not None:
             yield from _step(thread, made, next(steps, {}))
     yield ThreadEnd(thread.id)
@@ -182,18 +191,20 @@ def _call(call: Mapping[str, Any]) -> Any:
     return tool_call(call.get("id"), asked.get("name"), asked.get("arguments"))
 
 
-def _step(thread: Thread, made: Message, step: Mapping[str, Any]) -> Iterator[Found]:
+def _step(thread: Thread, made: Message, step: Mapping[str, Any]) -> Iterator[TranscriptPart]:
     """How long the action took; without function calling that is all there is of a tool call."""
     seconds = number(step.get("execution_time"))
     took = None if seconds is None else seconds * 1000
     if made.tool_calls:
         if took is not None:
-            yield Event(thread.id, ToolItem(made.tool_calls[0].name, duration_ms=took, call_id=made.tool_calls[0].id))
+            yield TranscriptEvent(
+                thread.id, ToolItem(made.tool_calls[0].name, duration_ms=took, call_id=made.tool_calls[0].id)
+            )
         return
     action = words(step.get("action")).strip()
     if action:
         shown = words(step.get("observation"))[:1000]
-        yield Event(
+        yield TranscriptEvent(
             thread.id, ToolItem(action.split()[0], {"command": action}, shown, duration_ms=took, status="success")
         )
 

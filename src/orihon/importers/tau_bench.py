@@ -10,7 +10,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Event, Found, Importer, Problem, SaidItem, Thread, ThreadEnd, ToolItem
+from orihon.importers.base import (
+    Importer,
+    Problem,
+    SaidItem,
+    Thread,
+    ThreadEnd,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.lines import json_document
 from orihon.importers.peek import peek
 from orihon.importers.shapes import (
@@ -51,7 +60,7 @@ class TauBench(Importer):
         info = fields(first.get("info"))
         return ("agent_info" in info or "num_trials" in info) and ("tasks" in first or "simulations" in first)
 
-    def read(self, path: Path) -> Iterator[Found]:
+    def read(self, path: Path) -> Iterator[TranscriptPart]:
         document = json_document(path)
         if isinstance(document, Problem):
             yield document
@@ -65,7 +74,7 @@ class TauBench(Importer):
                 yield from _simulation(path, simulation, fields(run.get("info")))
 
 
-def _trial(path: Path, trial: Mapping[str, Any]) -> Iterator[Found]:
+def _trial(path: Path, trial: Mapping[str, Any]) -> Iterator[TranscriptPart]:
     """One trial of tau-bench; its messages are those of the OpenAI API."""
     task, number = identity(trial.get("task_id")), identity(trial.get("trial"))
     info = fields(trial.get("info"))
@@ -78,8 +87,8 @@ def _trial(path: Path, trial: Mapping[str, Any]) -> Iterator[Found]:
     )
     yield thread
 
-    def take(line: int, said: Mapping[str, Any]) -> Iterator[Found]:
-        yield Event(thread.id, SaidItem(Message.from_chat(said)), line)
+    def take(line: int, said: Mapping[str, Any]) -> Iterator[TranscriptPart]:
+        yield TranscriptEvent(thread.id, SaidItem(Message.from_chat(said)), line)
 
     yield from read_each(numbered(trial.get("traj")), take)
     yield ThreadEnd(thread.id)
@@ -91,7 +100,7 @@ def _beginning(said: object) -> Iterator[str]:
     return (as_json(one.get("content")) for _, one in zip(range(3), spoken, strict=False))
 
 
-def _simulation(path: Path, simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[Found]:
+def _simulation(path: Path, simulation: Mapping[str, Any], info: Mapping[str, Any]) -> Iterator[TranscriptPart]:
     """One simulation of tau2-bench."""
     agent, environment = fields(info.get("agent_info")), fields(info.get("environment_info"))
     known = ("task_id", "trial", "termination_reason", "agent_cost", "user_cost", "duration")
@@ -106,7 +115,7 @@ def _simulation(path: Path, simulation: Mapping[str, Any], info: Mapping[str, An
     )
     yield thread
 
-    def take(line: int, said: Mapping[str, Any]) -> Iterator[Found]:
+    def take(line: int, said: Mapping[str, Any]) -> Iterator[TranscriptPart]:
         yield from _said(thread, said, line)
 
     yield from read_each(numbered(simulation.get("messages")), take)
@@ -115,7 +124,7 @@ def _simulation(path: Path, simulation: Mapping[str, Any], info: Mapping[str, An
     yield ThreadEnd(thread.id)
 
 
-def _said(thread: Thread, said: Mapping[str, Any], line: int) -> Iterator[Found]:
+def _said(thread: Thread, said: Mapping[str, Any], line: int) -> Iterator[TranscriptPart]:
     role, time = words(said.get("role")), when(said.get("timestamp"))
     if "tool_messages" in said:
         for one in objects(said.get("tool_messages")):
@@ -132,9 +141,9 @@ def _said(thread: Thread, said: Mapping[str, Any], line: int) -> Iterator[Found]
         call_id=call_id or None,
         rest={"requestor": "user" if said.get("requestor") == "user" else None, "audio": said.get("audio_path")},
     )
-    yield Event(thread.id, SaidItem(made, time, _call(thread, said) if role == "assistant" else None), line)
+    yield TranscriptEvent(thread.id, SaidItem(made, time, _call(thread, said) if role == "assistant" else None), line)
     if said.get("error") is True:
-        yield Event(thread.id, ToolItem("", error=made.text[:1000], status="error", call_id=call_id), line)
+        yield TranscriptEvent(thread.id, ToolItem("", error=made.text[:1000], status="error", call_id=call_id), line)
 
 
 def _call(thread: Thread, said: Mapping[str, Any]) -> ModelCall | None:

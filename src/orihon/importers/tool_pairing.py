@@ -1,7 +1,7 @@
 """Foreign histories made legal, without losing a word.
 
 A log of ours takes a tool result only after its call, takes nothing else while calls are open, and an id only once.
-Other agents keep no such rules. ``Conversation`` takes the items of one thread in their order and gives the steps that
+Other agents keep no such rules. ``ToolPairing`` takes the items of one thread in their order and gives the steps that
 a log takes: pieces of an answer become one message, results move up to their calls, a call that nobody answered is
 answered in words, a result that nobody asked for gets a call, a repeated id gets a number. What was done is counted.
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from orihon.errors import InvalidInput
 from orihon.importers.additions import Additions
 from orihon.importers.answers import is_empty, joined, joined_call
-from orihon.importers.base import CompactionItem, Item, PlanItem, Problem, SaidItem, ToolItem
+from orihon.importers.base import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
 from orihon.importers.tool_records import merged, tool_record
 from orihon.texts import text
 from orihon.values.message.extra import NOTES, notes_of
@@ -51,7 +51,7 @@ class FoldStep:
     covers: int | None = None
 
 
-Step = SaidStep | FoldStep | ToolItem | PlanItem
+LogStep = SaidStep | FoldStep | ToolItem | PlanItem
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class _Open:
 
 
 @dataclass(slots=True)
-class Conversation:
+class ToolPairing:
     """The items of one thread on their way into a log."""
 
     mended: Mended = field(default_factory=Mended)
@@ -97,9 +97,9 @@ class Conversation:
     _told: list[ToolItem] = field(default_factory=list)  # of the calls that are being answered
     _used: set[int] = field(default_factory=set)
     _foreign: set[str] = field(default_factory=set)  # calls that somebody else than the model has made
-    _out: list[Step | Problem] = field(default_factory=list)
+    _out: list[LogStep | Problem] = field(default_factory=list)
 
-    def take(self, item: Item) -> list[Step | Problem]:
+    def take(self, item: TranscriptItem) -> list[LogStep | Problem]:
         """The next item of the thread."""
         if isinstance(item, SaidItem):
             self._take_said(item)
@@ -107,7 +107,7 @@ class Conversation:
             self._queue(item)
         return self._given()
 
-    def end(self, *, close: bool) -> list[Step | Problem]:
+    def end(self, *, close: bool) -> list[LogStep | Problem]:
         """All there is for now. ``close``: calls that are open get no result any more."""
         self._flush()
         while self._held:
@@ -117,7 +117,7 @@ class Conversation:
         self._tools()
         return self._given()
 
-    def _given(self) -> list[Step | Problem]:
+    def _given(self) -> list[LogStep | Problem]:
         out, self._out = self._out, []
         return out
 

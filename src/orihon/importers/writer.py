@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.importers.base import Item, PlanItem, Problem, Thread, ToolItem
+from orihon.importers.base import PlanItem, Problem, Thread, ToolItem, TranscriptItem
 from orihon.importers.known_task import NAME, NOT_FOLDED, TRIGGER, Break, Known, Past, counted, known_of
-from orihon.importers.ownership import Figures, OwnedTask, Place, is_described
+from orihon.importers.ownership import ImportTarget, OwnedTask, ThreadUsage, is_described
 from orihon.importers.report import ImportedTask
-from orihon.importers.tool_pairing import Conversation, FoldStep, Mended, SaidStep, Step
+from orihon.importers.tool_pairing import FoldStep, LogStep, Mended, SaidStep, ToolPairing
 from orihon.store.contract import Stream
 from orihon.store.folding import Folding
 from orihon.store.task_store import Said
@@ -45,7 +45,7 @@ _LEFT_OUT: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ThreadSource:
     """Where a thread is read from."""
 
     format: str
@@ -64,7 +64,7 @@ class Source:
 class TaskWriter:
     """A thread while it is read."""
 
-    def __init__(self, place: Place, source: Source, thread: Thread, uuid: str) -> None:
+    def __init__(self, place: ImportTarget, source: ThreadSource, thread: Thread, uuid: str) -> None:
         self.thread = thread
         self.uuid = uuid
         self.problems: list[Problem] = []
@@ -74,13 +74,13 @@ class TaskWriter:
         self._known = known_of(place.base, uuid)
         self._expected = self._known.counts
         self._past = Past(place.base, uuid, self._known, place.redactor)
-        self._talk = Conversation()
+        self._talk = ToolPairing()
         self._breaks = list(self._known.breaks)
         self._items = 0
-        self._last: Item | None = None
+        self._last: TranscriptItem | None = None
         self._seen: Counter[str] = Counter()  # steps by kind
         self._new: Counter[str] = Counter()
-        self._figures = Figures()
+        self._figures = ThreadUsage()
         # Of a task that is new the rows are known when it is written; otherwise the log has to be read again.
         self._used = UsageSums(uuid) if self._known.messages == 0 else None
         self._said: list[Said] = []
@@ -105,7 +105,7 @@ class TaskWriter:
         """The thread is known better now."""
         self.thread = replace(thread, created_at=thread.created_at or self.thread.created_at)
 
-    def take(self, item: Item, line: int) -> None:
+    def take(self, item: TranscriptItem, line: int) -> None:
         """The next item of the thread."""
         if self._known.is_away or self.has_changed:
             return
@@ -170,7 +170,7 @@ class TaskWriter:
 
     # ---- steps -------------------------------------------------------------------------------------------------
 
-    def _steps(self, steps: Sequence[Step | Problem], line: int) -> None:
+    def _steps(self, steps: Sequence[LogStep | Problem], line: int) -> None:
         for step in steps:
             if isinstance(step, SaidStep):
                 self._take_message(step)

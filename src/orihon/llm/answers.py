@@ -1,7 +1,7 @@
 """An answer of a model, put together from whatever pieces it comes in.
 
 A call's arguments stay the text that the model wrote, JSON or not: whoever runs the tool decides. Nothing here touches
-a store; an ``Answer`` exists only when it is complete.
+a store; an ``ModelAnswer`` exists only when it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What the model said. A call is ``{"id", "name", "arguments"}``, arguments as a text."""
 
     text: str = ""
@@ -96,7 +96,7 @@ class AnswerBuilder:
         """Whether a call has begun, be it one without a name."""
         return bool(self._calls)
 
-    def built(self) -> Answer:
+    def built(self) -> ModelAnswer:
         """The whole answer."""
         calls = (
             {
@@ -107,7 +107,7 @@ class AnswerBuilder:
             for _, call in sorted(self._calls.items(), key=_number)
             if call["name"]
         )
-        return Answer(
+        return ModelAnswer(
             text=clean("".join(self._text)),
             calls=tuple(calls),
             usage=self.usage,

@@ -7,7 +7,7 @@ from typing import Any
 
 from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
-from orihon.llm.base import LLMClient, Options
+from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.endpoints import endpoint
 from orihon.llm.openai import not_an_answer, piece_of
 from orihon.llm.provider_shapes import anthropic_messages, anthropic_system
@@ -33,7 +33,7 @@ class AnthropicClient(LLMClient):
     def _headers(self, api_key: str | None) -> dict[str, str]:
         return {"anthropic-version": _VERSION, **({"x-api-key": api_key} if api_key else {})}
 
-    def _body(self, view: ViewLines, options: Options) -> Iterator[bytes]:
+    def _body(self, view: ViewLines, options: RequestOptions) -> Iterator[bytes]:
         fields: dict[str, Any] = {
             "model": options.model,
             "stream": options.stream,

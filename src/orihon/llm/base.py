@@ -24,15 +24,15 @@ from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
 from orihon.llm import text_calls
-from orihon.llm.answers import Answer, AnswerBuilder, OnText
+from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
 from orihon.llm.endpoints import without_user
 from orihon.llm.history import History, MemoryHistory, StoredHistory
 from orihon.llm.refusals import refusal
 from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import model_call, watching_call
-from orihon.llm.tool_shapes import Tool, read_tools
-from orihon.llm.transport import Call, Response, Timeouts, Transport
+from orihon.llm.tool_shapes import ToolDefinition, read_tools
+from orihon.llm.transport import CancellableCall, Response, Timeouts, Transport
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.system import jsonio
@@ -51,13 +51,13 @@ Definitions = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RequestOptions:
     """What a request says beside its messages."""
 
     model: str
     context_length: int
     stream: bool = False
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ToolDefinition, ...] = ()
     max_tokens: int | None = None
     temperature: float | None = None
 
@@ -94,7 +94,7 @@ class LLMClient(ABC):
         self.message_store = self._store(context_dir, message_store)
         self.tools = read_tools(functions, tools)
         self.stream = stream
-        self.last_answer: Answer | None = None
+        self.last_answer: ModelAnswer | None = None
         self._section = self.settings.llm.active
         self._url, self._basic = without_user(self._endpoint(self._section.base_url))
         self._api_key = self._checked_key()
@@ -108,7 +108,7 @@ class LLMClient(ABC):
         if self.message_store is not None:
             self.message_store.tool_tokens = self._tool_tokens
         self._turn = threading.Lock()
-        self._running: set[Call] = set()
+        self._running: set[CancellableCall] = set()
         self._running_lock = threading.Lock()
 
     # ---- the conversation ----------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ class LLMClient(ABC):
         return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
     @abstractmethod
-    def _body(self, view: ViewLines, options: Options) -> Iterator[bytes]:
+    def _body(self, view: ViewLines, options: RequestOptions) -> Iterator[bytes]:
         """The request, piece by piece."""
 
     @abstractmethod
@@ -236,7 +236,7 @@ class LLMClient(ABC):
 
     # ---- one call ------------------------------------------------------------------------------------------------
 
-    def _ask(self, call: Call, on_text: OnText | None) -> tuple[Answer, int]:
+    def _ask(self, call: CancellableCall, on_text: OnText | None) -> tuple[ModelAnswer, int]:
         """The answer to the conversation as it is, and our count of what was sent."""
         options = self._options()
         view = self._history.prepare()
@@ -249,7 +249,7 @@ class LLMClient(ABC):
             answer = text_calls.read(answer, [tool.name for tool in self.tools])
         return answer, tokens
 
-    def _attempts(self, body: Path | bytes, call: Call, on_text: OnText | None) -> Answer:
+    def _attempts(self, body: Path | bytes, call: CancellableCall, on_text: OnText | None) -> ModelAnswer:
         key = self._cache.key(self._url, body) if self._cache is not None else ""
         if self._cache is not None and (kept := self._cache.get(key)) is not None:
             if on_text is not None and kept.text:
@@ -262,7 +262,7 @@ class LLMClient(ABC):
             self._cache.put(key, answer, self._redactor())
         return answer
 
-    def _tried(self, body: Path | bytes, call: Call, on_text: OnText | None) -> Answer:
+    def _tried(self, body: Path | bytes, call: CancellableCall, on_text: OnText | None) -> ModelAnswer:
         """The answer, after as many attempts as the retry policy allows."""
         for attempt in count(1):
             builder = AnswerBuilder(on_text)
@@ -276,7 +276,7 @@ class LLMClient(ABC):
             call.pause(delay)
         raise AssertionError  # attempts are counted without end
 
-    def _attempt(self, body: Path | bytes, call: Call, builder: AnswerBuilder) -> Answer:
+    def _attempt(self, body: Path | bytes, call: CancellableCall, builder: AnswerBuilder) -> ModelAnswer:
         if self._rate_limit is not None:
             call.pause(self._rate_limit.take(self.provider))
         headers = {"Authorization": self._basic} if self._basic else {}
@@ -299,8 +299,8 @@ class LLMClient(ABC):
         return vault.restored_json(raw.decode()).encode()
 
     @contextmanager
-    def _calling(self) -> Iterator[Call]:
-        call = Call()
+    def _calling(self) -> Iterator[CancellableCall]:
+        call = CancellableCall()
         with self._running_lock:
             self._running.add(call)
         try:
@@ -309,7 +309,7 @@ class LLMClient(ABC):
             with self._running_lock:
                 self._running.discard(call)
 
-    def _settled(self, answer: Answer) -> Answer:
+    def _settled(self, answer: ModelAnswer) -> ModelAnswer:
         """The answer with an id for each call that no call of this task has had: local servers repeat theirs."""
         calls: list[dict[str, str]] = []
         seen: set[str] = set()
@@ -321,9 +321,9 @@ class LLMClient(ABC):
             calls.append({**call, "id": call_id})
         return replace(answer, calls=tuple(calls))
 
-    def _options(self) -> Options:
+    def _options(self) -> RequestOptions:
         tools = () if self.calls_in_words else self.tools
-        return Options(self.model, self.context_length, self.stream, tools, self._section.max_token)
+        return RequestOptions(self.model, self.context_length, self.stream, tools, self._section.max_token)
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.plain_history import system_head, tool_units
 from orihon.errors import ToolCallError
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.llm.request_file import FileLines, ListLines, StoredLines, ViewLines, request_file
 from orihon.store import MessageStore
 from orihon.values.message.message import Message
@@ -41,7 +41,7 @@ class History(Protocol):
 
     def add_result(self, name: str, text: str, tool_call_id: str | None) -> None: ...
 
-    def add_answer(self, answer: Answer, call: ModelCall) -> None: ...
+    def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None: ...
 
     def is_used(self, call_id: str) -> bool:
         """Whether a call may have had this id before."""
@@ -84,7 +84,7 @@ class StoredHistory:
     def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
         self._store.add_message("tool", text, name, tool_call_id=tool_call_id)
 
-    def add_answer(self, answer: Answer, call: ModelCall) -> None:
+    def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None:
         # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.
         fields = {"finish_reason": answer.finish, **answer.fields} if answer.finish else answer.fields
         self._store.add_message("assistant", answer.text or None, tool_calls=_chat_calls(answer), call=call, **fields)
@@ -144,7 +144,7 @@ class MemoryHistory:
             raise ToolCallError("none_open", call=tool_call_id or name, open=", ".join(waiting) or "-")
         self._append(Message.build("tool", text, tool_name=name, tool_call_id=wanted))
 
-    def add_answer(self, answer: Answer, call: ModelCall) -> None:
+    def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None:
         self._append(
             Message.build("assistant", answer.text or None, tool_calls=_chat_calls(answer), extra=answer.fields)
         )
@@ -198,7 +198,7 @@ class MemoryHistory:
         return end > head
 
 
-def _chat_calls(answer: Answer) -> list[dict[str, Any]] | None:
+def _chat_calls(answer: ModelAnswer) -> list[dict[str, Any]] | None:
     return [
         {
             "id": call["id"],

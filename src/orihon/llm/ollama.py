@@ -11,7 +11,7 @@ from typing import Any
 
 from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
-from orihon.llm.base import LLMClient, Options
+from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.endpoints import endpoint
 from orihon.llm.openai import not_an_answer, piece_of
 from orihon.llm.provider_shapes import ollama
@@ -32,7 +32,7 @@ class OllamaClient(LLMClient):
     def _endpoint(self, base_url: str) -> str:
         return endpoint(base_url, "/api", "/chat", instead_of="/v1")
 
-    def _body(self, view: ViewLines, options: Options) -> Iterator[bytes]:
+    def _body(self, view: ViewLines, options: RequestOptions) -> Iterator[bytes]:
         settings: dict[str, Any] = {"num_ctx": options.context_length}
         if options.max_tokens is not None:
             settings["num_predict"] = options.max_tokens

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from orihon.errors import CutOff, LLMError, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
-from orihon.llm.base import LLMClient, Options
+from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.endpoints import endpoint
 from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, separated
@@ -32,13 +32,13 @@ class OpenAIClient(LLMClient):
     def _endpoint(self, base_url: str) -> str:
         return endpoint(base_url, "/v1", "/chat/completions")
 
-    def _body(self, view: ViewLines, options: Options) -> Iterator[bytes]:
+    def _body(self, view: ViewLines, options: RequestOptions) -> Iterator[bytes]:
         return body(self._fields(options), [*_tools(options), ("messages", self._messages(view))])
 
     def _messages(self, view: ViewLines) -> Iterator[bytes]:
         return view.joined()
 
-    def _fields(self, options: Options) -> dict[str, Any]:
+    def _fields(self, options: RequestOptions) -> dict[str, Any]:
         fields: dict[str, Any] = {"model": options.model, "stream": options.stream}
         if options.stream:
             fields["stream_options"] = {"include_usage": True}
@@ -97,7 +97,7 @@ def not_an_answer(response: Response, url: str) -> NotJSON:
     return NotJSON("content_type", url=shown_url(url), content_type=kind, excerpt=start or "-")
 
 
-def _tools(options: Options) -> list[tuple[str, Iterator[bytes]]]:
+def _tools(options: RequestOptions) -> list[tuple[str, Iterator[bytes]]]:
     # Before the messages: what stays the same from call to call stands first.
     tools = separated(jsonio.encode(tool.as_openai()) for tool in options.tools)
     return [("tools", tools)] if options.tools else []

@@ -21,7 +21,7 @@ _START = "(start)"
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
-Message = dict[str, Any]
+ProviderMessage = dict[str, Any]
 
 
 def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,14 +34,14 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
     return value if isinstance(value, dict) else {INVALID: value}
 
 
-def is_prompt(message: Message) -> bool:
+def is_prompt(message: ProviderMessage) -> bool:
     """Whether a message at the beginning belongs to the system prompt."""
     content = message["content"]
     is_summary = isinstance(content, str) and content.startswith(SUMMARY_PREFIX)
     return message["role"] in SYSTEM_ROLES and not is_summary
 
 
-def one_system_prompt(messages: Iterable[Message]) -> Iterator[Message]:
+def one_system_prompt(messages: Iterable[ProviderMessage]) -> Iterator[ProviderMessage]:
     """The leading system messages as one, later ones as a user's."""
     prompt: list[str] = []
     is_head = True
@@ -57,10 +57,10 @@ def one_system_prompt(messages: Iterable[Message]) -> Iterator[Message]:
         yield {"role": "system", "content": "\n\n".join(prompt)}
 
 
-def ollama(message: Message) -> Message:
+def ollama(message: ProviderMessage) -> ProviderMessage:
     """A message as ``/api/chat`` takes it."""
     role = "system" if message["role"] in SYSTEM_ROLES else message["role"]
-    shaped: Message = {"role": role, "content": text_of(message["content"])}
+    shaped: ProviderMessage = {"role": role, "content": text_of(message["content"])}
     if images := [found[2] for found in map(_data_url, _parts(message["content"])) if found]:
         shaped["images"] = images
     if thinking := message.get("thinking"):
@@ -74,10 +74,10 @@ def ollama(message: Message) -> Message:
     return shaped
 
 
-def anthropic_system(messages: Iterable[Message]) -> tuple[list[Message], Iterator[Message]]:
+def anthropic_system(messages: Iterable[ProviderMessage]) -> tuple[list[ProviderMessage], Iterator[ProviderMessage]]:
     """The blocks of the system prompt, and the messages after it."""
     rest = iter(messages)
-    blocks: list[Message] = []
+    blocks: list[ProviderMessage] = []
     for message in rest:
         if not is_prompt(message):
             return _cached(blocks), _again(message, rest)
@@ -85,10 +85,10 @@ def anthropic_system(messages: Iterable[Message]) -> tuple[list[Message], Iterat
     return _cached(blocks), iter(())
 
 
-def anthropic_messages(messages: Iterable[Message]) -> Iterator[bytes]:
+def anthropic_messages(messages: Iterable[ProviderMessage]) -> Iterator[bytes]:
     """The inside of ``messages``: neighbours of one role joined, a user first, the last block marked for the cache."""
     role = ""
-    held: Message | None = None
+    held: ProviderMessage | None = None
     for message in messages:
         speaker = "assistant" if message["role"] == "assistant" else "user"
         if not role and speaker == "assistant":
@@ -113,7 +113,7 @@ def text_of(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _anthropic_blocks(message: Message) -> Iterator[Message]:
+def _anthropic_blocks(message: ProviderMessage) -> Iterator[ProviderMessage]:
     if message["role"] == "tool":
         content = list(_anthropic_content(message["content"]))
         yield {"type": "tool_result", "tool_use_id": _anthropic_id(message["tool_call_id"]), "content": content}
@@ -124,7 +124,7 @@ def _anthropic_blocks(message: Message) -> Iterator[Message]:
         yield {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(call)}
 
 
-def _anthropic_content(content: Any) -> Iterator[Message]:
+def _anthropic_content(content: Any) -> Iterator[ProviderMessage]:
     if isinstance(content, str) and content.strip():
         yield {"type": "text", "text": content}
     for part in _parts(content):
@@ -136,7 +136,7 @@ def _anthropic_content(content: Any) -> Iterator[Message]:
             yield {"type": "text", "text": f"[{part.get('type', 'part')}]"}
 
 
-def _anthropic_source(part: Mapping[str, Any]) -> Message:
+def _anthropic_source(part: Mapping[str, Any]) -> ProviderMessage:
     if found := _data_url(part):
         return {"type": "base64", "media_type": found[1] or "image/png", "data": found[2]}
     return {"type": "url", "url": _url(part)}
@@ -159,11 +159,11 @@ def _url(part: Mapping[str, Any]) -> str:
     return str(image.get("url", "") if isinstance(image, Mapping) else image or "")
 
 
-def _cached(blocks: list[Message]) -> list[Message]:
+def _cached(blocks: list[ProviderMessage]) -> list[ProviderMessage]:
     """The blocks, the last of them marked as the end of what may be cached."""
     return [*blocks[:-1], *({**block, "cache_control": {"type": "ephemeral"}} for block in blocks[-1:])]
 
 
-def _again(first: Message, rest: Iterator[Message]) -> Iterator[Message]:
+def _again(first: ProviderMessage, rest: Iterator[ProviderMessage]) -> Iterator[ProviderMessage]:
     yield first
     yield from rest

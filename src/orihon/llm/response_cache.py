@@ -18,7 +18,7 @@ from typing import Any
 from orihon.errors import DamagedStore, StorageError
 from orihon.guard.encryption.sealer import Sealer
 from orihon.guard.masking.redaction import Redactor
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.system import jsonio
 from orihon.system.files import make_private_folder, replace_file, wrapping
 
@@ -64,14 +64,14 @@ class ResponseCache:
     def _named(self, digest: str) -> str:
         return digest if self._sealer is None else self._sealer.blob_name(digest)
 
-    def get(self, key: str) -> Answer | None:
+    def get(self, key: str) -> ModelAnswer | None:
         """The answer, if there is one that is not too old."""
         try:
             kept = jsonio.decode(self._opened(key, self._path(key).read_bytes()))
             if 0 <= time.time() - kept["made_at"] <= self._ttl:
                 calls = tuple({name: str(call[name]) for name in ("id", "name", "arguments")} for call in kept["calls"])
                 finish, said = str(kept["finish"]), dict(kept["fields"])
-                return Answer(str(kept["text"]), calls, finish=finish, fields=said, is_kept=True)
+                return ModelAnswer(str(kept["text"]), calls, finish=finish, fields=said, is_kept=True)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError, DamagedStore) as error:
@@ -80,7 +80,7 @@ class ResponseCache:
             self._path(key).unlink()
         return None
 
-    def put(self, key: str, answer: Answer, redactor: Redactor) -> None:
+    def put(self, key: str, answer: ModelAnswer, redactor: Redactor) -> None:
         """Keep an answer; no call fails because of it."""
         kept: dict[str, Any] = {"made_at": time.time(), "text": answer.text, "calls": answer.calls}
         kept |= {"finish": answer.finish, "fields": dict(answer.fields)}

@@ -19,7 +19,7 @@ from typing import Any
 from orihon.llm.scripted_dialects import DIALECTS, Reply, Speech
 from orihon.system import jsonio
 
-__all__ = ["CutOff", "Fault", "Reply", "Request", "ScriptedModel", "Slow", "Step", "overflowing"]
+__all__ = ["CutConnection", "Fault", "Reply", "ScriptStep", "ScriptedModel", "ScriptedRequest", "Slow", "overflowing"]
 
 _BLOCK = 1 << 16
 _LATE = Reply("late")
@@ -27,7 +27,7 @@ _UNFINISHED = Reply("This sentence will never be finished.")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScriptedRequest:
     """What the server was asked. ``body`` is ``None`` where bodies are not kept."""
 
     path: str
@@ -67,21 +67,21 @@ class Slow:
     """Nothing for some seconds, then another step."""
 
     seconds: float
-    then: Step = _LATE
+    then: ScriptStep = _LATE
 
 
 @dataclass(frozen=True, slots=True)
-class CutOff:
+class CutConnection:
     """The connection is cut after so many bytes of another step's body."""
 
     after_bytes: int
-    then: Step = _UNFINISHED
+    then: ScriptStep = _UNFINISHED
 
 
-Step = Reply | Fault | Slow | CutOff | Callable[[Request], "Step"]
+ScriptStep = Reply | Fault | Slow | CutConnection | Callable[[ScriptedRequest], "ScriptStep"]
 
 
-def overflowing(request: Request) -> Fault:
+def overflowing(request: ScriptedRequest) -> Fault:
     """The error of a request that does not fit the window, as the dialect words it."""
     bodies = {
         "openai": {"error": {"code": "context_length_exceeded", "message": "This model's maximum context length is 9"}},
@@ -97,14 +97,16 @@ def overflowing(request: Request) -> Fault:
 class ScriptedModel:
     """The server. A script is a sequence of steps, or one function that is asked every time."""
 
-    def __init__(self, script: Iterable[Step] | Callable[[Request], Step], *, keep_bodies: bool = True) -> None:
+    def __init__(
+        self, script: Iterable[ScriptStep] | Callable[[ScriptedRequest], ScriptStep], *, keep_bodies: bool = True
+    ) -> None:
         self._every = script if callable(script) else None
-        self._steps: deque[Step] = deque() if callable(script) else deque(script)
+        self._steps: deque[ScriptStep] = deque() if callable(script) else deque(script)
         self._lock = threading.Lock()
         self._numbers = 0
         self._calls = 0
         self.keep_bodies = keep_bodies
-        self.requests: list[Request] = []
+        self.requests: list[ScriptedRequest] = []
         self.ending = threading.Event()
         self._server = _Server(self)
         self._thread = threading.Thread(
@@ -131,26 +133,28 @@ class ScriptedModel:
             self._thread.join()
         self._server.server_close()
 
-    def add(self, *steps: Step) -> None:
+    def add(self, *steps: ScriptStep) -> None:
         """More steps at the end of the script."""
         with self._lock:
             self._steps.extend(steps)
 
-    def step_for(self, request: Request) -> Step:
+    def step_for(self, request: ScriptedRequest) -> ScriptStep:
         """The next step; functions are asked until they give something that can be sent."""
         with self._lock:
             over = Fault(410, {"error": {"message": "the script is over"}})
-            step: Step = self._every or (self._steps.popleft() if self._steps else over)
-        while not isinstance(step, Reply | Fault | Slow | CutOff):
+            step: ScriptStep = self._every or (self._steps.popleft() if self._steps else over)
+        while not isinstance(step, Reply | Fault | Slow | CutConnection):
             step = step(request)
         return step
 
-    def record(self, path: str, headers: Mapping[str, str], raw: bytes | None, size: int, dialect: str) -> Request:
+    def record(
+        self, path: str, headers: Mapping[str, str], raw: bytes | None, size: int, dialect: str
+    ) -> ScriptedRequest:
         """A request that has come in."""
         body = None if raw is None else _decoded(raw)
         with self._lock:
             self._numbers += 1
-            request = Request(path, headers, body, size, dialect, self._numbers)
+            request = ScriptedRequest(path, headers, body, size, dialect, self._numbers)
             self.requests.append(request)
         return request
 
@@ -197,13 +201,13 @@ class _Handler(BaseHTTPRequestHandler):
             size -= len(self.rfile.read(min(size, _BLOCK)))
         return None
 
-    def _play(self, step: Step, request: Request, cut_after: int | None) -> None:
+    def _play(self, step: ScriptStep, request: ScriptedRequest, cut_after: int | None) -> None:
         model = self.server.model
         match step:
             case Slow():
                 if not model.ending.wait(step.seconds):
                     self._play(step.then, request, cut_after)
-            case CutOff():
+            case CutConnection():
                 self._play(step.then, request, step.after_bytes)
             case Fault():
                 self._send_fault(step, cut_after)
@@ -225,7 +229,7 @@ class _Handler(BaseHTTPRequestHandler):
         if cut_after is not None:
             self._cut()
 
-    def _send_reply(self, speech: Speech, request: Request, cut_after: int | None) -> None:
+    def _send_reply(self, speech: Speech, request: ScriptedRequest, cut_after: int | None) -> None:
         if not request.is_streamed:
             self._send_fault(Fault(200, speech.whole(request.dialect)), cut_after)
             return

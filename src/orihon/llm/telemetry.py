@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from orihon.drivers.tracing import Attributes, Tracing
 from orihon.guard.masking.redaction import hide
-from orihon.llm.answers import Answer
+from orihon.llm.answers import ModelAnswer
 from orihon.system import jsonio
 from orihon.system.counters import MODEL_ERRORS, MODEL_SECONDS, Counts
 from orihon.values.records import ModelCall, Usage
@@ -22,10 +22,10 @@ class WatchedCall:
     """What has come of a call."""
 
     def __init__(self) -> None:
-        self.answer: Answer | None = None
+        self.answer: ModelAnswer | None = None
 
 
-def model_call(model: str, answer: Answer) -> ModelCall:
+def model_call(model: str, answer: ModelAnswer) -> ModelCall:
     """The call that an answer came from; one that is kept from an earlier request has used nothing."""
     return ModelCall(model, Usage()) if answer.is_kept else ModelCall.of(model, answer.usage)
 
@@ -55,7 +55,7 @@ def watching_call(
                 span.set({"gen_ai.output.messages": mask(_said(answer))})
 
 
-def _attributes(answer: Answer) -> Attributes:
+def _attributes(answer: ModelAnswer) -> Attributes:
     used = Usage.of(answer.usage)
     known = used != Usage()
     return {
@@ -66,7 +66,7 @@ def _attributes(answer: Answer) -> Attributes:
     }
 
 
-def _said(answer: Answer) -> str:
+def _said(answer: ModelAnswer) -> str:
     """The answer in the shape of the conventions."""
     text = [{"type": "text", "content": answer.text}] if answer.text else []
     calls = [

@@ -13,8 +13,8 @@ from dataclasses import replace
 from json import JSONDecoder
 from typing import Any
 
-from orihon.llm.answers import Answer, written_arguments
-from orihon.llm.tool_shapes import Tool
+from orihon.llm.answers import ModelAnswer, written_arguments
+from orihon.llm.tool_shapes import ToolDefinition
 from orihon.system import jsonio
 from orihon.texts import text
 
@@ -22,13 +22,13 @@ _OBJECT = re.compile(r"\{(?=\s*\")")
 _DECODER = JSONDecoder(strict=False)  # models write line feeds inside strings
 
 
-def instructions(tools: Sequence[Tool]) -> str:
+def instructions(tools: Sequence[ToolDefinition]) -> str:
     """What the model is told."""
     lines = (jsonio.encode(tool.as_openai()["function"]).decode() for tool in tools)
     return text("prompts.text_calls", tools="\n".join(lines))
 
 
-def read(answer: Answer, tools: Collection[str]) -> Answer:
+def read(answer: ModelAnswer, tools: Collection[str]) -> ModelAnswer:
     """The answer with the calls that its text makes, and whether it says that all is done; the text stays whole."""
     calls: list[dict[str, str]] = []
     done = False

@@ -13,7 +13,7 @@ _SCHEMAS = ("parameters", "inputSchema", "input_schema")
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ToolDefinition:
     """A tool that the model may call."""
 
     name: str
@@ -21,7 +21,7 @@ class Tool:
     parameters: Mapping[str, Any] = field(default_factory=lambda: _NO_PARAMETERS, hash=False)
 
     @classmethod
-    def of(cls, definition: Mapping[str, Any]) -> Tool:
+    def of(cls, definition: Mapping[str, Any]) -> ToolDefinition:
         """From OpenAI's ``{"type": "function", "function": …}``, an old function, or a tool of MCP or Anthropic."""
         expect_mapping(definition, "tools[]")
         inner = definition.get("function", definition)
@@ -42,7 +42,7 @@ class Tool:
 
 def read_tools(
     functions: Iterable[Mapping[str, Any]] | None, tools: Iterable[Mapping[str, Any]] | None
-) -> tuple[Tool, ...]:
+) -> tuple[ToolDefinition, ...]:
     """Both lists as one; a tool that is in both counts once."""
-    found = {tool.name: tool for tool in map(Tool.of, (*(functions or ()), *(tools or ())))}
+    found = {tool.name: tool for tool in map(ToolDefinition.of, (*(functions or ()), *(tools or ())))}
     return tuple(found.values())

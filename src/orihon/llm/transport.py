@@ -45,7 +45,7 @@ class Timeouts:
     total: float = 1800.0
 
 
-class Call:
+class CancellableCall:
     """One call of a model, which other threads may end. It may take several requests."""
 
     def __init__(self) -> None:
@@ -147,10 +147,10 @@ class Transport:
 
     @contextmanager
     def post_file(
-        self, url: str, headers: Mapping[str, str], body: Path | bytes, call: Call | None = None
+        self, url: str, headers: Mapping[str, str], body: Path | bytes, call: CancellableCall | None = None
     ) -> Iterator[Response]:
         """Send ``body`` and give the answer, whatever its status; errors while the answer is read are wrapped too."""
-        call = call or Call()
+        call = call or CancellableCall()
         with (
             self._line(url) as line,
             _opened(body) as content,
@@ -330,7 +330,7 @@ def _opened(body: Path | bytes) -> Iterator[Any]:
 
 
 @contextmanager
-def _wrapped(url: str, call: Call, watch: _Watch) -> Iterator[None]:
+def _wrapped(url: str, call: CancellableCall, watch: _Watch) -> Iterator[None]:
     """The library's errors as ours."""
     import httpx
 

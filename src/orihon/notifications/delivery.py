@@ -18,7 +18,7 @@ from typing import Any
 from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NoticeRow
 from orihon.notifications.notification import Notification
-from orihon.notifications.webhook import Failure, Webhook
+from orihon.notifications.webhook import Webhook, WebhookFailure
 from orihon.system import jsonio
 
 logger = logging.getLogger("orihon.notifications")
@@ -91,7 +91,7 @@ def pause_after(attempts: int) -> float:
     return float(min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE))
 
 
-def _give_up(catalogue: Catalogue, webhook: Webhook, row: NoticeRow, failure: Failure) -> str:
+def _give_up(catalogue: Catalogue, webhook: Webhook, row: NoticeRow, failure: WebhookFailure) -> str:
     catalogue.settle_notification(row, "given_up", error=failure.reason)
     logger.error(
         "notification %s (%s) is given up after %d attempts: webhook %s: %s",

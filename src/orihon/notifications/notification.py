@@ -15,7 +15,7 @@ from orihon.catalogue.outbox import NoticeRow
 from orihon.texts import text
 
 NotificationType = Literal["warning", "info", "success", "error"]
-CompressionKind = Literal["recommended", "compressed", "still_full"]
+NoticeKind = Literal["recommended", "compressed", "still_full"]
 
 #: Everything that is told. ``failed``, ``dead`` and ``taken_over`` are written by the catalogue's triggers.
 KINDS = (
@@ -49,7 +49,7 @@ class CompressionNotification:
     """One notice about a compression, in the language that was in force when it was made."""
 
     type: NotificationType
-    kind: CompressionKind
+    kind: NoticeKind
     message: str
     details: NotificationDetails
     actions: NotificationActions

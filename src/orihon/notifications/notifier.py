@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from orihon.notifications.notification import (
-    CompressionKind,
     CompressionNotification,
+    NoticeKind,
     NotificationActions,
     NotificationDetails,
     NotificationType,
@@ -110,7 +110,7 @@ class Notifier:
     def _send(
         self,
         type: NotificationType,  # noqa: A002 - the field's name in the design
-        kind: CompressionKind,
+        kind: NoticeKind,
         details: NotificationDetails,
         actions: NotificationActions,
         usages: tuple[float, float],

@@ -14,7 +14,7 @@ import weakref
 from collections import deque
 from functools import cache
 
-from orihon.notifications.webhook import Failure, Webhook
+from orihon.notifications.webhook import Webhook, WebhookFailure
 
 logger = logging.getLogger("orihon.notifications")
 
@@ -93,7 +93,7 @@ class Posting:
             self._changed.notify_all()
             return None
 
-    def _deliver(self, event: str, body: bytes) -> Failure | None:
+    def _deliver(self, event: str, body: bytes) -> WebhookFailure | None:
         failure = self._webhook.post(event, body)
         for pause in PAUSES:
             if failure is None or not failure.may_pass or self._is_abandoned_within(pause):
@@ -110,7 +110,7 @@ class Posting:
             lost, self._lost_in_outage = self._lost_in_outage, 0
             logger.info("%s: webhook %s answers again; not delivered: %d", self._task, self._webhook.shown, lost)
 
-    def _note_failure(self, failure: Failure) -> None:
+    def _note_failure(self, failure: WebhookFailure) -> None:
         self._lost_in_outage += 1
         if self._lost_in_outage == 1:
             logger.warning("%s: webhook %s: not delivered: %s", self._task, self._webhook.shown, failure.reason)

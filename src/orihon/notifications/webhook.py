@@ -33,7 +33,7 @@ _BUSY = (408, 425, 429)
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class WebhookFailure:
     """Why a notice did not arrive; ``may_pass`` where the receiver may take it soon."""
 
     reason: str
@@ -49,14 +49,14 @@ class Webhook:
         self._opener = _opener(allow_metadata)
         self._is_refused = not allow_metadata and names_metadata(urlsplit(self._url).hostname)
 
-    def post(self, event: str, body: bytes) -> Failure | None:
+    def post(self, event: str, body: bytes) -> WebhookFailure | None:
         """Send one notice; ``None`` when it was taken."""
         from http.client import HTTPException
         from urllib.error import HTTPError, URLError
         from urllib.request import Request
 
         if self._is_refused:
-            return Failure(_described(MetadataAddress()))
+            return WebhookFailure(_described(MetadataAddress()))
         headers = self._headers | signed_headers(self._secret, event, body, int(time.time()))
         request = Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 - http(s), checked
         try:
@@ -64,11 +64,11 @@ class Webhook:
                 return None
         except HTTPError as error:
             with error:
-                return Failure(f"HTTP {error.code}", may_pass=error.code >= 500 or error.code in _BUSY)
+                return WebhookFailure(f"HTTP {error.code}", may_pass=error.code >= 500 or error.code in _BUSY)
         except URLError as error:
-            return Failure(_described(error.reason))
+            return WebhookFailure(_described(error.reason))
         except (OSError, HTTPException, ValueError) as error:
-            return Failure(_described(error))
+            return WebhookFailure(_described(error))
 
 
 def signed_headers(secret: str | None, event: str, body: bytes, timestamp: int) -> dict[str, str]:

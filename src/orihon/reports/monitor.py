@@ -65,7 +65,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class MonitorSnapshot:
     """What one look has found, and which alerts it has raised and ended."""
 
     at: str
@@ -121,7 +121,7 @@ class ContextMonitor:
         self.base_dir = Path(where).absolute()
         self.alerts: list[dict[str, str]] = []  # what the last look has found wrong
 
-    def check(self) -> Look:
+    def check(self) -> MonitorSnapshot:
         """One look; alerts are raised and ended by it.
 
         A full disk may well be why the catalogue cannot be used: what is wrong with the disk is said all the same.
@@ -143,10 +143,10 @@ class ContextMonitor:
                 if check.is_wrong
             ]
             raised, ended = ((), ()) if catalogue is None else self._send_alerts(catalogue, checks)
-            return Look(utc_now(), checks, raised, ended)
+            return MonitorSnapshot(utc_now(), checks, raised, ended)
 
     def monitor(
-        self, *, stop: threading.Event | None = None, on_look: Callable[[Look], object] = lambda look: None
+        self, *, stop: threading.Event | None = None, on_look: Callable[[MonitorSnapshot], object] = lambda look: None
     ) -> None:
         """Look again and again until ``stop``; a look that fails is logged."""
         stop = stop or threading.Event()

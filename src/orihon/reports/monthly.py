@@ -25,7 +25,7 @@ _DECEMBER = 12
 
 
 @dataclass(frozen=True, slots=True)
-class BigTask:
+class MonthlyTask:
     """One of the biggest tasks that ended in the month."""
 
     uuid: str
@@ -35,7 +35,7 @@ class BigTask:
     messages: int
 
     @classmethod
-    def of(cls, row: TaskRow) -> BigTask:
+    def of(cls, row: TaskRow) -> MonthlyTask:
         return cls(row.uuid, row.key.label, row.status.value, row.total_tokens, row.total_messages)
 
 
@@ -55,7 +55,7 @@ class MonthlyReport:
     compression_failures: int
     lock_errors: int
     notifications: dict[str, int]  # by kind, as far as they are still there
-    biggest: tuple[BigTask, ...]
+    biggest: tuple[MonthlyTask, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -86,7 +86,7 @@ def monthly_report(base_dir: Path | str, settings: Settings, month: str = "last"
         compression_failures=counted["compression_failures"],
         lock_errors=counted["lock_errors"],
         notifications=happened.notifications,
-        biggest=tuple(map(BigTask.of, happened.biggest)),
+        biggest=tuple(map(MonthlyTask.of, happened.biggest)),
     )
 
 

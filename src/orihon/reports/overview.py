@@ -25,7 +25,7 @@ from orihon.tasks.chain import Inherited, without_others
 from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.tasks.place import SCRATCH
 from orihon.tasks.reader import reading_task
-from orihon.tasks.view_reader import Figures, ViewReading
+from orihon.tasks.view_reader import ViewReading, ViewStatistics
 from orihon.values.task import TaskStatus
 
 LAST_MESSAGES = 5
@@ -49,7 +49,7 @@ class RecordFigures:
     plans: int
     compressions: int
     bytes: int
-    view: Figures
+    view: ViewStatistics
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _RUNNING = "running"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FileSizes:
     """Bytes of files, as of a moment."""
 
     measured_at: float  # seconds since 1970
@@ -37,28 +37,28 @@ class Sizes:
         return self.rest + sum(self.running.values())
 
 
-def measure(base_dir: Path) -> Sizes:
+def measure(base_dir: Path) -> FileSizes:
     """Walk through the base folder, and keep the result."""
     started, moment = time.monotonic(), time.time()
     running = {entry.name: size_of(entry.path) for entry in _entries(base_dir / _RUNNING) if entry.is_dir()}
     rest = size_of(base_dir, without=_RUNNING)
-    sizes = Sizes(moment, round(time.monotonic() - started, 3), running, rest)
+    sizes = FileSizes(moment, round(time.monotonic() - started, 3), running, rest)
     with suppress(StorageError):  # who looks at a folder that is not ours to write to, walks
         replace_file(base_dir / NAME, [jsonio.encode(asdict(sizes))], durable=False)
     return sizes
 
 
-def known_sizes(base_dir: Path) -> Sizes | None:
+def known_sizes(base_dir: Path) -> FileSizes | None:
     """The result of the last walk, if there was one."""
     try:
         kept = jsonio.decode((base_dir / NAME).read_bytes())
         running = {str(name): int(size) for name, size in kept["running"].items()}
-        return Sizes(float(kept["measured_at"]), float(kept["took"]), running, int(kept["rest"]))
+        return FileSizes(float(kept["measured_at"]), float(kept["took"]), running, int(kept["rest"]))
     except (OSError, NotJSON, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 
-def sizes_of(base_dir: Path, max_age: float) -> Sizes:
+def sizes_of(base_dir: Path, max_age: float) -> FileSizes:
     """The sizes, not older than so many seconds."""
     known = known_sizes(base_dir)
     is_fresh = known is not None and 0 <= time.time() - known.measured_at <= max_age

@@ -18,11 +18,10 @@ from orihon.catalogue.sizes import Position
 from orihon.errors import StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
+from orihon.system import ProgressObserver
 from orihon.tasks.base import BaseFolder
 from orihon.values.task import TaskStatus
 
-#: How many have been measured, of how many.
-Progress = Callable[[int, int], None]
 BIGGEST = 10
 MOST_MEASURED = 1000
 MEGABYTE = 2**20
@@ -38,7 +37,7 @@ class SizeGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class BigTask:
+class LargeTask:
     """One of the largest."""
 
     uuid: str
@@ -69,7 +68,7 @@ class StorageSummary:
     summaries: int
     messages_per_task: float
     compressions: int
-    biggest: tuple[BigTask, ...]
+    biggest: tuple[LargeTask, ...]
     by_status: dict[str, int]
     by_user: dict[str, dict[str, int]]
     by_repository: dict[str, dict[str, int]]
@@ -79,7 +78,9 @@ class StorageSummary:
         return asdict(self)
 
 
-def storage_summary(base_dir: Path | str, settings: Settings, *, progress: Progress | None = None) -> StorageSummary:
+def storage_summary(
+    base_dir: Path | str, settings: Settings, *, progress: ProgressObserver | None = None
+) -> StorageSummary:
     """Add up what the catalogue knows, and measure what it does not."""
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
@@ -121,7 +122,7 @@ def collect_global_statistics(
     }
 
 
-def _ratio(base_dir: Path, settings: Settings, tasks: tuple[BigTask, ...]) -> float:
+def _ratio(base_dir: Path, settings: Settings, tasks: tuple[LargeTask, ...]) -> float:
     before = after = 0
     with BaseFolder(base_dir, settings) as base:
         for task in tasks:
@@ -147,11 +148,11 @@ def task_size(base: BaseFolder, uuid: str) -> int | None:
         return None
 
 
-def _big(row: TaskRow, size: int) -> BigTask:
-    return BigTask(row.uuid, row.key.label, row.status.value, size)
+def _big(row: TaskRow, size: int) -> LargeTask:
+    return LargeTask(row.uuid, row.key.label, row.status.value, size)
 
 
-def _measure(base: BaseFolder, catalogue: Catalogue, progress: Progress | None) -> list[BigTask]:
+def _measure(base: BaseFolder, catalogue: Catalogue, progress: ProgressObserver | None) -> list[LargeTask]:
     """The tasks whose size the catalogue does not know, up to a limit."""
     waiting = catalogue.unmeasured_tasks(MOST_MEASURED)
     if len(waiting) > _FEW:  # one look at all folders instead of several for each task
@@ -171,8 +172,8 @@ def _summary(
     settings: Settings,
     rollups: list[Rollup],
     positions: list[Position],
-    measured: list[BigTask],
-    biggest: tuple[BigTask, ...],
+    measured: list[LargeTask],
+    biggest: tuple[LargeTask, ...],
 ) -> StorageSummary:
     groups = {one.name: SizeGroup(one.tasks, one.bytes) for one in positions}
     # A task at work is active, and nearly every other one that has no size was finished lately.

@@ -17,7 +17,7 @@ from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import reading_task
-from orihon.tasks.view_reader import Figures, ShownEntry, ViewReading
+from orihon.tasks.view_reader import ShownEntry, ViewReading, ViewStatistics
 from orihon.values.records import Compression, Fold, Pin
 
 
@@ -47,8 +47,8 @@ class ViewDiff:
     uuid: str
     compression: Compression
     last_seq: int  # how long the log was then
-    before: Figures
-    after: Figures
+    before: ViewStatistics
+    after: ViewStatistics
     hunks: tuple[Hunk, ...]
     pinned: tuple[Pin, ...]
     unpinned: tuple[Pin, ...]

@@ -18,9 +18,9 @@ from orihon.llm.retry import may_pass
 from orihon.llm.text_calls import read_done
 from orihon.llm.tool_shapes import read_tools
 from orihon.runtime.checkpoint_tool import ASK
-from orihon.runtime.source_reports import Teller
+from orihon.runtime.source_reports import SourceReporter
 from orihon.runtime.steps import ToolSteps
-from orihon.runtime.stop_conditions import Limits, Watch
+from orihon.runtime.stop_conditions import TaskLimits, Watch
 from orihon.runtime.task_tools import TaskTools
 from orihon.settings import Settings
 from orihon.tasks.context import TaskContextManager
@@ -57,7 +57,7 @@ class Agent:
         self._tools = tools
         self._settings = settings
         self._should_stop = should_stop
-        self._limits = Limits(context, settings)
+        self._limits = TaskLimits(context, settings)
         self._steps = ToolSteps(
             context,
             client,
@@ -67,7 +67,7 @@ class Agent:
             unfinished=unfinished,
         )
 
-    def work(self, prompt: Callable[[], str], teller: Teller) -> Ending:
+    def work(self, prompt: Callable[[], str], teller: SourceReporter) -> Ending:
         """Begin or go on, until the end. ``prompt`` is asked when the task begins."""
         self._begin(prompt, teller)
         patience = self._settings.multiprocess.drain_seconds / 3
@@ -84,7 +84,7 @@ class Agent:
                 raise
             raise GaveUp("model", detail=str(error)) from error
 
-    def _begin(self, prompt: Callable[[], str], teller: Teller) -> None:
+    def _begin(self, prompt: Callable[[], str], teller: SourceReporter) -> None:
         """The first messages. A crash between two of them is made up for by whoever comes next."""
         context, store = self._context, self._context.message_store
         count = store.count_messages()

@@ -22,7 +22,7 @@ from weakref import WeakSet
 
 from orihon.catalogue import TaskRow, WorkerFigures
 from orihon.drivers.broker.address import BrokerAddress
-from orihon.drivers.broker.broker import Broker, Delivery
+from orihon.drivers.broker.broker import Broker, BrokerDelivery
 from orihon.drivers.connections import ThreadConnections
 from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.runtime.limits import QueueLimits
@@ -161,7 +161,7 @@ class BrokerTaskQueue(TaskQueue):
                 return task
         return None
 
-    def _claimed(self, delivery: Delivery, worker: WorkerFigures | None) -> QueuedTask | None:
+    def _claimed(self, delivery: BrokerDelivery, worker: WorkerFigures | None) -> QueuedTask | None:
         try:
             claimed = self.catalogue.claim(
                 delivery.uuid,

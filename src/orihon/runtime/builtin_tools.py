@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidSettings, ToolFailed
-from orihon.runtime.tool import Answer, Call, Tool, ToolServer
+from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool, ToolServer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store import MessageStore
 
@@ -47,7 +47,7 @@ class BuiltinTool:
     name: str
     description: str
     properties: Mapping[str, Mapping[str, Any]]  # JSON Schemas of its arguments
-    run: Callable[[Arguments, Deadline], Answer]
+    run: Callable[[Arguments, Deadline], ServerAnswer]
     required: Sequence[str] = ()
     repeatable: bool = True
     ordered: bool = False
@@ -70,13 +70,13 @@ class BuiltinServer:
     def name(self) -> str:
         return self._name
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         return [
-            Tool(self._name, tool.name, tool.description, tool.schema(), tool.repeatable, tool.ordered)
+            ServerTool(self._name, tool.name, tool.description, tool.schema(), tool.repeatable, tool.ordered)
             for tool in self._tools.values()
         ]
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         tool = self._tools[call.tool]
         return tool.run(Arguments(call.arguments, list(tool.properties)), Deadline.after(call.timeout))
 

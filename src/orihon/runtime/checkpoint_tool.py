@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
-from orihon.runtime.tool import Answer, Call
+from orihon.runtime.tool import ServerAnswer, ServerCall
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store.checkpoints import Checkpoint, CheckpointLog
 from orihon.texts import text
@@ -33,15 +33,15 @@ class CheckpointServer(BuiltinServer):
         super().__init__("checkpoint", [BuiltinTool("ask", _ABOUT, _PROPERTIES, _unused, ["question"])])
         self._log = log
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         given = Arguments(call.arguments, list(_PROPERTIES))
         question = given.text("question")
         if not question.strip():
             raise ToolFailed("argument_missing", name="question")
         name, context = " ".join(given.text("name", "").split())[:_LONGEST_NAME], given.text("context", "")
         asked = self._log.ask(Checkpoint(0, name or "checkpoint", question, context, call=call.id))
-        return Answer(text("agent.asked", number=asked.id))
+        return ServerAnswer(text("agent.asked", number=asked.id))
 
 
-def _unused(arguments: Arguments, deadline: Deadline) -> Answer:
+def _unused(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
     raise NotImplementedError  # a question needs the id of its call, which this does not get

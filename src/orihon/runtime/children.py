@@ -18,7 +18,7 @@ from orihon.catalogue.rows import SUBTASK
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
 from orihon.runtime.agent import release_model
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
-from orihon.runtime.tool import Answer, Call
+from orihon.runtime.tool import ServerAnswer, ServerCall
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store import PlanningHistoryStore
 from orihon.store.factory import open_for_reading
@@ -32,18 +32,18 @@ _SUMMARY = "final_summary.txt"
 _NAMESPACE = uuids.UUID("6f2d9a54-9c3e-4a53-8d0b-0d6a5c1f7e21")
 
 #: Works on a child until it is done or has to stop; raises when it fails.
-Work = Callable[[TaskContextManager, str], Literal["completed", "paused"]]
+ChildWork = Callable[[TaskContextManager, str], Literal["completed", "paused"]]
 
 
 def plan_server(plans: PlanningHistoryStore) -> BuiltinServer:
     """The tool that records plans."""
 
-    def record(arguments: Arguments, deadline: Deadline) -> Answer:
+    def record(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         kind, content = arguments.text("plan_type"), arguments.text("content")
         latest = plans.get_latest_plan()
         is_known = latest is not None and (latest["plan_type"], latest["plan_content"]) == (kind, content)
         number = plans.count_plans() if is_known else plans.add_plan(kind, content)
-        return Answer(text("agent.plan_recorded", number=number))
+        return ServerAnswer(text("agent.plan_recorded", number=number))
 
     properties = {
         "plan_type": {"type": "string", "description": 'What kind of plan: "initial", "revision", …'},
@@ -56,7 +56,7 @@ def plan_server(plans: PlanningHistoryStore) -> BuiltinServer:
 class ChildServer(BuiltinServer):
     """The tool that starts child tasks."""
 
-    def __init__(self, parent: TaskContextManager, work: Work, unfinished: dict[str, Exception | None]) -> None:
+    def __init__(self, parent: TaskContextManager, work: ChildWork, unfinished: dict[str, Exception | None]) -> None:
         """``unfinished`` gets the keys of calls whose child had to stop, and why: they are to be made again."""
         about = (
             "Have a helper do a part of the work on its own, from a prompt that says all it needs to know. "
@@ -68,7 +68,7 @@ class ChildServer(BuiltinServer):
         self._work = work
         self._unfinished = unfinished
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         prompt = Arguments(call.arguments, ["prompt"]).text("prompt")
         if not prompt.strip():
             raise ToolFailed("argument_missing", name="prompt")
@@ -106,15 +106,15 @@ class ChildServer(BuiltinServer):
             context.close()
             release_model(context)
 
-    def _result(self, row: TaskRow) -> Answer:
+    def _result(self, row: TaskRow) -> ServerAnswer:
         if row.status is TaskStatus.COMPLETED:
-            return Answer(_summary(self._parent, row.uuid) or text("agent.child_silent"))
-        return Answer(
+            return ServerAnswer(_summary(self._parent, row.uuid) or text("agent.child_silent"))
+        return ServerAnswer(
             text("agent.child_failed", status=row.status.value, error=row.error_message or "-"), is_error=True
         )
 
 
-def _unused(arguments: Arguments, deadline: Deadline) -> Answer:
+def _unused(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
     raise NotImplementedError  # a child needs the id of its call, which this does not get
 
 

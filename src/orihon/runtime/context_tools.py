@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.runtime.tool_output import KeptOutputs, excerpt
 from orihon.search.documents import Document, find_document, message_text
@@ -70,7 +70,7 @@ class _Past:
         self._outputs = KeptOutputs(messages)
         self._limit = limit
 
-    def recall(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def recall(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         asked = arguments.text("query")
         if not asked.strip():
             raise ToolFailed("argument_missing", name="query")
@@ -78,10 +78,10 @@ class _Past:
         query = Query(parse_query(_plain(asked), any_term=True).terms[:_MOST_WORDS], any_term=True)
         found = self._found(query, most, deadline)
         if not found:
-            return Answer(text("tools.nothing_found"))
+            return ServerAnswer(text("tools.nothing_found"))
         folds, _ = self._messages.task_store.state()
         told = [self._told(document, query, folds) for document in found]
-        return Answer(excerpt("\n".join(told).split("\n"), 1, None, self._limit).told())
+        return ServerAnswer(excerpt("\n".join(told).split("\n"), 1, None, self._limit).told())
 
     def _found(self, query: Query, most: int, deadline: Deadline) -> list[Document]:
         """The best messages; what only an earlier recall says, or was asked, does not count."""
@@ -116,7 +116,7 @@ class _Past:
         where = text("tools.recalled_folded", fold=number) if number else ""
         return f"seq {document.number} {document.role}{where}: {lead}{shown}{trail}"
 
-    def read(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def read(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         given = [name for name in ("seq", "fold", "output") if name in arguments]
         if len(given) != 1:
             raise ToolFailed("one_of", names="seq, fold, output")
@@ -131,7 +131,7 @@ class _Past:
         found = excerpt(lines, first, last, self._limit)
         if not found.lines:
             raise ToolFailed("no_lines", path=given[0], first=first)
-        return Answer(found.told(), is_cut=found.is_cut)
+        return ServerAnswer(found.told(), is_cut=found.is_cut)
 
     def _fold_lines(self, number: int) -> Iterator[str]:
         store = self._messages.task_store

@@ -26,7 +26,7 @@ from orihon.runtime.handlers import is_final
 from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.runtime.source_factory import sources_of
-from orihon.runtime.source_reports import Teller
+from orihon.runtime.source_reports import SourceReporter
 from orihon.runtime.sources.base import TaskSource
 from orihon.runtime.task_tools import TaskTools, ToolSupply
 from orihon.runtime.tool import ToolServer
@@ -84,7 +84,7 @@ class TaskHandler:
         source = self._source_named(row.source)
         if source is None:
             return False
-        teller = Teller(source, row)
+        teller = SourceReporter(source, row)
         if row.status is TaskStatus.CANCELLED:
             teller.finish("cancelled", text("agent.comment.cancelled"), insist=True)
         else:
@@ -100,7 +100,7 @@ class TaskHandler:
         """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused."""
         source = self._source_named(task.source)
         context = open_context(task, self._base_dir, self._settings)
-        teller = Teller(source, context.catalogue.get(context.uuid))
+        teller = SourceReporter(source, context.catalogue.get(context.uuid))
         spent = tokens_spent(context.catalogue, self._settings, context.catalogue.get(context.uuid).user or "")
         try:
             ending = self._work(context, lambda: _prompt(task, source), teller, lambda: should_stop() or spent())
@@ -123,7 +123,12 @@ class TaskHandler:
     # ---- one task ----------------------------------------------------------------------------------------------
 
     def _work(
-        self, context: TaskContextManager, prompt: Callable[[], str], teller: Teller, should_stop: Stop, depth: int = 0
+        self,
+        context: TaskContextManager,
+        prompt: Callable[[], str],
+        teller: SourceReporter,
+        should_stop: Stop,
+        depth: int = 0,
     ) -> Ending:
         unfinished: dict[str, Exception | None] = {}
         tools = self._tools(context, unfinished, should_stop, depth)
@@ -150,7 +155,7 @@ class TaskHandler:
         depth: int,
     ) -> TaskTools:
         def work_on_child(child: TaskContextManager, prompt: str) -> Literal["completed", "paused"]:
-            silent = Teller(None, child.catalogue.get(child.uuid))
+            silent = SourceReporter(None, child.catalogue.get(child.uuid))
             return self._work(child, lambda: prompt, silent, should_stop, depth + 1).outcome
 
         servers: list[ToolServer] = [plan_server(context.planning_store)]
@@ -165,7 +170,7 @@ class TaskHandler:
 
     # ---- ends --------------------------------------------------------------------------------------------------
 
-    def _complete(self, context: TaskContextManager, ending: Ending, teller: Teller, *, insist: bool) -> None:
+    def _complete(self, context: TaskContextManager, ending: Ending, teller: SourceReporter, *, insist: bool) -> None:
         said = ending.said.strip() or text("agent.comment.done")
         try:
             teller.finish("completed", said, insist=True)
@@ -175,7 +180,9 @@ class TaskHandler:
             logger.error("%s: done, but its source could not be told: %s", context.uuid, error)
         context.complete()
 
-    def _end_badly(self, context: TaskContextManager, task: QueuedTask, teller: Teller, error: Exception) -> None:
+    def _end_badly(
+        self, context: TaskContextManager, task: QueuedTask, teller: SourceReporter, error: Exception
+    ) -> None:
         what = _masked(context, error)
         is_hopeless = is_final(error)
         if not is_hopeless:
@@ -189,7 +196,7 @@ class TaskHandler:
     def _is_last(self, task: QueuedTask) -> bool:
         return task.attempt >= self._settings.multiprocess.max_attempts
 
-    def _pause(self, context: TaskContextManager, teller: Teller, *, is_spent: bool) -> None:
+    def _pause(self, context: TaskContextManager, teller: SourceReporter, *, is_spent: bool) -> None:
         """A worker that is drained says nothing: the task is in line and soon goes on."""
         if is_spent:  # otherwise the next worker would take it at once
             logger.warning("%s: %s", context.uuid, text("agent.quota_spent"))

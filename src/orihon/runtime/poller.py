@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
-from orihon.runtime.sources.base import FoundTask, TaskSource
+from orihon.runtime.sources.base import SourceTask, TaskSource
 
 logger = logging.getLogger("orihon.sources")
 
@@ -69,7 +69,7 @@ class SourcePoller:
         return taken
 
     def _enqueued(
-        self, source: TaskSource, found_tasks: Iterator[FoundTask], is_ours: Callable[[FoundTask], bool]
+        self, source: TaskSource, found_tasks: Iterator[SourceTask], is_ours: Callable[[SourceTask], bool]
     ) -> Iterator[str]:
         for found in found_tasks:
             if self._stopped.is_set():

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.texts import text
 
@@ -102,7 +102,7 @@ class Shell:
         for command in running:
             command.kill()
 
-    def _run(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def _run(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         wanted = arguments.text("command")
         if "\0" in wanted or not wanted.strip():
             raise ToolFailed("argument_missing", name="command")
@@ -116,8 +116,8 @@ class Shell:
             with self._lock:
                 self._running.discard(command)
         if not in_time:
-            return Answer(output.text(text("tools.command_timed_out", seconds=seconds)), is_error=True)
-        return Answer(output.text(text("tools.exit_status", status=command.guard.returncode)))
+            return ServerAnswer(output.text(text("tools.command_timed_out", seconds=seconds)), is_error=True)
+        return ServerAnswer(output.text(text("tools.exit_status", status=command.guard.returncode)))
 
     def _start(self, wanted: str) -> _Command:
         with self._lock:

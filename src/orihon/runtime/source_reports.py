@@ -13,13 +13,13 @@ from dataclasses import replace
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import fresh_start
 from orihon.errors import SourceError, StorageError
-from orihon.runtime.sources.base import Outcome, TaskSource
+from orihon.runtime.sources.base import SourceOutcome, TaskSource
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.agent")
 
 
-class Teller:
+class SourceReporter:
     """The voice of one task; without a source it says nothing."""
 
     def __init__(self, source: TaskSource | None, row: TaskRow) -> None:
@@ -46,7 +46,7 @@ class Teller:
         """An attempt has failed."""
         self._say(f"error-{attempt}", text("agent.comment.error", error=error))
 
-    def finish(self, outcome: Outcome, said: str, *, insist: bool = False) -> None:
+    def finish(self, outcome: SourceOutcome, said: str, *, insist: bool = False) -> None:
         """The work is over, or rests. ``insist``: an error of the source is the caller's."""
         if insist and self._source is not None:
             self._source.finish(self._key, outcome, said)

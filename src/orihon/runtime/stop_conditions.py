@@ -28,7 +28,7 @@ _LOOK_SECONDS = 0.25
 _MILLION = 1_000_000
 
 
-class Limits:
+class TaskLimits:
     """What one task may take, and what it has taken."""
 
     def __init__(self, context: TaskContextManager, settings: Settings) -> None:
@@ -94,7 +94,7 @@ class Limits:
 class Watch:
     """While the block lasts, calls of the model that take too long are ended; the caller sees ``Cancelled``."""
 
-    def __init__(self, client: LLMClient, limits: Limits, should_stop: Callable[[], bool], patience: float) -> None:
+    def __init__(self, client: LLMClient, limits: TaskLimits, should_stop: Callable[[], bool], patience: float) -> None:
         """``patience``: seconds that a call may go on after the task was asked to stop."""
         self._client = client
         self._limits = limits

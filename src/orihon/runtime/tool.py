@@ -20,7 +20,7 @@ _REFUSED = re.compile(r"[^A-Za-z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class ServerTool:
     """One tool of one server, as the server defines it."""
 
     server: str
@@ -32,7 +32,7 @@ class Tool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ServerCall:
     """One call of a tool, as its server gets it."""
 
     tool: str
@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ServerAnswer:
     """What a tool said."""
 
     text: str
@@ -67,10 +67,10 @@ class ToolServer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         """The tools that may be called now; starts the server when it has to run."""
 
-    def call(self, call: Call) -> Answer: ...
+    def call(self, call: ServerCall) -> ServerAnswer: ...
 
     def refused_tools(self) -> Collection[str]:
         """Tools, by their own names, whose definition is not the one that was approved."""

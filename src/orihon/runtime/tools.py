@@ -21,7 +21,7 @@ from typing import Any, Self
 from orihon.errors import InvalidSettings, OrihonError, StorageError, ToolFailed
 from orihon.runtime.builtin_tools import builtin_servers
 from orihon.runtime.mcp.config import McpServerConfig, read_mcp_servers
-from orihon.runtime.tool import Answer, Call, Tool, ToolResult, ToolServer, public_name, split_name
+from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool, ToolResult, ToolServer, public_name, split_name
 from orihon.runtime.tool_arguments import sanitize_arguments
 from orihon.runtime.tool_output import KeptOutputs, cut_in_the_middle
 from orihon.store import MessageStore
@@ -105,7 +105,7 @@ class ToolBox:
 
     # ---- what there is -----------------------------------------------------------------------------------------
 
-    def tools(self) -> dict[str, Tool]:
+    def tools(self) -> dict[str, ServerTool]:
         """Every tool that may be called now, by its public name."""
         found = [tool for server in self._servers.values() for tool in server.tools()]
         return {public_name(tool.server, tool.name, self._servers): tool for tool in found}
@@ -150,20 +150,20 @@ class ToolBox:
             answer = self._answer(name, arguments, call_id)
             content, truncated = self._fitted(name, answer)
         except OrihonError as error:
-            answer = Answer(str(error), is_error=True)
+            answer = ServerAnswer(str(error), is_error=True)
             content, truncated = self._cut(answer.text, ""), False
             # Not why: that may quote arguments and files, which belong in the task alone.
             logger.info("tool %s failed: %s", name, error.reason)
         duration = round((time.monotonic() - started) * 1000)
         return ToolResult(content, answer.is_error, duration, name, truncated)
 
-    def _answer(self, name: str, arguments: Mapping[str, Any] | str | None, call_id: str) -> Answer:
+    def _answer(self, name: str, arguments: Mapping[str, Any] | str | None, call_id: str) -> ServerAnswer:
         if self._closed.is_set():
             raise ToolFailed("closed", tool=name)
         given = sanitize_arguments(arguments)
         server, tool = self._resolved(name)
         try:
-            return self._servers[server].call(Call(tool, given, call_id, self.options.timeout))
+            return self._servers[server].call(ServerCall(tool, given, call_id, self.options.timeout))
         except OrihonError:
             raise
         except Exception as error:
@@ -171,7 +171,7 @@ class ToolBox:
             logger.debug("tool %s: why", name, exc_info=True)
             raise ToolFailed("broken", tool=name, detail=f"{type(error).__name__}: {error}") from error
 
-    def _find(self, name: str) -> Tool | None:
+    def _find(self, name: str) -> ServerTool | None:
         split = split_name(name, self._servers)
         if split is not None:  # as a rule; then only that one server has to be asked
             for tool in self._servers[split[0]].tools():
@@ -194,7 +194,7 @@ class ToolBox:
 
     # ---- output ------------------------------------------------------------------------------------------------
 
-    def _fitted(self, name: str, answer: Answer) -> tuple[str, bool]:
+    def _fitted(self, name: str, answer: ServerAnswer) -> tuple[str, bool]:
         content = answer.text
         if len(content) * 4 <= self.options.max_output_bytes or self._fits(content):
             return content, answer.is_cut

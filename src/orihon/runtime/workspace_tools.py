@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.runtime.tool_output import excerpt
 from orihon.runtime.workspace import Workspace
@@ -86,7 +86,7 @@ class _FileTools:
         self._workspace = workspace
         self._limit = limit
 
-    def read(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def read(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         path = arguments.text("path")
         first, last = arguments.lines("lines")
         with self._workspace.opened(path) as fd:
@@ -100,26 +100,26 @@ class _FileTools:
                 found = excerpt(_text_lines(file), first, last, self._limit)
         if not found.lines and size:
             raise ToolFailed("no_lines", path=path, first=first)
-        return Answer(found.told(), is_cut=found.is_cut)
+        return ServerAnswer(found.told(), is_cut=found.is_cut)
 
-    def write(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def write(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         path, content = arguments.text("path"), arguments.text("content")
         data = content.encode()
         if len(data) > MOST_FILE_BYTES:
             raise ToolFailed("too_large", path=path, size=len(data), most=MOST_FILE_BYTES)
         is_new = self._workspace.write(path, data)
-        return Answer(text("tools.file_new" if is_new else "tools.file_replaced", path=path, size=len(data)))
+        return ServerAnswer(text("tools.file_new" if is_new else "tools.file_replaced", path=path, size=len(data)))
 
-    def list(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def list(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         most = arguments.number("limit", 500, most=10_000)
         names: list[str] = []
         for path, size in self._files(arguments, deadline, "workspace_list_files"):
             if len(names) == most:
-                return Answer("\n".join([*names, text("tools.more_found", most=most)]), is_cut=True)
+                return ServerAnswer("\n".join([*names, text("tools.more_found", most=most)]), is_cut=True)
             names.append(f"{path.as_posix()}\t{size}")
-        return Answer("\n".join(names) or text("tools.nothing_found"))
+        return ServerAnswer("\n".join(names) or text("tools.nothing_found"))
 
-    def search(self, arguments: Arguments, deadline: Deadline) -> Answer:
+    def search(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         query = arguments.text("query")
         if not query.strip():
             raise ToolFailed("argument_missing", name="query")
@@ -133,9 +133,9 @@ class _FileTools:
             for number, line in self._lines(path, deadline):
                 if wanted in (line.casefold() if fold else line):
                     if len(found) == most:
-                        return Answer("\n".join([*found, text("tools.more_found", most=most)]), is_cut=True)
+                        return ServerAnswer("\n".join([*found, text("tools.more_found", most=most)]), is_cut=True)
                     found.append(f"{path.as_posix()}:{number}: {line.strip()[:_LONGEST_LINE]}")
-        return Answer("\n".join(found) or text("tools.nothing_found"))
+        return ServerAnswer("\n".join(found) or text("tools.nothing_found"))
 
     def _files(self, arguments: Arguments, deadline: Deadline, tool: str) -> Iterator[tuple[Path, int]]:
         pattern = arguments.text("pattern", "*")

@@ -18,15 +18,15 @@ from orihon.system import jsonio
 from orihon.system.clock import as_utc
 from orihon.values.message.message import Message
 
-Kind = Literal["message", "summary", "tool", "plan"]
+DocumentKind = Literal["message", "summary", "tool", "plan"]
 #: The kinds, and the streams of records that they are read from.
-STREAM_OF: Mapping[Kind, Stream] = {
+STREAM_OF: Mapping[DocumentKind, Stream] = {
     "message": "messages",
     "summary": "summaries",
     "tool": "tools",
     "plan": "planning",
 }
-KINDS: tuple[Kind, ...] = tuple(STREAM_OF)
+KINDS: tuple[DocumentKind, ...] = tuple(STREAM_OF)
 MOST_CHARACTERS = 1_000_000
 _LEFT_OUT = "\n…\n"
 _MAY_BE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"\]0-9tfn-])')
@@ -36,7 +36,7 @@ _MAY_BE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"\]0-9tfn-])')
 class Document:
     """One thing that can be found. ``number`` counts within its kind: of a message it is its ``seq``."""
 
-    kind: Kind
+    kind: DocumentKind
     number: int
     time: str
     text: str
@@ -46,7 +46,7 @@ class Document:
     covers: tuple[int, int] | None = None  # the messages that a summary is about
 
 
-def documents(store: TaskStore, kind: Kind, first: int = 1, last: int | None = None) -> Iterator[Document]:
+def documents(store: TaskStore, kind: DocumentKind, first: int = 1, last: int | None = None) -> Iterator[Document]:
     """The documents of one kind by number, one at a time in memory."""
     if kind == "message":
         yield from _messages(store, first, last)
@@ -55,7 +55,7 @@ def documents(store: TaskStore, kind: Kind, first: int = 1, last: int | None = N
         yield _MADE_FROM[kind](number, record)
 
 
-def find_document(store: TaskStore, kind: Kind, number: int) -> Document | None:
+def find_document(store: TaskStore, kind: DocumentKind, number: int) -> Document | None:
     """One document; ``None`` when there is none of that number."""
     return next(documents(store, kind, number, number), None)
 
@@ -133,7 +133,7 @@ def _plan(number: int, record: Mapping[str, Any]) -> Document:
     return Document("plan", number, _moment(record.get("created_at")), text)
 
 
-_MADE_FROM: Mapping[Kind, Callable[[int, Mapping[str, Any]], Document]] = {
+_MADE_FROM: Mapping[DocumentKind, Callable[[int, Mapping[str, Any]], Document]] = {
     "summary": _summary,
     "tool": _tool,
     "plan": _plan,

@@ -22,15 +22,16 @@ from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import InvalidInput, OrihonError
 from orihon.search.connect import with_index
-from orihon.search.documents import KINDS, Kind, find_document
+from orihon.search.documents import KINDS, DocumentKind, find_document
 from orihon.search.index import MOST_CANDIDATES, Candidate, Changes, Filters, SearchIndex, text_tokens
-from orihon.search.indexer import CatchingUp, Told
+from orihon.search.indexer import CatchingUp
 from orihon.search.query import Query, parse_query
 from orihon.search.sealed import find_in_sealed
 from orihon.search.snippets import Snippet, make_snippet
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
+from orihon.system import ProgressObserver
 from orihon.system.clock import as_typed
 from orihon.tasks.base import BaseFolder
 from orihon.values.records import Fold
@@ -52,7 +53,7 @@ class SearchHit:
     uuid: str
     label: str
     status: str
-    kind: Kind
+    kind: DocumentKind
     number: int
     time: str
     role: str
@@ -124,7 +125,7 @@ def search_history(
     until: str | None = None,
     limit: int = 20,
     seconds: float | None = None,
-    progress: Told | None = None,
+    progress: ProgressObserver | None = None,
 ) -> SearchResults:
     """The messages, summaries, tool calls and plans that have all words of the query, the best ``limit`` of them.
 
@@ -150,7 +151,7 @@ def search_history(
         return found
 
 
-def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: Told | None = None) -> int:
+def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: ProgressObserver | None = None) -> int:
     """Make the index anew from the tasks; returns how many documents it has."""
 
     def action(index: SearchIndex) -> int:
@@ -196,7 +197,7 @@ def _search(
     filters: Filters,
     limit: int,
     seconds: float | None,
-    told: Told | None,
+    told: ProgressObserver | None,
     index: SearchIndex,
 ) -> SearchResults:
     with index.turn(_WAIT if seconds is None else min(_WAIT, seconds)) as is_ours:
@@ -341,7 +342,7 @@ def _filters(
         tasks=tuple(dict.fromkeys(base.resolve(name) for name in tasks)),
         roles=tuple(dict.fromkeys(roles)),
         tools=tuple(dict.fromkeys(tools)),
-        kinds=cast(tuple[Kind, ...], wanted),
+        kinds=cast(tuple[DocumentKind, ...], wanted),
         since=_time(since, "since"),
         until=_time(until, "until"),
     )

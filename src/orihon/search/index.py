@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Self
 
-from orihon.search.documents import KINDS, Document, Kind
+from orihon.search.documents import KINDS, Document, DocumentKind
 from orihon.search.query import Query
 from orihon.search.words import LONGEST, tokens, wholes
 
@@ -32,7 +32,7 @@ class IndexedDocument:
     """A document as its tokens."""
 
     uuid: str
-    kind: Kind
+    kind: DocumentKind
     number: int
     time: str
     role: str
@@ -75,7 +75,7 @@ class TaskMark:
     uuid: str
     state: str = ""  # of the row: its status and the time of its last change
     is_settled: bool = False  # nothing can come without a change of the row
-    reached: Mapping[Kind, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+    reached: Mapping[DocumentKind, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     problem: str = ""  # why no more could be read
 
 
@@ -95,7 +95,7 @@ class Filters:
     tasks: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[DocumentKind, ...] = ()
     since: str = ""
     until: str = ""
 
@@ -105,7 +105,7 @@ class Candidate:
     """A document that has what is asked for; ``score`` by its words alone."""
 
     uuid: str
-    kind: Kind
+    kind: DocumentKind
     number: int
     time: str
     role: str
@@ -114,7 +114,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class IndexProgress:
     """How far a place has looked through the catalogue."""
 
     since: str = ""  # every change of a row before this time is known
@@ -146,11 +146,11 @@ class SearchIndex(ABC):
         """The tasks that could not be read to their end, and why."""
 
     @abstractmethod
-    def progress(self, place: str) -> Progress:
+    def progress(self, place: str) -> IndexProgress:
         """How far this place has come."""
 
     @abstractmethod
-    def note_progress(self, place: str, progress: Progress) -> None:
+    def note_progress(self, place: str, progress: IndexProgress) -> None:
         """Say so."""
 
     @abstractmethod

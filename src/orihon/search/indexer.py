@@ -12,17 +12,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from orihon.catalogue import ChangedTask
 from orihon.errors import DamagedStore, OrihonError, StateError, StorageError, StorageUnavailable
-from orihon.search.documents import KINDS, STREAM_OF, Document, Kind, documents
-from orihon.search.index import Changes, IndexedDocument, Progress, SearchIndex, TaskMark
+from orihon.search.documents import KINDS, STREAM_OF, Document, DocumentKind, documents
+from orihon.search.index import Changes, IndexedDocument, IndexProgress, SearchIndex, TaskMark
 from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
+from orihon.system import ProgressObserver
 from orihon.system.clock import process_identity, utc_now
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.place import tries_while_moved
@@ -30,8 +31,6 @@ from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.search")
 
-#: Told how many tasks have been read, and of how many.
-Told = Callable[[int, int], None]
 
 #: Rows are looked at again for so long: a row is written after its time is taken, and clocks of machines differ.
 _OVERLAP, _SHARED_OVERLAP = timedelta(minutes=1), timedelta(minutes=10)
@@ -56,7 +55,7 @@ class CatchingUp:
     """One run over the tasks of a base folder, by whoever has the index's turn."""
 
     def __init__(
-        self, base: BaseFolder, index: SearchIndex, *, seconds: float = math.inf, told: Told | None = None
+        self, base: BaseFolder, index: SearchIndex, *, seconds: float = math.inf, told: ProgressObserver | None = None
     ) -> None:
         self._base = base
         self._index = index
@@ -89,7 +88,7 @@ class CatchingUp:
         overlap = _SHARED_OVERLAP if self._is_shared else _OVERLAP
         reliable = _earlier(min(latest, now), overlap) if latest else ""
         since = reliable if is_whole else max(before.since, reliable)
-        reached = Progress(since, now if is_whole else before.compared)
+        reached = IndexProgress(since, now if is_whole else before.compared)
         if reached != before:
             self._index.note_progress(place, reached)
         return True
@@ -159,7 +158,7 @@ class CatchingUp:
             self._batch.drop(task.uuid)
         self._batch.mark(TaskMark(task.uuid, task.state, is_settled=True))
 
-    def _read_folder(self, task: ChangedTask, reached: dict[Kind, int]) -> bool:
+    def _read_folder(self, task: ChangedTask, reached: dict[DocumentKind, int]) -> bool:
         """Read on from what is ``reached``; ``False`` when the task has no records here."""
         if task.status == TaskStatus.ARCHIVED:
             return False  # there may be very many, and to look for a folder that is not there takes long
@@ -186,7 +185,7 @@ class CatchingUp:
         has_none = task.status in (TaskStatus.QUEUED, TaskStatus.ARCHIVED) or _was_never_begun(task)
         return not self._is_shared and not has_none
 
-    def _read_on(self, uuid: str, store: TaskStore, folder: Path, reached: dict[Kind, int]) -> None:
+    def _read_on(self, uuid: str, store: TaskStore, folder: Path, reached: dict[DocumentKind, int]) -> None:
         ends = dict(zip(KINDS, store.records.lasts(*(STREAM_OF[kind] for kind in KINDS)), strict=True))
         if store.records.is_sealed:
             ends = dict.fromkeys(KINDS, 0)  # its words must not be in an index: whoever searches reads it
@@ -258,7 +257,7 @@ def _was_never_begun(task: ChangedTask) -> bool:
     return task.backend is None
 
 
-def _noted(task: ChangedTask, reached: Mapping[Kind, int], problem: str = "") -> TaskMark:
+def _noted(task: ChangedTask, reached: Mapping[DocumentKind, int], problem: str = "") -> TaskMark:
     return TaskMark(task.uuid, task.state, not task.is_live and not problem, dict(reached), problem)
 
 

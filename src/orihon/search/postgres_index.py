@@ -25,7 +25,7 @@ from orihon.search.index import (
     Changes,
     Filters,
     IndexedDocument,
-    Progress,
+    IndexProgress,
     SearchIndex,
     TaskMark,
     tags,
@@ -132,7 +132,7 @@ class PostgresIndex(SearchIndex):
             for statement in ("VACUUM search_documents", "REINDEX INDEX search_words"):
                 self._connection.execute(statement.encode())
 
-    def note_progress(self, place: str, progress: Progress) -> None:
+    def note_progress(self, place: str, progress: IndexProgress) -> None:
         with self._errors():
             self._run("note_progress", place=place, since=progress.since, compared=progress.compared)
 
@@ -151,10 +151,10 @@ class PostgresIndex(SearchIndex):
         with self._errors():
             return dict(self._rows("problems"))
 
-    def progress(self, place: str) -> Progress:
+    def progress(self, place: str) -> IndexProgress:
         with self._errors():
             found = self._rows("progress", place=place)
-        return Progress(*found[0]) if found else Progress()
+        return IndexProgress(*found[0]) if found else IndexProgress()
 
     def count(self) -> int:
         with self._errors():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orihon.search.query import Query
-from orihon.search.words import Span, spans, tokens, wholes
+from orihon.search.words import TokenSpan, spans, tokens, wholes
 
 _BEFORE = 60  # characters ahead of the first word that was found
 _LONGEST = 240
@@ -55,7 +55,7 @@ def _best_part(text: str, query: Query) -> int:
     return best
 
 
-def _marks(found: Sequence[Span], query: Query) -> list[tuple[int, int, int]]:
+def _marks(found: Sequence[TokenSpan], query: Query) -> list[tuple[int, int, int]]:
     """Where each term stands, in order: first character, the one behind the last, number of the term."""
     words = [span.token for span in found]
     marks: list[tuple[int, int, int]] = []
@@ -67,7 +67,7 @@ def _marks(found: Sequence[Span], query: Query) -> list[tuple[int, int, int]]:
     return sorted(marks)
 
 
-def _end(found: Sequence[Span], place: int, asked: str) -> int:
+def _end(found: Sequence[TokenSpan], place: int, asked: str) -> int:
     """Where a token ends, as far as it was asked for: of a pair of characters perhaps only the first."""
     span = found[place]
     if len(asked) == 1 and len(span.token) == 2 and place + 1 < len(found) and found[place + 1].start < span.end:
@@ -75,7 +75,7 @@ def _end(found: Sequence[Span], place: int, asked: str) -> int:
     return span.end
 
 
-def _in_one_piece(found: Sequence[Span], whole: str, *, is_prefix: bool) -> list[tuple[int, int]]:
+def _in_one_piece(found: Sequence[TokenSpan], whole: str, *, is_prefix: bool) -> list[tuple[int, int]]:
     """Names whose parts, put together, are the word: parts that touch each other in the text."""
     places = []
     for first, span in enumerate(found):

@@ -30,7 +30,7 @@ from orihon.search.index import (
     Changes,
     Filters,
     IndexedDocument,
-    Progress,
+    IndexProgress,
     SearchIndex,
     TaskMark,
     tags,
@@ -142,7 +142,7 @@ class SqliteIndex(SearchIndex):
             self._connection.execute("VACUUM")
             empty_log(self._connection, self.path)
 
-    def note_progress(self, place: str, progress: Progress) -> None:
+    def note_progress(self, place: str, progress: IndexProgress) -> None:
         with database_errors(self.path, self._timeout):
             self._run("note_progress", place=place, since=progress.since, compared=progress.compared)
 
@@ -162,10 +162,10 @@ class SqliteIndex(SearchIndex):
         with database_errors(self.path, self._timeout):
             return {str(uuid): str(problem) for uuid, problem in self._run("problems")}
 
-    def progress(self, place: str) -> Progress:
+    def progress(self, place: str) -> IndexProgress:
         with database_errors(self.path, self._timeout):
-            found = [Progress(str(since), str(compared)) for since, compared in self._run("progress", place=place)]
-        return found[0] if found else Progress()
+            found = [IndexProgress(str(since), str(compared)) for since, compared in self._run("progress", place=place)]
+        return found[0] if found else IndexProgress()
 
     def count(self) -> int:
         with database_errors(self.path, self._timeout):

@@ -51,7 +51,7 @@ _PLAIN = str.maketrans(
 )
 
 
-class Span(NamedTuple):
+class TokenSpan(NamedTuple):
     """One token, and the characters of the text that it stands for."""
 
     token: str
@@ -78,7 +78,7 @@ def wholes(text: str) -> list[str]:
     return [word[:LONGEST].lower() for word in _IN_ONE_PIECE.findall(folded(_without_colours(text)))]
 
 
-def spans(text: str) -> Iterator[Span]:
+def spans(text: str) -> Iterator[TokenSpan]:
     """The tokens with their places. Where a place cannot be told exactly, a little more is named."""
     plain, places = _mapped(_without_colours(text))
     for match in _WORD.finditer(plain):
@@ -116,10 +116,10 @@ def _pairs(run: str) -> list[str]:
     return [*(run[place : place + 2] for place in range(len(run) - 1)), run[-1]]
 
 
-def _span(token: str, first: int, beyond: int, places: list[int] | None) -> Span:
+def _span(token: str, first: int, beyond: int, places: list[int] | None) -> TokenSpan:
     if places is None:
-        return Span(token, first, beyond)
-    return Span(token, places[first], max(places[beyond], places[first] + 1))
+        return TokenSpan(token, first, beyond)
+    return TokenSpan(token, places[first], max(places[beyond], places[first] + 1))
 
 
 def _mapped(text: str) -> tuple[str, list[int] | None]:

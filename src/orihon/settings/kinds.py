@@ -1,6 +1,6 @@
 """The kinds of value that a setting can hold.
 
-A ``Kind`` reads what a YAML file, an environment variable or a caller gives and returns the value, or raises
+A ``SettingKind`` reads what a YAML file, an environment variable or a caller gives and returns the value, or raises
 ``ValueError`` when it is none of its kind. Text is taken where another type is wanted, because the
 environment and ``${VAR}`` know nothing else. What is allowed is written without words, for every language.
 """
@@ -66,7 +66,7 @@ class BrokenEntry(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SettingKind:
     """One kind of value; ``InvalidSettings`` explains a refusal under the reason ``not_<name>``."""
 
     name: str
@@ -91,7 +91,7 @@ class _Bounds:
         return f"{self.low:g} {'<' if self.low_is_open else '≤'} x ≤ {self.high:g}"
 
 
-def whole(low: int, high: int | None = None) -> Kind:
+def whole(low: int, high: int | None = None) -> SettingKind:
     """A whole number from ``low`` to ``high``."""
     bounds = _Bounds(low, high, low_is_open=False)
 
@@ -101,10 +101,10 @@ def whole(low: int, high: int | None = None) -> Kind:
             raise ValueError(number)
         return number
 
-    return Kind("whole", read, str(bounds))
+    return SettingKind("whole", read, str(bounds))
 
 
-def number(*, above: float | None = None, low: float = 0.0, high: float | None = None) -> Kind:
+def number(*, above: float | None = None, low: float = 0.0, high: float | None = None) -> SettingKind:
     """A finite number greater than ``above`` (or not less than ``low``) and at most ``high``."""
     bounds = _Bounds(low if above is None else above, high, low_is_open=above is not None)
 
@@ -119,10 +119,10 @@ def number(*, above: float | None = None, low: float = 0.0, high: float | None =
             raise ValueError(value)
         return value
 
-    return Kind("number", read, str(bounds))
+    return SettingKind("number", read, str(bounds))
 
 
-def choice(*names: str, aliases: Mapping[str, str] | None = None) -> Kind:
+def choice(*names: str, aliases: Mapping[str, str] | None = None) -> SettingKind:
     """One of ``names``, in capitals or not; ``aliases`` are other words for them."""
     known = {name.casefold(): name for name in names} | dict(aliases or {})
 
@@ -132,10 +132,10 @@ def choice(*names: str, aliases: Mapping[str, str] | None = None) -> Kind:
             raise ValueError(raw)
         return known[word]
 
-    return Kind("choice", read, ", ".join(names))
+    return SettingKind("choice", read, ", ".join(names))
 
 
-def address(*schemes: str) -> Kind:
+def address(*schemes: str) -> SettingKind:
     """An address of a service: ``scheme://…``."""
 
     def read(raw: object) -> str:
@@ -145,10 +145,10 @@ def address(*schemes: str) -> Kind:
             raise ValueError(raw)
         return place
 
-    return Kind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes))
+    return SettingKind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes))
 
 
-def identifier(*, reserved: tuple[str, ...] = ()) -> Kind:
+def identifier(*, reserved: tuple[str, ...] = ()) -> SettingKind:
     """A name in a database or a queue; it does not begin with one of those that are ``reserved``."""
 
     def read(raw: object) -> str:
@@ -157,13 +157,13 @@ def identifier(*, reserved: tuple[str, ...] = ()) -> Kind:
             raise ValueError(raw)
         return name
 
-    return Kind("identifier", read, "a-z, 0-9, _" + "".join(f"; ≠ {name}…" for name in reserved))
+    return SettingKind("identifier", read, "a-z, 0-9, _" + "".join(f"; ≠ {name}…" for name in reserved))
 
 
-def language(*codes: str) -> Kind:
+def language(*codes: str) -> SettingKind:
     """One of the language ``codes``; a locale such as ``ja_JP.UTF-8`` says one too."""
     code = choice(*codes)
-    return Kind(code.name, lambda raw: code.read(re.split(r"[-_.]", _text(raw))[0]), code.allowed)
+    return SettingKind(code.name, lambda raw: code.read(re.split(r"[-_.]", _text(raw))[0]), code.allowed)
 
 
 def _integer(raw: object) -> int:
@@ -262,12 +262,12 @@ def _pattern_map(raw: object) -> FrozenMap:
     return FrozenMap({name: _pattern(pattern) for name, pattern in patterns.items()})
 
 
-FLAG = Kind("flag", _flag, "true, false")
-TEXT = Kind("text", _text)
-SECRET = Kind("text", _text, empty_is_unset=False)  # to lose one must not go unnoticed
-URL = Kind("url", _url, "http://…, https://…")
-PATH = Kind("path", _path)
-NAME_LIST = Kind("name_list", _name_list)
-SERVERS = Kind("servers", _servers)
-PATTERN_LIST = Kind("pattern_list", _pattern_list)
-PATTERN_MAP = Kind("pattern_map", _pattern_map)
+FLAG = SettingKind("flag", _flag, "true, false")
+TEXT = SettingKind("text", _text)
+SECRET = SettingKind("text", _text, empty_is_unset=False)  # to lose one must not go unnoticed
+URL = SettingKind("url", _url, "http://…, https://…")
+PATH = SettingKind("path", _path)
+NAME_LIST = SettingKind("name_list", _name_list)
+SERVERS = SettingKind("servers", _servers)
+PATTERN_LIST = SettingKind("pattern_list", _pattern_list)
+PATTERN_MAP = SettingKind("pattern_map", _pattern_map)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from orihon.errors import InvalidSettings
 from orihon.settings.audit_section import AuditSettings
 from orihon.settings.encryption_sections import EncryptionSettings
-from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Kind, language
+from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, SettingKind, language
 from orihon.settings.quota_section import QuotaSettings
 from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings, TracingSettings
 from orihon.settings.rungs import PRICES, Rung
@@ -181,7 +181,7 @@ class Setting:
 
     key: str
     default: object
-    kind: Kind
+    kind: SettingKind
     doc: str
     spellings: tuple[str, ...]
     env: tuple[str, ...]

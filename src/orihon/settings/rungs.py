@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, Kind, choice, number, parsed, whole
+from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, SettingKind, choice, number, parsed, whole
 
 STRATEGIES = ("summarize", "prune", "offload", "sections")
 EVENTS = ("approval", "phase_end", "iteration_end")
@@ -47,7 +47,7 @@ _DEFAULTS = Rung()
 _WHEN = ("usage", "messages", "event")
 
 
-def _list_of(item: Kind) -> Kind:
+def _list_of(item: SettingKind) -> SettingKind:
     """A list whose wrong entries are named by their numbers."""
 
     def read(raw: object) -> tuple[object, ...]:
@@ -56,10 +56,10 @@ def _list_of(item: Kind) -> Kind:
             raise ValueError(raw)
         return tuple(_read(item, one, f"[{place}]") for place, one in enumerate(items))
 
-    return Kind(item.name, read, f"[{item.allowed}]")
+    return SettingKind(item.name, read, f"[{item.allowed}]")
 
 
-def _read(kind: Kind, raw: object, where: str) -> object:
+def _read(kind: SettingKind, raw: object, where: str) -> object:
     try:
         return kind.read(raw)
     except BrokenEntry as error:
@@ -68,7 +68,7 @@ def _read(kind: Kind, raw: object, where: str) -> object:
         raise BrokenEntry(where, kind.allowed) from None
 
 
-_FIELDS: Mapping[str, Kind] = {
+_FIELDS: Mapping[str, SettingKind] = {
     "usage": number(above=0, high=1),
     "messages": whole(1),
     "event": choice(*EVENTS),
@@ -79,11 +79,11 @@ _FIELDS: Mapping[str, Kind] = {
     "economical": FLAG,
     "including": FLAG,
 }
-_QUOTAS: Mapping[str, Kind] = dict.fromkeys(("tasks", "tokens_per_day", "bytes"), whole(1))
-_PRICES: Mapping[str, Kind] = dict.fromkeys(PRICE_NAMES, number(high=MOST_PRICE))
+_QUOTAS: Mapping[str, SettingKind] = dict.fromkeys(("tasks", "tokens_per_day", "bytes"), whole(1))
+_PRICES: Mapping[str, SettingKind] = dict.fromkeys(PRICE_NAMES, number(high=MOST_PRICE))
 
 
-def _read_fields(raw: object, where: str, kinds: Mapping[str, Kind]) -> dict[str, Any]:
+def _read_fields(raw: object, where: str, kinds: Mapping[str, SettingKind]) -> dict[str, Any]:
     if not isinstance(raw, Mapping):
         raise BrokenEntry(where, f"{{{', '.join(kinds)}}}")
     found = {}
@@ -138,7 +138,7 @@ def _quotas(raw: object) -> FrozenMap:
     return FrozenMap({name: FrozenMap(_read_fields(row, f"[{_short(name)}]", _QUOTAS)) for name, row in table.items()})
 
 
-LADDER = Kind("ladder", _ladder)
-PRICES = Kind("prices", _prices)
-QUOTAS = Kind("quotas", _quotas)
-ROLES = Kind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))
+LADDER = SettingKind("ladder", _ladder)
+PRICES = SettingKind("prices", _prices)
+QUOTAS = SettingKind("quotas", _quotas)
+ROLES = SettingKind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))

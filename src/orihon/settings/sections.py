@@ -23,7 +23,7 @@ from orihon.settings.kinds import (
     TEXT,
     URL,
     FrozenMap,
-    Kind,
+    SettingKind,
     choice,
     number,
     whole,
@@ -40,13 +40,13 @@ _TOKENS = whole(1)
 class Spec:
     """What the table says of one field, besides its default."""
 
-    kind: Kind
+    kind: SettingKind
     doc: str
     spellings: tuple[str, ...]
     env: tuple[str, ...]
 
 
-def spec(kind: Kind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()) -> dict[str, Spec]:
+def spec(kind: SettingKind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()) -> dict[str, Spec]:
     """The metadata of a field that holds one setting."""
     return {"spec": Spec(kind, doc, spellings, env)}
 

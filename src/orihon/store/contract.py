@@ -32,7 +32,7 @@ Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
 
 #: Records that follow each other: stream, first and last number.
-Run = tuple[Stream, int, int]
+StreamRange = tuple[Stream, int, int]
 #: The end of a run that has none yet.
 OPEN_END = (1 << 62) - 1
 
@@ -156,7 +156,7 @@ class RecordStore(ABC):
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         """Records by number, in the order of the spans (first, last); without spans, all of them."""
 
-    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+    def read_runs(self, runs: Sequence[StreamRange], *, as_of: int) -> Iterator[bytes] | None:
         """The records of a view in order. The last run is of messages and ends where the log does.
 
         ``None`` when ``as_of`` is not the last compression any more, or the log ends before the last run begins.

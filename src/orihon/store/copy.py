@@ -22,7 +22,7 @@ _BATCH_RECORDS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class StoreContents:
     """Everything that must be the same in a copy: how many records, and hashes."""
 
     streams: Mapping[Stream, tuple[int, str]]
@@ -30,7 +30,7 @@ class Contents:
     files: Mapping[str, str]
     view: str
 
-    def difference(self, other: Contents) -> str | None:
+    def difference(self, other: StoreContents) -> str | None:
         """The first thing that differs, for people; ``None`` when nothing does."""
         pairs: dict[str, tuple[Any, Any]] = {
             **{stream: (self.streams[stream], other.streams[stream]) for stream in STREAMS},
@@ -87,14 +87,14 @@ def _copy_sealed_files(source: SealedRecords, target: RecordStore) -> None:
             target.bare.keep_file(name, content)
 
 
-def contents_of(store: TaskStore) -> Contents:
+def contents_of(store: TaskStore) -> StoreContents:
     """What is in a store, read again from the beginning; a blob is checked against its name on the way."""
     records = store.records
     blobs = tuple(records.blob_digests())
     for digest in blobs:
         records.get_blob(digest)
     files = {name: hashlib.sha256(records.kept_file(name) or b"").hexdigest() for name in records.kept_files()}
-    return Contents(
+    return StoreContents(
         streams={stream: _fingerprint(records.read(stream)) for stream in STREAMS},
         blobs=blobs,
         files=files,
@@ -102,7 +102,7 @@ def contents_of(store: TaskStore) -> Contents:
     )
 
 
-def refuse_difference(uuid: str, source: Contents, copy: TaskStore) -> None:
+def refuse_difference(uuid: str, source: StoreContents, copy: TaskStore) -> None:
     """Raises ``DamagedStore`` when the copy is not the same."""
     differing = source.difference(contents_of(copy))
     if differing is not None:

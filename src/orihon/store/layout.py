@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from orihon.store.contract import OPEN_END, Run
+from orihon.store.contract import OPEN_END, StreamRange
 from orihon.values.records import Fold
 
 
@@ -17,7 +17,7 @@ class Layout:
     """
 
     compression: int
-    runs: tuple[Run, ...]
+    runs: tuple[StreamRange, ...]
 
     @classmethod
     def of(cls, compression: int, folds: Sequence[Fold]) -> Layout:
@@ -25,7 +25,7 @@ class Layout:
         return cls(compression, tuple(_runs(folds)))
 
 
-def _runs(folds: Sequence[Fold]) -> Iterator[Run]:
+def _runs(folds: Sequence[Fold]) -> Iterator[StreamRange]:
     next_seq = 1
     for fold in folds:
         if next_seq < fold.start_seq:

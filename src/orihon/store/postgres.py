@@ -33,12 +33,12 @@ from orihon.store.contract import (
     LostRace,
     Pieces,
     RecordStore,
-    Run,
     Stream,
+    StreamRange,
     TornTail,
     check_file_name,
 )
-from orihon.store.postgres_pages import Page, first_page, records_from
+from orihon.store.postgres_pages import RecordPage, first_page, records_from
 from orihon.store.postgres_section import SQL, LogRow, Section, Writing, find_row, found_row, rows_of
 from orihon.system.files import make_private_folder, replace_file
 
@@ -296,7 +296,7 @@ class PostgresRecords(RecordStore):
             yield from self._pages([(stream, first, last)])
             yield from section.waiting(stream, first, last)
 
-    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+    def read_runs(self, runs: Sequence[StreamRange], *, as_of: int) -> Iterator[bytes] | None:
         section = self._own_section()
         if section is not None and section.appended:
             return None
@@ -306,13 +306,13 @@ class PostgresRecords(RecordStore):
             return None
         return self._checked(runs, page)
 
-    def _pages(self, runs: Sequence[Run]) -> Iterator[bytes]:
+    def _pages(self, runs: Sequence[StreamRange]) -> Iterator[bytes]:
         return self._checked(runs, self._page(runs)[1])
 
-    def _checked(self, runs: Sequence[Run], page: Page) -> Iterator[bytes]:
+    def _checked(self, runs: Sequence[StreamRange], page: RecordPage) -> Iterator[bytes]:
         return records_from(self._ask_read, self._task, runs, page, where=self._where)
 
-    def _page(self, runs: Sequence[Run]) -> tuple[tuple[int, int], Page]:
+    def _page(self, runs: Sequence[StreamRange]) -> tuple[tuple[int, int], RecordPage]:
         return first_page(self._ask_read, self._task, runs)
 
     def _ask_read(self, values: Mapping[str, object]) -> list[tuple[Any, ...]]:

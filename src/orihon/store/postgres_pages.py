@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orihon.errors import DamagedStore
-from orihon.store.contract import Run
+from orihon.store.contract import StreamRange
 
 #: Records, and bytes but for the last one, that a round trip brings: more than a view should have, less than a memory.
 _PAGE, _PAGE_BYTES = 1000, 4 * 1024 * 1024
 
 #: Place of the run (from 1), number and text of each record.
-Page = list[tuple[int, int, str]]
+RecordPage = list[tuple[int, int, str]]
 
 #: Gives the rows of the statement ``read`` for these values.
 Ask = Callable[[Mapping[str, object]], list[tuple[Any, ...]]]
 
 
-def first_page(ask: Ask, task: str, runs: Sequence[Run]) -> tuple[tuple[int, int], Page]:
+def first_page(ask: Ask, task: str, runs: Sequence[StreamRange]) -> tuple[tuple[int, int], RecordPage]:
     """How many compressions and messages there are, and the first records of the runs."""
     values = {
         "uuid": task,
@@ -36,7 +36,7 @@ def first_page(ask: Ask, task: str, runs: Sequence[Run]) -> tuple[tuple[int, int
     return (head[1], int(head[2])), rows
 
 
-def records_from(ask: Ask, task: str, runs: Sequence[Run], page: Page, *, where: str) -> Iterator[bytes]:
+def records_from(ask: Ask, task: str, runs: Sequence[StreamRange], page: RecordPage, *, where: str) -> Iterator[bytes]:
     """The records of a page and of those that follow it; ``where`` names the task when one is missing."""
     while True:
         place, expected, size = 0, 0, 0

@@ -153,12 +153,12 @@ def matches_digest(body: Mapping[str, Any], digest: str) -> bool:
 
 # ---- blobs -----------------------------------------------------------------------------------------------------
 
-Place = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 
 
-def _large_places(body: Mapping[str, Any], blob_bytes: int) -> list[Place]:
+def _large_places(body: Mapping[str, Any], blob_bytes: int) -> list[FieldPath]:
     content = body["content"]
-    places: list[Place] = [("content",)] if content is not None and len(content) > blob_bytes else []
+    places: list[FieldPath] = [("content",)] if content is not None and len(content) > blob_bytes else []
     if len(body) > 2:
         for field in ("parts", "tool_calls", "extra"):
             if field in body:
@@ -166,7 +166,7 @@ def _large_places(body: Mapping[str, Any], blob_bytes: int) -> list[Place]:
     return places
 
 
-def _large_strings(value: Any, place: Place, blob_bytes: int) -> Iterator[Place]:
+def _large_strings(value: Any, place: FieldPath, blob_bytes: int) -> Iterator[FieldPath]:
     if isinstance(value, dict):
         entries: Iterable[tuple[str | int, Any]] = value.items()
     elif isinstance(value, list):
@@ -187,7 +187,7 @@ def _is_encoded(value: str, key: str | int) -> bool:
 
 
 def _move_out(
-    body: dict[str, Any], place: Place, put_blob: Callable[[str, bytes], None], max_bytes: int
+    body: dict[str, Any], place: FieldPath, put_blob: Callable[[str, bytes], None], max_bytes: int
 ) -> dict[str, Any]:
     """Stores the string at ``place`` as a blob and leaves its beginning there, for people who read the file."""
     *path, last = place

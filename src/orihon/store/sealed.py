@@ -17,7 +17,7 @@ from pathlib import Path
 from orihon.errors import DamagedStore, KeyUnavailable
 from orihon.guard.encryption.keys import DataKeys, key_id_of
 from orihon.guard.encryption.sealer import VERSION, Sealer, is_sealed_file, is_sealed_record
-from orihon.store.contract import NUMBER_FIELD, SEALED, STREAMS, Pieces, RecordStore, Run, Stream, TornTail
+from orihon.store.contract import NUMBER_FIELD, SEALED, STREAMS, Pieces, RecordStore, Stream, StreamRange, TornTail
 from orihon.system import jsonio
 
 #: Figures and names that the catalogue has in clear, too.
@@ -154,11 +154,11 @@ class SealedRecords(RecordStore):
         for line in self._inner.read(stream, *spans):
             yield self._opened(stream, line)
 
-    def read_runs(self, runs: Sequence[Run], *, as_of: int) -> Iterator[bytes] | None:
+    def read_runs(self, runs: Sequence[StreamRange], *, as_of: int) -> Iterator[bytes] | None:
         lines = self._inner.read_runs(runs, as_of=as_of)
         return None if lines is None else self._along(runs, lines)
 
-    def _along(self, runs: Sequence[Run], lines: Iterator[bytes]) -> Iterator[bytes]:
+    def _along(self, runs: Sequence[StreamRange], lines: Iterator[bytes]) -> Iterator[bytes]:
         for stream, first, last in runs:
             for _ in range(first, last + 1):
                 line = next(lines, None)

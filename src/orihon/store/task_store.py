@@ -36,7 +36,7 @@ logger = logging.getLogger("orihon.store")
 
 _Result = TypeVar("_Result")
 #: Hears what was done, how it ended (``OK``, or the name of an error), and figures about it.
-Told = Callable[[str, str, Mapping[str, Any]], None]
+StoreObserver = Callable[[str, str, Mapping[str, Any]], None]
 OK = "ok"
 
 #: How often a reader looks at the view's file before it takes a difference for what a crash has left.
@@ -85,7 +85,7 @@ class TaskStore(TaskReader):
         self._saved_index = 0
         self._ended: str | None = None
         self._roles: Counter[str] = Counter()
-        self.told: Told | None = None  # of everything that was done here; see ``tell``
+        self.told: StoreObserver | None = None  # of everything that was done here; see ``tell``
 
     # ---- the log -----------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("orihon.inheritance")
 
-Plan = Mapping[str, Any]
+PlanRecord = Mapping[str, Any]
 
 #: In a row's metadata, ``False``: the task inherits nothing.
 INHERIT = "inherit"
@@ -58,7 +58,7 @@ class PreviousContext:
     completed_at: datetime | None
     metadata: Mapping[str, Any]
     final_summary: str | None = None
-    planning_history: tuple[Plan, ...] = ()
+    planning_history: tuple[PlanRecord, ...] = ()
     open_problems: tuple[str, ...] = ()
 
 
@@ -72,7 +72,7 @@ class InheritanceContext:
 
     uuid: str
     final_summary: str
-    planning_history: tuple[Plan, ...]
+    planning_history: tuple[PlanRecord, ...]
     metadata: Mapping[str, Any]
     open_problems: tuple[str, ...] = ()
     status: TaskStatus = TaskStatus.COMPLETED
@@ -287,7 +287,7 @@ class ContextInheritanceManager:
         cut = (self._truncate_summary_if_needed(*pair) for pair in zip(parts, shares, strict=True))
         return "\n\n".join(cut)
 
-    def _build_planning_summary(self, planning_history: Sequence[Plan]) -> str:
+    def _build_planning_summary(self, planning_history: Sequence[PlanRecord]) -> str:
         """The plans, the newest first: that one counts when the rest has to go."""
         lines = []
         for plan in reversed(planning_history):

@@ -31,11 +31,11 @@ from orihon.values.tokens.tokens import Gauge
 from orihon.values.view import UNDOABLE, Entry, history, layout
 
 #: The visible folds, and what is pinned.
-State = tuple[tuple[Fold, ...], tuple[Pin, ...]]
+ViewState = tuple[tuple[Fold, ...], tuple[Pin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class ViewStatistics:
     """How large a view is."""
 
     entries: int
@@ -85,7 +85,7 @@ class ViewAt:
     uuid: str
     seq: int
     compression: int  # the last one up to there; 0 where there was none
-    figures: Figures
+    figures: ViewStatistics
     entries: tuple[ShownEntry, ...]
     lines: tuple[bytes, ...]
 
@@ -100,7 +100,7 @@ class ViewReading:
         settings: Settings,
         *,
         at: int | None = None,
-        known: Callable[[int], State] | None = None,
+        known: Callable[[int], ViewState] | None = None,
         change_at: Callable[[int], int] | None = None,
     ) -> None:
         """Where somebody remembers: ``known`` gives the folds and pins after a change, ``change_at`` that of a step."""
@@ -124,13 +124,13 @@ class ViewReading:
         messages.context_length, messages.correction = self._gauge.budget.window, self._gauge.correction
         return messages
 
-    def figures(self) -> Figures:
+    def figures(self) -> ViewStatistics:
         """Counted by one walk over the view."""
         entries = tokens = 0
         for fold, record in self._walk():
             entries += 1
             tokens += entry_of(fold, record).tokens
-        return Figures(entries, tokens, self._gauge.room, self._gauge.usage(tokens))
+        return ViewStatistics(entries, tokens, self._gauge.room, self._gauge.usage(tokens))
 
     def as_of(self, compression: int, last_seq: int) -> ViewReading:
         """The view that a compression left, when the log was so long."""

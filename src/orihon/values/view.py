@@ -20,7 +20,7 @@ SYSTEM_ROLES = ("system", "developer")
 #: Kinds of changes that can be undone; what undid or redid one of them is none itself.
 UNDOABLE = ("compress", "unfold", "edit")
 
-Span = tuple[int, int]
+SeqRange = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Change:
 # ---- layout ----------------------------------------------------------------------------------------------------
 
 
-def layout(last_seq: int, folds: Sequence[Fold]) -> Iterator[Span | Fold]:
+def layout(last_seq: int, folds: Sequence[Fold]) -> Iterator[SeqRange | Fold]:
     """The view in order: runs of messages (first, last) and the folds between them."""
     next_seq = 1
     for fold in folds:
@@ -136,7 +136,7 @@ def apply(visible: Sequence[Fold], change: Change, last_seq: int) -> tuple[Fold,
 # ---- where a history may be cut ------------------------------------------------------------------------------
 # A rule looks at the entries [first, last) that a fold would replace and names the seq that forbids it, or None.
 
-Rule = Callable[[View, int, int], int | None]
+FoldRule = Callable[[View, int, int], int | None]
 
 
 def keeps_system_head(view: View, first: int, last: int) -> int | None:
@@ -166,7 +166,7 @@ def keeps_open_calls(view: View, first: int, last: int) -> int | None:
     return None
 
 
-CUT_RULES: Mapping[str, Rule] = {
+CUT_RULES: Mapping[str, FoldRule] = {
     "system_head": keeps_system_head,
     "pinned": keeps_pinned_messages,
     "tool_batch": keeps_tool_batches_whole,
@@ -174,7 +174,7 @@ CUT_RULES: Mapping[str, Rule] = {
 }
 
 # A preview keeps the envelope of its message, so a tool pair stays a pair.
-PREVIEW_RULES: Mapping[str, Rule] = {"system_head": keeps_system_head, "pinned": keeps_pinned_messages}
+PREVIEW_RULES: Mapping[str, FoldRule] = {"system_head": keeps_system_head, "pinned": keeps_pinned_messages}
 
 
 def tool_batches(view: View) -> Iterator[tuple[int, int]]:
@@ -218,7 +218,7 @@ def site(view: View, planned: PlannedFold) -> tuple[int, int]:
     return first, last
 
 
-def foldable_runs(view: View, up_to: int | None = None, hands_off: Sequence[Span] = ()) -> list[Span]:
+def foldable_runs(view: View, up_to: int | None = None, hands_off: Sequence[SeqRange] = ()) -> list[SeqRange]:
     """The longest runs of the log that the rules allow to fold, oldest first, not beyond entry ``up_to``.
 
     ``hands_off`` are spans of the log that somebody wants left alone.
@@ -235,7 +235,7 @@ def foldable_runs(view: View, up_to: int | None = None, hands_off: Sequence[Span
     for start, end in view.batches:
         if any(closed[start:end]) or end > limit or not _is_answered(view, start, end):
             closed[start:end] = b"\1" * (end - start)
-    runs: list[Span] = []
+    runs: list[SeqRange] = []
     index = 0
     while index < limit:
         end = index

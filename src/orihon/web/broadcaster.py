@@ -21,13 +21,13 @@ logger = logging.getLogger("orihon.web")
 
 SECONDS_BETWEEN_LOOKS = 0.2
 
-State = Mapping[str, Any]
+TopicState = Mapping[str, Any]
 
 
-class Look(Protocol):
+class TopicReader(Protocol):
     """Looks at one topic; opened when the first page listens, closed after the last one."""
 
-    def state(self) -> State:
+    def state(self) -> TopicState:
         """What is there now; the same mapping while nothing has changed."""
 
     def close(self) -> None: ...
@@ -35,8 +35,8 @@ class Look(Protocol):
 
 @dataclass(slots=True)
 class _Topic:
-    look: Look
-    state: State | None = None
+    look: TopicReader
+    state: TopicState | None = None
     listeners: set[Listener] = field(default_factory=set)
 
 
@@ -46,10 +46,10 @@ class Listener:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
-        self._state: State | None = None
+        self._state: TopicState | None = None
         self.is_over = False  # the server is about to end
 
-    def tell(self, state: State) -> None:
+    def tell(self, state: TopicState) -> None:
         """From the thread that looks."""
         self._state = state
         self._loop.call_soon_threadsafe(self._news.set)
@@ -59,7 +59,7 @@ class Listener:
         self.is_over = True
         self._loop.call_soon_threadsafe(self._news.set)
 
-    async def next(self, seconds: float) -> State | None:
+    async def next(self, seconds: float) -> TopicState | None:
         """The state after the next change; ``None`` when there was none for so long."""
         try:
             await asyncio.wait_for(self._news.wait(), seconds)
@@ -72,7 +72,7 @@ class Listener:
 class Live:
     """All topics that somebody listens to."""
 
-    def __init__(self, open_look: Callable[[str], Look]) -> None:
+    def __init__(self, open_look: Callable[[str], TopicReader]) -> None:
         self._open_look = open_look
         self._topics: dict[str, _Topic] = {}
         self._lock = threading.Lock()

@@ -15,9 +15,9 @@ from typing import Any
 from orihon.errors import DamagedStore, OrihonError
 from orihon.store.checkpoints import Checkpoint, Ledger, Phase
 from orihon.store.reader import TaskReader
-from orihon.transfer.export.story import Told
+from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold, Pin
-from orihon.values.view import Span
+from orihon.values.view import SeqRange
 
 #: Items that are read in one go.
 ITEMS = 40
@@ -42,11 +42,11 @@ class Broken:
     error: OrihonError
 
 
-Item = Told | Closed | Broken | Phase | Checkpoint
+ConversationItem = StoryMessage | Closed | Broken | Phase | Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ConversationRange:
     """A run of the log and the folds that stand in it: the whole log, or what one fold holds."""
 
     first: int
@@ -62,10 +62,10 @@ class Run:
 class Stretch:
     """Items that stand one after another, and the run of the log that they cover."""
 
-    items: tuple[Item, ...]
+    items: tuple[ConversationItem, ...]
     first: int
     last: int
-    whole: Run
+    whole: ConversationRange
 
     @property
     def has_before(self) -> bool:
@@ -76,15 +76,17 @@ class Stretch:
         return self.last < self.whole.last
 
 
-def inside(store: TaskReader, fold: Fold) -> Run:
+def inside(store: TaskReader, fold: Fold) -> ConversationRange:
     """What a fold holds: its messages, and the folds that it replaced."""
-    return Run(fold.start_seq, fold.end_seq, tuple(sorted(store.folds(fold.replaces), key=lambda one: one.start_seq)))
+    return ConversationRange(
+        fold.start_seq, fold.end_seq, tuple(sorted(store.folds(fold.replaces), key=lambda one: one.start_seq))
+    )
 
 
-def spans_before(run: Run, last: int, count: int) -> list[Span | Fold]:
+def spans_before(run: ConversationRange, last: int, count: int) -> list[SeqRange | Fold]:
     """The last ``count`` items up to message ``last``, in their order."""
     summaries = run.summaries
-    found: list[Span | Fold] = []
+    found: list[SeqRange | Fold] = []
     at, left = min(last, run.last), count
     while at >= run.first and left > 0:
         index = bisect_right(summaries, at, key=lambda fold: fold.start_seq) - 1
@@ -99,10 +101,10 @@ def spans_before(run: Run, last: int, count: int) -> list[Span | Fold]:
     return found[::-1]
 
 
-def spans_after(run: Run, first: int, count: int) -> list[Span | Fold]:
+def spans_after(run: ConversationRange, first: int, count: int) -> list[SeqRange | Fold]:
     """The first ``count`` items from message ``first`` on; a fold that holds it comes whole."""
     summaries = run.summaries
-    found: list[Span | Fold] = []
+    found: list[SeqRange | Fold] = []
     at, left = max(first, run.first), count
     while at <= run.last and left > 0:
         index = bisect_right(summaries, at, key=lambda fold: fold.start_seq) - 1
@@ -119,33 +121,33 @@ def spans_after(run: Run, first: int, count: int) -> list[Span | Fold]:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class ConversationReader:
     """Reads stretches of one task."""
 
     store: TaskReader
     pins: Sequence[Pin] = ()
     ledger: Ledger = _NO_LEDGER
 
-    def before(self, run: Run, last: int, count: int = ITEMS) -> Stretch:
+    def before(self, run: ConversationRange, last: int, count: int = ITEMS) -> Stretch:
         """What stands before, up to message ``last``."""
         return self._told(run, spans_before(run, last, count))
 
-    def after(self, run: Run, first: int, count: int = ITEMS) -> Stretch:
+    def after(self, run: ConversationRange, first: int, count: int = ITEMS) -> Stretch:
         """What follows, from message ``first`` on."""
         return self._told(run, spans_after(run, first, count))
 
-    def around(self, run: Run, seq: int, count: int = ITEMS) -> Stretch:
+    def around(self, run: ConversationRange, seq: int, count: int = ITEMS) -> Stretch:
         """What stands about message ``seq``."""
         half = count // 2
         return self._told(run, [*spans_before(run, seq - 1, half), *_beyond(run, seq, count - half)])
 
-    def _told(self, run: Run, spans: Sequence[Span | Fold]) -> Stretch:
+    def _told(self, run: ConversationRange, spans: Sequence[SeqRange | Fold]) -> Stretch:
         if not spans:
             return Stretch((), run.first, run.first - 1, run)
         first, last = _ends(spans[0])[0], _ends(spans[-1])[1]
         return Stretch(tuple(self._items(run, spans)), first, last, run)
 
-    def _items(self, run: Run, spans: Sequence[Span | Fold]) -> Iterator[Item]:
+    def _items(self, run: ConversationRange, spans: Sequence[SeqRange | Fold]) -> Iterator[ConversationItem]:
         previews = {fold.start_seq: fold for fold in run.folds if fold.form == "preview"}
         pinned: dict[int, list[Pin]] = {}
         for pin in self.pins:
@@ -170,10 +172,10 @@ class Teller:
                     yield Broken(seq, found or DamagedStore("no_record", stream="messages", number=seq, where="-"))
                 else:
                     record = tools.get(found.message.answers or "")
-                    yield Told(found, previews.get(seq), tuple(pinned.get(seq, ())), record)
+                    yield StoryMessage(found, previews.get(seq), tuple(pinned.get(seq, ())), record)
                 yield from asked.get(seq, ())
 
-    def _messages(self, spans: Sequence[Span | Fold]) -> dict[int, Any]:
+    def _messages(self, spans: Sequence[SeqRange | Fold]) -> dict[int, Any]:
         """The messages of the spans; where one cannot be read, its error."""
         found: dict[int, Any] = {}
         for span in spans:
@@ -217,7 +219,7 @@ class Teller:
         return found
 
 
-def _beyond(run: Run, seq: int, count: int) -> list[Span | Fold]:
+def _beyond(run: ConversationRange, seq: int, count: int) -> list[SeqRange | Fold]:
     """What follows from ``seq`` on, without a fold that reaches over it from before: that one is told already."""
     found = spans_after(run, seq, count)
     if found and isinstance(found[0], Fold) and found[0].start_seq < seq:
@@ -225,5 +227,5 @@ def _beyond(run: Run, seq: int, count: int) -> list[Span | Fold]:
     return found
 
 
-def _ends(span: Span | Fold) -> Span:
+def _ends(span: SeqRange | Fold) -> SeqRange:
     return (span.start_seq, span.end_seq) if isinstance(span, Fold) else span

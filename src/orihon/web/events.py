@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from orihon.system import jsonio
-from orihon.web.broadcaster import Live, State
+from orihon.web.broadcaster import Live, TopicState
 
 #: Something is said at least so often, so that both sides notice when the other one is gone.
 _SECONDS_BETWEEN_SIGNS = 15.0
@@ -20,7 +20,7 @@ def events(
     live: Live,
     topic: str,
     *,
-    told: Callable[[State], Awaitable[State | None]] | None = None,
+    told: Callable[[TopicState], Awaitable[TopicState | None]] | None = None,
     numbered: str = "",
 ) -> StreamingResponse:
     """The changes of a topic, as long as the one who hears them is let in.

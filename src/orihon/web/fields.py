@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from orihon.errors import InvalidInput
 
-Kind = Literal["text", "whole", "number", "flag", "texts", "map"]
+FieldKind = Literal["text", "whole", "number", "flag", "texts", "map"]
 #: Far beyond any log, and far below what a database can count to.
 MOST = 10**15
 _LONGEST_TEXT = 1000
@@ -28,7 +28,7 @@ class Field:
     """One value of a request. ``about`` is the key of its description below ``web.fields``."""
 
     name: str
-    kind: Kind = "text"
+    kind: FieldKind = "text"
     required: bool = False
     default: Any = None
     low: float = 1
@@ -101,7 +101,7 @@ class Field:
         raise InvalidInput("field", field=self.name, value=str(value)[:100], wanted=wanted)
 
 
-_SCHEMAS: dict[Kind, dict[str, Any]] = {
+_SCHEMAS: dict[FieldKind, dict[str, Any]] = {
     "text": {"type": "string"},
     "whole": {"type": "integer"},
     "number": {"type": "number"},

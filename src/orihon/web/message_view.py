@@ -14,9 +14,9 @@ from markupsafe import Markup
 
 from orihon.transfer.export.about import call_figures, role_name
 from orihon.transfer.export.html_text import Html
-from orihon.transfer.export.pieces import Piece, call_arguments, call_name, pieces_of
+from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of
 from orihon.transfer.export.prose import code, prose
-from orihon.transfer.export.story import Told
+from orihon.transfer.export.story import StoryMessage
 from orihon.values.message.message import Message
 from orihon.values.message.parts import ToolCall
 from orihon.values.records import Pin
@@ -37,7 +37,7 @@ _NOTHING = Markup()
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ContentBlock:
     """A piece of a message. ``rest`` is what opens on demand; ``missing`` characters are not on the page at all."""
 
     kind: str
@@ -54,11 +54,11 @@ class ShownCall:
 
     id: str
     name: str
-    arguments: Block | None
+    arguments: ContentBlock | None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """How a call went."""
 
     failed: bool
@@ -77,11 +77,11 @@ class ShownMessage:
     timestamp: str
     tokens: int
     model: str
-    blocks: tuple[Block, ...]
+    blocks: tuple[ContentBlock, ...]
     calls: tuple[ShownCall, ...]
-    outcome: Outcome | None
+    outcome: ToolOutcome | None
     pins: tuple[Pin, ...]
-    preview: Block | None
+    preview: ContentBlock | None
     fold: int | None  # of the preview
     is_cut: bool
 
@@ -90,7 +90,7 @@ class ShownMessage:
         return any(not pin.line for pin in self.pins)
 
 
-def shown_message(told: Told, *, whole: bool = False) -> ShownMessage:
+def shown_message(told: StoryMessage, *, whole: bool = False) -> ShownMessage:
     """A message of the log; ``whole`` leaves nothing out, however long it is."""
     stored, said = told.stored, told.stored.message
     most = None if whole else _MOST_CHARACTERS
@@ -116,28 +116,28 @@ def shown_message(told: Told, *, whole: bool = False) -> ShownMessage:
     )
 
 
-def outcome(record: Mapping[str, Any]) -> Outcome:
+def outcome(record: Mapping[str, Any]) -> ToolOutcome:
     """What the record of a call says about it."""
     took = record.get("duration_ms")
     error = str(record.get("error") or "")[:_ERROR_CHARACTERS]
-    return Outcome(record.get("status") != "success", float(took) if isinstance(took, int | float) else None, error)
+    return ToolOutcome(record.get("status") != "success", float(took) if isinstance(took, int | float) else None, error)
 
 
-def output(text: str, most: int | None = _MOST_CHARACTERS) -> Block:
+def output(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
     """What a program has written: its first lines, the rest on demand."""
     kept = text if most is None else text[:most]
     cut = _head_end(kept)
     lines = kept.count("\n", cut) + bool(kept[cut:])
     rest = _rest(kept[cut:], code)
-    return Block("code", _html(code(kept[:cut])), rest, lines, len(text) - len(kept))
+    return ContentBlock("code", _html(code(kept[:cut])), rest, lines, len(text) - len(kept))
 
 
-def said_text(text: str, most: int | None = _MOST_CHARACTERS) -> Block:
+def said_text(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
     """What somebody has written, with its code blocks and headings."""
     kept = text if most is None else text[:most]
     cut = _paragraph_end(kept)
     lines = kept.count("\n", cut) + bool(kept[cut:])
-    return Block("prose", _html(prose(kept[:cut])), _rest(kept[cut:], prose), lines, len(text) - len(kept))
+    return ContentBlock("prose", _html(prose(kept[:cut])), _rest(kept[cut:], prose), lines, len(text) - len(kept))
 
 
 def _head_end(text: str) -> int:
@@ -170,16 +170,16 @@ def _html(made: Html) -> Markup:
     return Markup(made)  # noqa: S704 - escaped where it was made
 
 
-def _block(piece: Piece, role: str, most: int | None) -> Block:
+def _block(piece: MessagePiece, role: str, most: int | None) -> ContentBlock:
     if piece.picture is not None:
         source = f"data:{piece.picture.type};base64,{piece.picture.encoded}"
         is_small = most is None or len(source) <= _MOST_PICTURE
-        return Block("picture", text=source) if is_small else Block("picture", missing=len(source))
+        return ContentBlock("picture", text=source) if is_small else ContentBlock("picture", missing=len(source))
     if piece.kind == "thought":
         block = said_text(piece.text, most)
-        return Block("thought", block.head + block.rest, missing=block.missing)
+        return ContentBlock("thought", block.head + block.rest, missing=block.missing)
     if piece.kind == "unshown":
-        return Block("unshown", text=piece.text)
+        return ContentBlock("unshown", text=piece.text)
     return output(piece.text, most) if role in _OUTPUTS else said_text(piece.text, most)
 
 
@@ -189,11 +189,11 @@ def _call(call: ToolCall, most: int | None) -> ShownCall:
     return ShownCall(call.id, call_name(call), None if is_empty else output(arguments, most))
 
 
-def entry_blocks(message: Mapping[str, Any]) -> Iterator[Block]:
+def entry_blocks(message: Mapping[str, Any]) -> Iterator[ContentBlock]:
     """A message as a provider gets it, in pieces."""
     said = Message.from_chat(message)
     for piece in pieces_of(said):
         yield _block(piece, said.role, _MOST_CHARACTERS)
     for call in said.tool_calls:
         shown = output(call_arguments(call))
-        yield Block("call", shown.head, shown.rest, shown.lines, shown.missing, call_name(call))
+        yield ContentBlock("call", shown.head, shown.rest, shown.lines, shown.missing, call_name(call))

@@ -17,7 +17,7 @@ from orihon.system import jsonio
 from orihon.tasks.base import BaseFolder
 from orihon.texts import speaking
 from orihon.values.task import TaskStatus
-from orihon.web.broadcaster import State
+from orihon.web.broadcaster import TopicState
 from orihon.web.call import Site
 from orihon.web.rendering import templates
 from orihon.web.site_snapshot import SiteTold
@@ -42,7 +42,7 @@ class SiteNews:
     _own: dict[str, Any] = field(default_factory=dict)  # what a reader of their own tasks has been told last
     _heard: int = 0  # the last notice of all that was looked at for them
 
-    async def of(self, state: State) -> State | None:
+    async def of(self, state: TopicState) -> TopicState | None:
         """What to tell it about this state; ``None`` where that is nothing."""
         told = self._told.of(state)
         if self.user is not None:
@@ -55,7 +55,7 @@ class SiteNews:
         key = ("rows", state["era"], state["round"], uuids, self.language)
         return {**told, "rows": await self.rendered.get(key, lambda: self._rows(uuids))}
 
-    async def _for_user(self, user: str, told: dict[str, Any], state: State) -> dict[str, Any]:
+    async def _for_user(self, user: str, told: dict[str, Any], state: TopicState) -> dict[str, Any]:
         """The same as far as it concerns one user; empty where nothing does."""
         before, heard = self._own, told["notice"] if told["first"] else self._heard
         key = ("own", user, state["era"], state["round"], told["first"], tuple(told["tasks"]), heard)

@@ -17,7 +17,7 @@ from orihon.catalogue import Catalogue
 from orihon.settings import Settings
 from orihon.tasks.base import BaseFolder
 from orihon.values.task import TaskStatus
-from orihon.web.broadcaster import State
+from orihon.web.broadcaster import TopicState
 
 #: So many changed tasks are kept by their numbers; a page that has missed more loads its list again.
 MOST_KEPT = 200
@@ -48,7 +48,7 @@ class SiteLook:
         self._state: dict[str, Any] = {"era": secrets.token_hex(4), "round": 0, "floor": 0, "tasks": {}, "notice": 0}
         self._state |= {"counts": {}, "waiting": 0, "workers": 0}
 
-    def state(self) -> State:
+    def state(self) -> TopicState:
         started = time.monotonic()
         catalogue = self._base.open_catalogue()
         if catalogue is None or started < self._not_before:
@@ -115,7 +115,7 @@ class SiteTold:
         self._era = ""
         self._round = 0
 
-    def of(self, state: State) -> dict[str, Any]:
+    def of(self, state: TopicState) -> dict[str, Any]:
         first = state["era"] != self._era
         seen = state["round"] if first else self._round
         self._era, self._round = state["era"], state["round"]

@@ -12,7 +12,7 @@ from orihon.store.contract import Stream
 from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import BaseFolder
-from orihon.web.broadcaster import Look, State
+from orihon.web.broadcaster import TopicReader, TopicState
 from orihon.web.site_snapshot import SiteLook
 from orihon.web.task_head import gauge_of, view_size
 from orihon.web.task_memory import MEMORIES
@@ -27,7 +27,7 @@ def task_topic(uuid: str) -> str:
     return f"{_TASK}{uuid}"
 
 
-def open_look(base: Path, settings: Settings, topic: str) -> Look:
+def open_look(base: Path, settings: Settings, topic: str) -> TopicReader:
     """The look at a topic."""
     return TaskLook(base, settings, topic.removeprefix(_TASK)) if topic.startswith(_TASK) else SiteLook(base, settings)
 
@@ -44,7 +44,7 @@ class TaskLook:
         self._counted = (0, 0)  # messages and changes that the tokens are of
         self._tokens = 0
 
-    def state(self) -> State:
+    def state(self) -> TopicState:
         catalogue = self._base.open_catalogue_if_sound()
         row = None if catalogue is None else catalogue.find(self._uuid)
         # On its way to another place it has what it had: a page must not hear that there is nothing in it.

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orihon.errors import OrihonError
 from orihon.texts import speaking
-from orihon.web.broadcaster import State
+from orihon.web.broadcaster import TopicState
 from orihon.web.call import Call
 from orihon.web.pages.task import messages_piece
 from orihon.web.rendering import templates
@@ -50,7 +50,7 @@ class TaskNews:
     after: int
     _told: dict[str, Any] = field(default_factory=dict)
 
-    async def of(self, state: State) -> State:
+    async def of(self, state: TopicState) -> TopicState:
         """What to tell it about this state."""
         last = state["messages"]
         html = ""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from orihon.store.reader import TaskReader
 from orihon.store.steps import length_at
-from orihon.tasks.view_reader import State
+from orihon.tasks.view_reader import ViewState
 from orihon.values.records import Compression, Fold
 
 _MOST_TASKS = 32
@@ -54,7 +54,7 @@ class TaskMemory:
         self._digest = ""  # of the last message that was read: another log has another one
         self._hidden = 0  # messages that do not stand for themselves
         self._lengths: dict[int, int] = {}  # of every fold: messages less one
-        self._state: tuple[int, State] | None = None
+        self._state: tuple[int, ViewState] | None = None
         self.changes: list[ChangeMark] = []
         self.origins: dict[int, ChangeMark] = {}
 
@@ -74,7 +74,7 @@ class TaskMemory:
             self.follow_changes(store)
             self._read_messages(store)
 
-    def state(self, store: TaskReader, compression: int) -> State:
+    def state(self, store: TaskReader, compression: int) -> ViewState:
         """The folds and pins after a change; those of the last one are kept, for thousands of folds take their time.
 
         The memory has followed the changes already.

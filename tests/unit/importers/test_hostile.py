@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon.importers.base import Event, Problem, Thread
+from orihon.importers.base import Problem, Thread, TranscriptEvent
 from orihon.importers.registry import importer
-from orihon.importers.tool_pairing import Conversation, SaidStep, Step
+from orihon.importers.tool_pairing import LogStep, SaidStep, ToolPairing
 from orihon.system import jsonio
 from orihon.texts import text
 from tests.importing import Sample, make_chat_document, make_chat_lines, make_claude_code, make_codex
@@ -28,18 +28,18 @@ OURS = [
 
 def read_whole(form: str, path: Path) -> None:
     """Read a file to its end, and make legal what is in it; every message can be written."""
-    threads: dict[str, Conversation] = {}
+    threads: dict[str, ToolPairing] = {}
     for found in importer(form).read(path):
         if isinstance(found, Thread):
             assert found.id
-            threads.setdefault(found.id, Conversation())
-        elif isinstance(found, Event):
+            threads.setdefault(found.id, ToolPairing())
+        elif isinstance(found, TranscriptEvent):
             write(threads[found.thread].take(found.item))
     for conversation in threads.values():
         write(conversation.end(close=True))
 
 
-def write(steps: list[Step | Problem]) -> None:
+def write(steps: list[LogStep | Problem]) -> None:
     for step in steps:
         if isinstance(step, SaidStep):
             jsonio.encode(step.message.body())

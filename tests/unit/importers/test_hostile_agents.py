@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon.importers.base import Event, Problem, SaidItem, Thread
+from orihon.importers.base import Problem, SaidItem, Thread, TranscriptEvent
 from orihon.importers.registry import importer
-from orihon.importers.tool_pairing import Conversation
+from orihon.importers.tool_pairing import ToolPairing
 from orihon.system import jsonio
 from tests.importing_agents import AGENT_SAMPLES, make_openhands_folder, make_openhands_sdk_folder
 
@@ -33,12 +33,12 @@ HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 def read_whole(form: str, path: Path) -> None:
     """Read a file to its end; every thread can be told to a log, every message written."""
-    threads: dict[str, Conversation] = {}
+    threads: dict[str, ToolPairing] = {}
     for found in importer(form).read(path):
         if isinstance(found, Thread):
             assert found.id
-            threads.setdefault(found.id, Conversation())
-        elif isinstance(found, Event):
+            threads.setdefault(found.id, ToolPairing())
+        elif isinstance(found, TranscriptEvent):
             assert found.thread in threads
             list(threads[found.thread].take(found.item))
             if isinstance(found.item, SaidItem):

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.importers.base import CompactionItem, Item, PlanItem, Problem, SaidItem, ToolItem
-from orihon.importers.tool_pairing import WINDOW, Conversation, FoldStep, SaidStep, Step
+from orihon.importers.base import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
+from orihon.importers.tool_pairing import WINDOW, FoldStep, LogStep, SaidStep, ToolPairing
 from orihon.store.tail import Tail
 from orihon.store.tool_pairs import admit
 from orihon.values.message.message import Message
@@ -34,20 +34,20 @@ def result(call_id: str | None, content: str = "seen") -> SaidItem:
     return said("tool", content, **({"tool_call_id": call_id} if call_id else {}))
 
 
-def steps(items: list[Item], *, close: bool = True) -> tuple[list[Step], Conversation]:
-    talk = Conversation()
+def steps(items: list[TranscriptItem], *, close: bool = True) -> tuple[list[LogStep], ToolPairing]:
+    talk = ToolPairing()
     found = [step for item in items for step in talk.take(item)]
     found += talk.end(close=close)
     assert not [step for step in found if isinstance(step, Problem)]
     return [step for step in found if not isinstance(step, Problem)], talk
 
 
-def lines(found: list[Step]) -> list[tuple[str, str, tuple[str, ...], str | None]]:
+def lines(found: list[LogStep]) -> list[tuple[str, str, tuple[str, ...], str | None]]:
     messages = [step.message for step in found if isinstance(step, SaidStep)]
     return [(one.role, one.text, one.calls, one.tool_call_id) for one in messages]
 
 
-def check_legal(found: list[Step]) -> None:
+def check_legal(found: list[LogStep]) -> None:
     """What the store's own door says about it."""
     tail = Tail()
     for step in found:
@@ -61,7 +61,7 @@ def check_legal(found: list[Step]) -> None:
 
 class TestAnswersInPieces:
     def test_pieces_of_one_answer_are_one_message(self) -> None:
-        pieces: list[Item] = [
+        pieces: list[TranscriptItem] = [
             SaidItem(Message("assistant", "I look."), "2026-01-01", ModelCall("m", Usage(9, 1, 2)), "a"),
             SaidItem(Message.from_chat(call("1")), "2026-01-02", ModelCall("m", Usage(9, 1, 5)), "a"),
             SaidItem(Message.from_chat(call("2")), "2026-01-03", None, "a"),
@@ -92,7 +92,7 @@ class TestAnswersInPieces:
             {"type": "text", "text": "one"},
             {"type": "text", "text": "two", "citations": ["c"]},
         ]
-        pieces: list[Item] = [
+        pieces: list[TranscriptItem] = [
             SaidItem(Message.from_anthropic({"role": "assistant", "content": [block]}), None, None, "a")
             for block in blocks
         ]
@@ -140,7 +140,7 @@ class TestPairs:
         assert talk.mended.results_moved == 1
 
     def test_nobody_waits_for_ever(self) -> None:
-        talk = Conversation()
+        talk = ToolPairing()
         talk.take(asked("1"))
         found: list[Any] = []
         for number in range(WINDOW + 2):
@@ -150,7 +150,7 @@ class TestPairs:
         check_legal([*found, *late])
 
     def test_ids_that_come_again_or_are_missing(self) -> None:
-        again: list[Item] = [
+        again: list[TranscriptItem] = [
             asked("1"),
             result("1"),
             asked("1"),
@@ -182,7 +182,7 @@ class TestPairs:
 
     def test_a_message_that_cannot_be_read_is_a_problem(self) -> None:
         bad = Message.from_anthropic({"role": "assistant", "content": [{"type": "tool_use", "id": 7, "name": "x"}]})
-        (problem,) = Conversation().take(SaidItem(bad))
+        (problem,) = ToolPairing().take(SaidItem(bad))
         assert isinstance(problem, Problem)
         assert problem.cause == "message"
 
@@ -220,7 +220,7 @@ class TestOtherRecords:
 
 
 IDS = st.sampled_from(["", "1", "2", "3"])
-ITEMS: st.SearchStrategy[list[Item]] = st.lists(
+ITEMS: st.SearchStrategy[list[TranscriptItem]] = st.lists(
     st.one_of(
         st.builds(lambda role, n: said(role, f"w{n}"), st.sampled_from(["user", "system", "assistant"]), st.integers()),
         st.builds(
@@ -237,7 +237,7 @@ ITEMS: st.SearchStrategy[list[Item]] = st.lists(
 
 
 @given(ITEMS)
-def test_any_history_becomes_legal_and_keeps_its_words(items: list[Item]) -> None:
+def test_any_history_becomes_legal_and_keeps_its_words(items: list[TranscriptItem]) -> None:
     found, _ = steps(items)
     check_legal(found)
     words = Counter(item.message.content for item in items if isinstance(item, SaidItem) and item.message.content)
@@ -253,12 +253,12 @@ def test_any_history_becomes_legal_and_keeps_its_words(items: list[Item]) -> Non
 
 
 @given(ITEMS, st.integers(0, 30), st.booleans())
-def test_what_has_grown_begins_with_the_same_steps(items: list[Item], at: int, close: bool) -> None:
+def test_what_has_grown_begins_with_the_same_steps(items: list[TranscriptItem], at: int, close: bool) -> None:
     """Who knows where the first import ended gets its steps again, and then only new ones."""
     at = min(at, len(items))
     first, _ = steps(items[:at], close=close)
-    talk = Conversation()
-    again: list[Step | Problem] = []
+    talk = ToolPairing()
+    again: list[LogStep | Problem] = []
     for number, item in enumerate(items, start=1):
         again += talk.take(item)
         if number == at:

@@ -20,7 +20,7 @@ from enum import StrEnum
 from typing import Any, Protocol, TypedDict
 
 from orihon.compression.importance import ScoringConfig, importance, message_text
-from orihon.compression.plain_history import History, Message, cost, system_head, tool_units
+from orihon.compression.plain_history import PlainHistory, PlainMessage, cost, system_head, tool_units
 from orihon.errors import BudgetExceeded, InvalidSettings
 from orihon.texts import text
 
@@ -31,13 +31,13 @@ _SUMMARY_MAX_TOKENS = 150
 _SUMMARY_TEMPERATURE = 0.3
 
 
-class ChatClient(Protocol):
+class MemoryChatClient(Protocol):
     """What a summarizing model must offer; ``chat`` may be a coroutine or a plain method.
 
     Its answer is a mapping with ``summary``, the same as JSON text, or the bare summary.
     """
 
-    def chat(self, messages: History, *, max_tokens: int, temperature: float) -> Any: ...
+    def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any: ...
 
 
 class PruneAction(StrEnum):
@@ -115,7 +115,7 @@ class MemoryManager:
 
     def __init__(
         self,
-        llm_client: ChatClient | None = None,
+        llm_client: MemoryChatClient | None = None,
         max_tokens: int | None = None,
         config: ScoringConfig | None = None,
         memory_config: MemoryConfig | None = None,
@@ -132,7 +132,7 @@ class MemoryManager:
     def max_tokens(self) -> int:
         return self.memory_config.max_tokens
 
-    def should_prune(self, conversation_history: History) -> bool:
+    def should_prune(self, conversation_history: PlainHistory) -> bool:
         """Whether the history is beyond the pruning threshold; logs when it comes near."""
         tokens = self._estimate_tokens(conversation_history)
         action = self.memory_config.action(tokens)
@@ -143,11 +143,11 @@ class MemoryManager:
             logger.info("pruning needed: %d of %d tokens (%.0f%%)", tokens, self.max_tokens, percent)
         return action.prunes
 
-    def check_if_pruning_needed(self, conversation_history: History) -> bool:
+    def check_if_pruning_needed(self, conversation_history: PlainHistory) -> bool:
         """``should_prune`` by another name."""
         return self.should_prune(conversation_history)
 
-    async def prune_history(self, conversation_history: History) -> tuple[History, PruneStats]:
+    async def prune_history(self, conversation_history: PlainHistory) -> tuple[PlainHistory, PruneStats]:
         """The history brought down to its target, and what was done; the same list when nothing is due."""
         original_tokens = self._estimate_tokens(conversation_history)
         action = self.memory_config.action(original_tokens)
@@ -174,19 +174,19 @@ class MemoryManager:
         logger.info("pruned: %(removed_count)d messages, %(removed_tokens)d tokens less", stats)
         return result, stats
 
-    def _score_messages(self, conversation_history: History) -> list[tuple[float, int, Message]]:
+    def _score_messages(self, conversation_history: PlainHistory) -> list[tuple[float, int, PlainMessage]]:
         total = len(conversation_history)
         return [
             (self._calculate_importance(message, index, total), index, message)
             for index, message in enumerate(conversation_history)
         ]
 
-    def _calculate_importance(self, message: Message, index: int, total: int) -> float:
+    def _calculate_importance(self, message: PlainMessage, index: int, total: int) -> float:
         return importance(message, index, total, self.config)
 
     def _select_within_budget(
-        self, scored_messages: list[tuple[float, int, Message]], budget: float
-    ) -> list[tuple[int, Message]]:
+        self, scored_messages: list[tuple[float, int, PlainMessage]], budget: float
+    ) -> list[tuple[int, PlainMessage]]:
         """The messages that stay, best first by the order given; a tool exchange counts by its best message.
 
         The system prompt always stays, the newest message or exchange whenever ``max_tokens`` allows it:
@@ -215,7 +215,7 @@ class MemoryManager:
                 refused.add(unit.start)
         return [places[place] for place in sorted(chosen)]
 
-    def _protected(self, messages: History, units: list[range]) -> set[int]:
+    def _protected(self, messages: PlainHistory, units: list[range]) -> set[int]:
         head = system_head(messages)
         head_cost = cost(messages[:head])
         if head_cost > self.max_tokens:
@@ -231,14 +231,14 @@ class MemoryManager:
 
     async def _insert_summaries(
         self,
-        original_history: History,
-        selected_messages: list[tuple[int, Message]],
+        original_history: PlainHistory,
+        selected_messages: list[tuple[int, PlainMessage]],
         *,
         summarize: bool = True,
-    ) -> History:
+    ) -> PlainHistory:
         """The selected messages with a summary or a notice in each gap, as far as there is room."""
         room = self.memory_config.limit_with_notices - cost(message for _, message in selected_messages)
-        result: History = []
+        result: PlainHistory = []
         position = 0
         end = len(original_history)
         for index, kept in [*((index, [message]) for index, message in selected_messages), (end, [])]:
@@ -250,7 +250,7 @@ class MemoryManager:
             position = index + 1
         return result
 
-    async def _gap_entries(self, gap: History, room: float, summarize: bool) -> History:
+    async def _gap_entries(self, gap: PlainHistory, room: float, summarize: bool) -> PlainHistory:
         notice = [_notice("memory.omitted", count=len(gap))]
         if cost(notice) > room:
             return []
@@ -259,7 +259,7 @@ class MemoryManager:
         summary = [await self._summarize_gap(gap)]
         return summary if cost(summary) <= room else notice
 
-    async def _summarize_gap(self, messages: History) -> Message:
+    async def _summarize_gap(self, messages: PlainHistory) -> PlainMessage:
         """One message that stands for several: the model's summary, or a notice when it gives none."""
         removed = _notice("memory.removed", count=len(messages))
         if self.llm is None:
@@ -286,11 +286,11 @@ class MemoryManager:
         entry = _notice("memory.summary", count=len(messages), summary=summary)
         return entry if cost([entry]) < cost(messages) else removed
 
-    def _estimate_tokens(self, messages: History) -> int:
+    def _estimate_tokens(self, messages: PlainHistory) -> int:
         return int(cost(messages))
 
 
-def _notice(key: str, count: int, summary: str = "") -> Message:
+def _notice(key: str, count: int, summary: str = "") -> PlainMessage:
     return {"role": "assistant", "content": text(key, count=count, summary=summary)}
 
 
@@ -310,7 +310,7 @@ def _summary_in(answer: object) -> str:
 class AgentState:
     """The state of an agent that keeps its history in memory."""
 
-    conversation_history: History = field(default_factory=list)
+    conversation_history: PlainHistory = field(default_factory=list)
 
     def add_message(self, role: str, content: str | None, **fields: Any) -> None:
         """Append a message; other fields of the provider's format may be added."""

@@ -11,12 +11,12 @@ from pathlib import Path
 from mcp.server.mcpserver import MCPServer
 from mcp_types import ToolAnnotations
 
-from orihon.cli.demo.workspace import Workspace
+from orihon.cli.demo.workspace import DemoWorkspace
 
 
 def main(folder: str) -> None:
     """Serve until the input ends."""
-    workspace = Workspace(Path(folder))
+    workspace = DemoWorkspace(Path(folder))
     server = MCPServer("files")
     reading, again = ToolAnnotations(read_only_hint=True), ToolAnnotations(idempotent_hint=True)
     server.add_tool(workspace.list_files, annotations=reading)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orihon.cli.demo.workspace import Workspace
+from orihon.cli.demo.workspace import DemoWorkspace
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.task_tools import tool_options
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.runtime.tool_arguments import Arguments
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.workspace_tools import workspace_tools
@@ -25,14 +25,14 @@ def with_built_in_tools(settings: Settings, base_dir: Path) -> TaskHandler:
     """A handler for ``--handler``: the tools of ``tools.workspace``, and one that runs tests."""
     folder = settings.tools.workspace
     assert folder is not None  # the demo names it
-    tools = [*workspace_tools(folder, settings.tools.max_output_bytes), _run_test(Workspace(folder))]
+    tools = [*workspace_tools(folder, settings.tools.max_output_bytes), _run_test(DemoWorkspace(folder))]
     toolbox = ToolBox([BuiltinServer(SERVER, tools)], tool_options(settings))
     return TaskHandler(settings, base_dir, toolbox=toolbox)
 
 
-def _run_test(workspace: Workspace) -> BuiltinTool:
-    def run(arguments: Arguments, deadline: Deadline) -> Answer:
-        return Answer(workspace.run_test(arguments.text("path")))
+def _run_test(workspace: DemoWorkspace) -> BuiltinTool:
+    def run(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
+        return ServerAnswer(workspace.run_test(arguments.text("path")))
 
     about = "Run a test file with Python; gives the exit status and everything it printed."
     return BuiltinTool("run_test", about, {"path": {"type": "string"}}, run, ["path"])

@@ -37,14 +37,14 @@ _LOCAL_LIMITS = {"runtime.max_llm_process_num": 6, "llm.openai.max_token": 96}
 _LIMITS = {"runtime.max_llm_process_num": 60, "runtime.max_seconds": 600.0, "llm.retries": 2}
 
 
-Kind = Literal["scripted", "auto", "local"]
+ModelKind = Literal["scripted", "auto", "local"]
 
 
 @dataclass(frozen=True, slots=True)
 class DemoModel:
     """A model that is there, and the work that fits it."""
 
-    kind: Kind
+    kind: ModelKind
     label: str
     settings: Mapping[str, Any]  # by dotted keys
     features: Sequence[Feature]
@@ -58,7 +58,7 @@ class DemoModel:
 
 
 @contextmanager
-def open_model(kind: Kind) -> Iterator[DemoModel]:
+def open_model(kind: ModelKind) -> Iterator[DemoModel]:
     """The model, for the time of the block; ``InvalidInput`` with a remedy when there is none."""
     if kind == "auto":
         yield _found(load_settings())

@@ -24,7 +24,7 @@ _RUN_TEST = "files_run_test"
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TaskProgress:
     """How far a task is."""
 
     messages: int = 0
@@ -40,7 +40,7 @@ class Watcher:
 
     def __init__(self, queue: TaskQueue, uuid: str) -> None:
         self.uuid = uuid
-        self.progress = Progress()
+        self.progress = TaskProgress()
         self.tool_calls = 0
         self.plans: list[str] = []
         self._queue = queue
@@ -82,7 +82,7 @@ class Watcher:
     def _news(self, store: TaskStore) -> list[str]:
         lines = [*self._new_plans(store), *self._new_tool_calls(store), *self._new_folds(store)]
         tail = store.tail
-        self.progress = Progress(
+        self.progress = TaskProgress(
             tail.seq, tail.view_entries, tail.view_tokens, tail.log_tokens, len(self._passed), self._failures
         )
         return lines

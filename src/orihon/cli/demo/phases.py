@@ -43,7 +43,7 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CheckpointAnswer:
     """A person's answer, and the tokens of the view before and after it."""
 
     checkpoint: str
@@ -65,7 +65,7 @@ class PhasesReport:
     messages: int
     log_tokens: int
     view_tokens: int
-    answers: tuple[Answer, ...]
+    answers: tuple[CheckpointAnswer, ...]
     before: str  # the exploration in the view, before the approval
     after: str  # what the approval has left of it
     reopened: str  # the same place after the rejection
@@ -90,7 +90,7 @@ class PhasesStory:
         self.base_dir = (folder / "contexts").absolute()
         self._stage, self._line = stage, line
         self._settings = load_settings().replace(**_SETTINGS)
-        self._answers: list[Answer] = []
+        self._answers: list[CheckpointAnswer] = []
         self.uuid, self._report_seq = "", 0  # the task, and its message with the comparison
 
     def run(self) -> PhasesReport:
@@ -147,7 +147,7 @@ class PhasesStory:
         given, name = done.checkpoint.answer, done.checkpoint.name
         assert given is not None
         figures = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
-        self._answers.append(Answer(name, given.decision, given.by, given.comment, **figures))
+        self._answers.append(CheckpointAnswer(name, given.decision, given.by, given.comment, **figures))
         said = {"decision": text(f"approvals.decision.{given.decision}"), "comment": given.comment}
         self._say("answered", by=given.by, name=name, **said, **figures)
 

@@ -21,8 +21,8 @@ import orihon
 from orihon.catalogue import TaskRow
 from orihon.cli.demo.handler import BUILT_IN, SERVER
 from orihon.cli.demo.models import DemoModel
-from orihon.cli.demo.observer import Progress, Watcher
-from orihon.cli.demo.workspace import Workspace
+from orihon.cli.demo.observer import TaskProgress, Watcher
+from orihon.cli.demo.workspace import DemoWorkspace
 from orihon.errors import InvalidInput, StateError
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import LogPlan, WorkerSpec
@@ -86,7 +86,7 @@ class Screen:
 
     stage: Callable[[str], object]
     line: Callable[[str], object]
-    progress: Callable[[Progress], object]
+    progress: Callable[[TaskProgress], object]
 
 
 class Scenario:
@@ -94,7 +94,7 @@ class Scenario:
 
     def __init__(self, folder: Path, model: DemoModel, screen: Screen) -> None:
         self.base_dir = (folder / "contexts").absolute()
-        self.workspace = Workspace(folder.absolute() / "workspace")
+        self.workspace = DemoWorkspace(folder.absolute() / "workspace")
         self.log_file = folder.absolute() / "worker.log"
         self.has_mcp = find_spec("mcp") is not None
         self._model = model

@@ -14,10 +14,10 @@ from typing import Any
 
 from orihon.cli.demo.features import FOLDER, Feature
 from orihon.cli.demo.workspace import GUIDE, passes
-from orihon.llm.scripted import Reply, Request, Step
+from orihon.llm.scripted import Reply, ScriptedRequest, ScriptStep
 from orihon.texts import text
 
-Call = tuple[str, dict[str, str]]
+ScriptedCall = tuple[str, dict[str, str]]
 Messages = Sequence[Mapping[str, Any]]
 
 _LONGEST_WAIT = 30.0
@@ -33,7 +33,7 @@ class Script:
         self.half_way = threading.Event()
         self.go_on = threading.Event()
 
-    def answer(self, request: Request) -> Step:
+    def answer(self, request: ScriptedRequest) -> ScriptStep:
         """The reply to a request."""
         messages: Messages = request.body["messages"]
         if not request.body.get("tools"):
@@ -127,7 +127,7 @@ class Script:
         return _reply("readme-write", said, ("files_write_file", {"path": "README.md", "content": content}))
 
 
-def _reply(place: str, said: str, *calls: Call) -> Reply:
+def _reply(place: str, said: str, *calls: ScriptedCall) -> Reply:
     return Reply(said, [(name, arguments, f"{place}-{number}") for number, (name, arguments) in enumerate(calls)])
 
 

@@ -22,7 +22,7 @@ _TIME_LIMIT = 30
 _PASSED_ON = ("PATH", "HOME", "LANG")
 
 
-class Workspace:
+class DemoWorkspace:
     """A folder and the tools that work on it."""
 
     def __init__(self, folder: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from orihon.compression.documents.markdown import Block
+from orihon.compression.documents.markdown import MarkdownBlock
 from orihon.compression.documents.statements import (
     cut_off,
     decided,
@@ -30,7 +30,7 @@ _CODE_LINE = 120
 _OMISSION = "- […]"
 
 
-def join(blocks: tuple[Block, ...], shortened: list[str], end: str) -> str:
+def join(blocks: tuple[MarkdownBlock, ...], shortened: list[str], end: str) -> str:
     """The blocks in their new form, with one blank line where there were some or where a block was left out.
 
     Items of one list need none between them: they stay apart by their bullets.
@@ -53,19 +53,19 @@ def join(blocks: tuple[Block, ...], shortened: list[str], end: str) -> str:
     return "".join(pieces)
 
 
-def depth(block: Block) -> int:
+def depth(block: MarkdownBlock) -> int:
     first = block.lines[0].expandtabs(4)
     return len(first) - len(first.lstrip(" "))
 
 
-def brief(blocks: tuple[Block, ...], end: str) -> str:
+def brief(blocks: tuple[MarkdownBlock, ...], end: str) -> str:
     shortened = [_briefer(block, end) for block in blocks]
     for run in _lists(blocks):
         _shorten_list(blocks, run, shortened, end)
     return join(blocks, shortened, end)
 
 
-def _briefer(block: Block, end: str) -> str:
+def _briefer(block: MarkdownBlock, end: str) -> str:
     match block.kind:
         case "paragraph":
             brief = _as_bullets(block, end)
@@ -84,7 +84,7 @@ def _briefer(block: Block, end: str) -> str:
     return brief if len(brief) < len(block.text) else block.text
 
 
-def _kept_sentences(block: Block) -> list[str]:
+def _kept_sentences(block: MarkdownBlock) -> list[str]:
     """The first sentence and those worth more than their neighbours; none when there is nothing to leave out."""
     said = statements(block)
     if len(said) < 2 or len(block.text) <= _LONG_TEXT:
@@ -95,13 +95,13 @@ def _kept_sentences(block: Block) -> list[str]:
     return kept
 
 
-def _as_bullets(block: Block, end: str) -> str:
+def _as_bullets(block: MarkdownBlock, end: str) -> str:
     kept = _kept_sentences(block)
     indent = block.lines[0][: len(block.lines[0]) - len(block.lines[0].lstrip(" \t"))]
     return "".join(f"{indent}- {statement}{end}" for statement in kept) if kept else block.text
 
 
-def _shorter_item(block: Block, end: str) -> str:
+def _shorter_item(block: MarkdownBlock, end: str) -> str:
     kept = _kept_sentences(block)
     if not kept:
         return block.text
@@ -110,7 +110,7 @@ def _shorter_item(block: Block, end: str) -> str:
     return f"{first[: markers(first)]}{said}{end}"
 
 
-def shorter_quote(block: Block, longest: int) -> str:
+def shorter_quote(block: MarkdownBlock, longest: int) -> str:
     """The beginning and the end of a quotation, and what it decides."""
     lines = [_shorter_line(line) for line in block.lines]
     if len(lines) <= longest:
@@ -133,7 +133,7 @@ def _decides(words: str) -> bool:
     return any(decided(statement) for statement in sentences(" ".join(words.split())))
 
 
-def _shorter_table(block: Block, end: str) -> str:
+def _shorter_table(block: MarkdownBlock, end: str) -> str:
     """Head, first rows, and rows worth more."""
     if len(block.lines) <= _LONG_TABLE:
         return block.text
@@ -142,13 +142,13 @@ def _shorter_table(block: Block, end: str) -> str:
     return "".join([*block.lines[:head], f"| … |{end}", *kept])
 
 
-def _shorter_code(block: Block, end: str) -> str:
+def _shorter_code(block: MarkdownBlock, end: str) -> str:
     if len(block.lines) <= _LONG_CODE:
         return block.text
     return "".join([*block.lines[:7], f"…{end}", *block.lines[-3:]])
 
 
-def barest_code(block: Block, end: str) -> str:
+def barest_code(block: MarkdownBlock, end: str) -> str:
     """The first lines of a fence and the last one, long lines cut off."""
     opener, *code, closer = block.lines
     if len(code) > _BAREST_CODE:
@@ -157,7 +157,7 @@ def barest_code(block: Block, end: str) -> str:
     return "".join([opener, *shortened, closer])
 
 
-def _lists(blocks: tuple[Block, ...]) -> Iterator[list[int]]:
+def _lists(blocks: tuple[MarkdownBlock, ...]) -> Iterator[list[int]]:
     """The places of the items of each list; blank lines do not end a list."""
     run: list[int] = []
     for at, block in enumerate(blocks):
@@ -170,7 +170,7 @@ def _lists(blocks: tuple[Block, ...]) -> Iterator[list[int]]:
         yield run
 
 
-def _shorten_list(blocks: tuple[Block, ...], run: list[int], shortened: list[str], end: str) -> None:
+def _shorten_list(blocks: tuple[MarkdownBlock, ...], run: list[int], shortened: list[str], end: str) -> None:
     """Of a long list the first outer items and those worth more; one line says that others were left out."""
     if len(run) <= _LONG_LIST:
         return

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from orihon.compression.documents.markdown import Block, Section
+from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection
 from orihon.compression.documents.statements import (
     announces_reasons,
     cut_off,
@@ -46,7 +46,7 @@ _MOST_OPTIONS = 100  # headings of one question; more are chapters
 
 
 @dataclass(slots=True)
-class Findings:
+class Quotations:
     """One list of quotations for each label."""
 
     summary: list[str] = field(default_factory=list)
@@ -91,38 +91,38 @@ class Findings:
         return "".join(f"- **{text(f'sections.{kind}', lang=lang)}**: {value}{end}" for kind, value in rows if value)
 
 
-def is_exploration(section: Section) -> bool:
+def is_exploration(section: MarkdownSection) -> bool:
     return _EXPLORATION.search(section.title) is not None
 
 
-def is_conclusion(section: Section) -> bool:
+def is_conclusion(section: MarkdownSection) -> bool:
     return _CONCLUSION.search(section.title) is not None
 
 
-def is_extract(section: Section) -> bool:
+def is_extract(section: MarkdownSection) -> bool:
     """Does the section hold nothing but findings already?"""
     said = [statements(block)[:1] for block in section.blocks if block.kind != "blank"]
     return bool(said) and all(first and labelled(first[0]) is not None for first in said)
 
 
-def section_decisions(section: Section) -> Iterator[str]:
+def section_decisions(section: MarkdownSection) -> Iterator[str]:
     """The decisions in a section's heading and directly below it."""
     yield from title_decisions(section)
     for block in section.blocks:
         yield from decisions(block)
 
 
-def title_decisions(section: Section) -> Iterator[str]:
+def title_decisions(section: MarkdownSection) -> Iterator[str]:
     """The decisions in a section's heading."""
     if hints(section.title):
         for statement in sentences(" ".join(section.title.split())):
             yield from decided(statement)
 
 
-def collect(sections: Iterable[Section]) -> Findings:
+def collect(sections: Iterable[MarkdownSection]) -> Quotations:
     """What these sections (each without its subsections) found together."""
     sections = list(sections)
-    found = Findings(wide=any(is_wide(section.title) or is_wide(section.own_text) for section in sections))
+    found = Quotations(wide=any(is_wide(section.title) or is_wide(section.own_text) for section in sections))
     for section in sections:
         for decision in section_decisions(section):
             found.add("decision", decision)
@@ -135,7 +135,7 @@ def collect(sections: Iterable[Section]) -> Findings:
 class _Collector:
     """Goes through the blocks of one section; ``_listing`` is what the items of a list that follows are."""
 
-    def __init__(self, found: Findings, section: Section) -> None:
+    def __init__(self, found: Quotations, section: MarkdownSection) -> None:
         self._found = found
         self._section = section
         self._about = self._kind_of_section()
@@ -155,7 +155,7 @@ class _Collector:
                 return kind
         return ""
 
-    def _take(self, block: Block) -> None:
+    def _take(self, block: MarkdownBlock) -> None:
         said = statements(block)
         if not said:
             return
@@ -213,7 +213,7 @@ def _option(item: str) -> str:
     return with_reason(what.strip("* "), why.strip("* "))
 
 
-def _count_trials(found: Findings, sections: list[Section]) -> None:
+def _count_trials(found: Quotations, sections: list[MarkdownSection]) -> None:
     """Attempts that are numbered, and the last word about success: "after three attempts, Y worked"."""
     attempts = sum(_TRIAL.match(section.title) is not None for section in sections)
     said = [statement for section in sections for block in section.blocks for statement in statements(block)]
@@ -226,7 +226,7 @@ def _count_trials(found: Findings, sections: list[Section]) -> None:
     found.add("trials", f"{count} → {trimmed(worked[-1])}" if worked else count)
 
 
-def _add_other_options(found: Findings, sections: list[Section]) -> None:
+def _add_other_options(found: Quotations, sections: list[MarkdownSection]) -> None:
     """Headings beside one that names what was chosen are the options that were not."""
     settled = " ".join(found.rejected + found.considered).casefold()
     chosen = "\n".join(found.decision).casefold()
@@ -238,7 +238,7 @@ def _add_other_options(found: Findings, sections: list[Section]) -> None:
                     found.add("considered", title)
 
 
-def _is_talk(section: Section) -> bool:
+def _is_talk(section: MarkdownSection) -> bool:
     return any(pattern.search(section.title) for pattern in (_CONCLUSION, _REASONS, _REJECTED, _EXPLORATION))
 
 

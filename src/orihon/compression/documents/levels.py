@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orihon.compression.documents.brief import barest_code, brief, depth, join, shorter_quote
 from orihon.compression.documents.findings import (
-    Findings,
+    Quotations,
     collect,
     is_conclusion,
     is_exploration,
@@ -20,7 +20,7 @@ from orihon.compression.documents.findings import (
     section_decisions,
     title_decisions,
 )
-from orihon.compression.documents.markdown import Block, Section
+from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection
 from orihon.compression.documents.statements import cut_off, decided, statements
 
 _SAME_FROM = 40  # characters from which a repeated text is an explanation and not a phrase
@@ -36,7 +36,7 @@ class Manner:
     archive: str = ""  # where the whole text lies
     summaries: tuple[tuple[str, str], ...] = ()  # a model's words for a section, by its text
 
-    def summary_of(self, section: Section) -> str:
+    def summary_of(self, section: MarkdownSection) -> str:
         return dict(self.summaries).get(section.text, "") if self.summaries else ""
 
 
@@ -47,12 +47,12 @@ _Piece = str | tuple[str, ...]
 # ---- light ---------------------------------------------------------------------------------------------------------
 
 
-def light(root: Section, manner: Manner) -> str:
+def light(root: MarkdownSection, manner: Manner) -> str:
     """Without repeated explanations, runs of blank lines and the middle of long quotations."""
     return _assembled(_light(root, manner, set()), manner)
 
 
-def _light(section: Section, manner: Manner, seen: set[str]) -> Iterator[_Piece]:
+def _light(section: MarkdownSection, manner: Manner, seen: set[str]) -> Iterator[_Piece]:
     yield section.heading
     if section.protected:
         seen.update(map(_sameness, section.blocks))
@@ -65,7 +65,7 @@ def _light(section: Section, manner: Manner, seen: set[str]) -> Iterator[_Piece]
         yield from _light(child, manner, seen)
 
 
-def _lighter(block: Block, below: Block | None, seen: set[str]) -> str:
+def _lighter(block: MarkdownBlock, below: MarkdownBlock | None, seen: set[str]) -> str:
     if block.kind in ("paragraph", "quote") or (block.kind == "item" and not _holds(block, below)):
         same = _sameness(block)
         if len(same) >= _SAME_FROM and same in seen:
@@ -74,11 +74,11 @@ def _lighter(block: Block, below: Block | None, seen: set[str]) -> str:
     return shorter_quote(block, _LONG_QUOTE) if block.kind == "quote" else block.text
 
 
-def _sameness(block: Block) -> str:
+def _sameness(block: MarkdownBlock) -> str:
     return " ".join(statements(block))
 
 
-def _pairs(blocks: tuple[Block, ...]) -> Iterator[tuple[Block, Block | None]]:
+def _pairs(blocks: tuple[MarkdownBlock, ...]) -> Iterator[tuple[MarkdownBlock, MarkdownBlock | None]]:
     """Each block with the next one that is not blank."""
     filled = [block for block in blocks if block.kind != "blank"]
     after = iter([*filled[1:], None])
@@ -86,7 +86,7 @@ def _pairs(blocks: tuple[Block, ...]) -> Iterator[tuple[Block, Block | None]]:
         yield block, None if block.kind == "blank" else next(after)
 
 
-def _holds(item: Block, below: Block | None) -> bool:
+def _holds(item: MarkdownBlock, below: MarkdownBlock | None) -> bool:
     """Does the next block lie inside this item?"""
     return below is not None and depth(below) > depth(item)
 
@@ -94,12 +94,12 @@ def _holds(item: Block, below: Block | None) -> bool:
 # ---- standard ------------------------------------------------------------------------------------------------------
 
 
-def standard(root: Section, manner: Manner) -> str:
+def standard(root: MarkdownSection, manner: Manner) -> str:
     """Explorations as what they found, everything else brief."""
     return _assembled(_standard(root, manner), manner)
 
 
-def _standard(section: Section, manner: Manner) -> Iterator[_Piece]:
+def _standard(section: MarkdownSection, manner: Manner) -> Iterator[_Piece]:
     if section.protected:
         yield from _copied(section)
         return
@@ -113,13 +113,13 @@ def _standard(section: Section, manner: Manner) -> Iterator[_Piece]:
         yield from _standard(child, manner)
 
 
-def _copied(section: Section) -> Iterator[_Piece]:
+def _copied(section: MarkdownSection) -> Iterator[_Piece]:
     for inner in section.walk():
         yield inner.heading
         yield inner.own_text
 
 
-def _explored(section: Section, manner: Manner) -> list[_Piece]:
+def _explored(section: MarkdownSection, manner: Manner) -> list[_Piece]:
     """What an exploration found, under its own heading and that of each topic; nothing when that is not shorter."""
     topics, rest = _topics(section)
     own = collect([section, *(inner for child in rest for inner in child.open_sections())])
@@ -139,13 +139,13 @@ def _explored(section: Section, manner: Manner) -> list[_Piece]:
     return pieces if sum(map(len, _flat(pieces))) < len(section.text) else []
 
 
-def _topics(section: Section) -> tuple[dict[int, list[Section]], list[Section]]:
+def _topics(section: MarkdownSection) -> tuple[dict[int, list[MarkdownSection]], list[MarkdownSection]]:
     """Which subsections settle something, by themselves or in the conclusion that follows them; and the others.
 
     Several open subsections before a conclusion are the options of one question: they belong to the section itself.
     """
-    topics: dict[int, list[Section]] = {}
-    rest: list[Section] = []
+    topics: dict[int, list[MarkdownSection]] = {}
+    rest: list[MarkdownSection] = []
     waiting: list[int] = []
     for at, child in enumerate(section.children):
         if child.protected:
@@ -163,11 +163,11 @@ def _topics(section: Section) -> tuple[dict[int, list[Section]], list[Section]]:
     return topics, [*rest, *(section.children[at] for at in waiting)]
 
 
-def _decides(section: Section) -> bool:
+def _decides(section: MarkdownSection) -> bool:
     return any(True for inner in section.open_sections() for _ in section_decisions(inner))
 
 
-def _topic(section: Section, sections: list[Section], manner: Manner) -> Iterator[_Piece]:
+def _topic(section: MarkdownSection, sections: list[MarkdownSection], manner: Manner) -> Iterator[_Piece]:
     """A topic with what was found about it; a conclusion that has gone into its topic leaves what is protected."""
     if not sections:
         yield from _skeleton(section)
@@ -182,13 +182,13 @@ def _topic(section: Section, sections: list[Section], manner: Manner) -> Iterato
         yield from _skeleton(child)
 
 
-def _found(findings: Findings, section: Section, manner: Manner) -> str:
+def _found(findings: Quotations, section: MarkdownSection, manner: Manner) -> str:
     if manner.archive and not findings.details:
         findings.add("details", manner.archive)
     return findings.lines(manner.line_end) + _last_blank(section, manner)
 
 
-def _skeleton(section: Section) -> Iterator[_Piece]:
+def _skeleton(section: MarkdownSection) -> Iterator[_Piece]:
     """Of a section only what is protected, below the headings that lead there."""
     if section.protected:
         yield from _copied(section)
@@ -198,7 +198,7 @@ def _skeleton(section: Section) -> Iterator[_Piece]:
             yield from _skeleton(child)
 
 
-def _last_blank(section: Section, manner: Manner) -> str:
+def _last_blank(section: MarkdownSection, manner: Manner) -> str:
     """A blank line at the end where the section had one."""
     last = next(reversed(list(section.open_sections()))).blocks[-1:]
     return manner.line_end if last and last[0].kind == "blank" else ""
@@ -207,7 +207,7 @@ def _last_blank(section: Section, manner: Manner) -> str:
 # ---- aggressive ----------------------------------------------------------------------------------------------------
 
 
-def aggressive(root: Section, manner: Manner) -> str:
+def aggressive(root: MarkdownSection, manner: Manner) -> str:
     """Decisions with one line of reasons; code as a pointer; headings as an index of what was there."""
     settles = any(True for _ in section_decisions(root))
     pieces: list[_Piece] = [_decisions_only(root, manner) if settles else _first_words(root, manner)]
@@ -218,7 +218,7 @@ def aggressive(root: Section, manner: Manner) -> str:
     return _assembled(pieces, manner)
 
 
-def _outlined(section: Section, manner: Manner, index_depth: int) -> list[_Piece]:
+def _outlined(section: MarkdownSection, manner: Manner, index_depth: int) -> list[_Piece]:
     if section.protected:
         return list(_copied(section))
     own = _decisions_only(section, manner)
@@ -228,7 +228,7 @@ def _outlined(section: Section, manner: Manner, index_depth: int) -> list[_Piece
     return []
 
 
-def _decisions_only(section: Section, manner: Manner) -> str:
+def _decisions_only(section: MarkdownSection, manner: Manner) -> str:
     """The body of a section at its barest; as it was when that is not shorter."""
     if not section.blocks:
         return ""
@@ -248,15 +248,15 @@ def _decisions_only(section: Section, manner: Manner) -> str:
     return section.own_text
 
 
-def _has_code(section: Section) -> bool:
+def _has_code(section: MarkdownSection) -> bool:
     return any(block.kind == "fence" for block in section.blocks)
 
 
-def _without_children(section: Section) -> Section:
-    return Section(section.heading, section.level, section.title, section.blocks, ())
+def _without_children(section: MarkdownSection) -> MarkdownSection:
+    return MarkdownSection(section.heading, section.level, section.title, section.blocks, ())
 
 
-def _first_words(root: Section, manner: Manner) -> str:
+def _first_words(root: MarkdownSection, manner: Manner) -> str:
     """The first sentence of what stands before any heading, so that a plain text does not vanish.
 
     Of a document that is nothing but code, the beginning and the end of that.

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal
 
-Kind = Literal["blank", "paragraph", "item", "table", "quote", "fence", "rule"]
+BlockKind = Literal["blank", "paragraph", "item", "table", "quote", "fence", "rule"]
 
 _OPENER = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\r\n]*)")
 _ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
@@ -27,10 +27,10 @@ _MARKS = frozenset("#>|`~-*+_0123456789")
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """Lines that belong together, with their line ends."""
 
-    kind: Kind
+    kind: BlockKind
     lines: tuple[str, ...]
 
     @property
@@ -39,14 +39,14 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class MarkdownSection:
     """A heading, what stands directly below it, and its subsections; the root has no heading and level 0."""
 
     heading: tuple[str, ...]
     level: int
     title: str
-    blocks: tuple[Block, ...]
-    children: tuple[Section, ...]
+    blocks: tuple[MarkdownBlock, ...]
+    children: tuple[MarkdownSection, ...]
     protected: bool = False
 
     @property
@@ -66,20 +66,20 @@ class Section:
         for child in self.children:
             yield from child._pieces()
 
-    def walk(self) -> Iterator[Section]:
+    def walk(self) -> Iterator[MarkdownSection]:
         """The section and everything below it, in the order of the text."""
         yield self
         for child in self.children:
             yield from child.walk()
 
-    def open_sections(self) -> Iterator[Section]:
+    def open_sections(self) -> Iterator[MarkdownSection]:
         """The same without what is protected."""
         if not self.protected:
             yield self
             for child in self.children:
                 yield from child.open_sections()
 
-    def protected_sections(self) -> Iterator[Section]:
+    def protected_sections(self) -> Iterator[MarkdownSection]:
         """The topmost protected sections."""
         if self.protected:
             yield self
@@ -93,12 +93,12 @@ class _Draft:
     heading: tuple[str, ...] = ()
     level: int = 0
     title: str = ""
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[MarkdownBlock] = field(default_factory=list)
     open_fence: bool = False
     protected: bool = False
 
 
-def parse(text: str, is_protected: Callable[[str], bool] = lambda heading: False) -> Section:
+def parse(text: str, is_protected: Callable[[str], bool] = lambda heading: False) -> MarkdownSection:
     """The tree of a document; ``is_protected`` is asked with each heading as ``## Title``."""
     drafts = _Reader(list(io.StringIO(text, newline=""))).read()
     _mark_protected(drafts, is_protected)
@@ -135,7 +135,7 @@ class _Reader:
         kind = self._kind(at)
         end = self._end_of(kind, at)
         draft = self._drafts[-1]
-        draft.blocks.append(Block(kind, tuple(self._lines[at:end])))
+        draft.blocks.append(MarkdownBlock(kind, tuple(self._lines[at:end])))
         draft.open_fence |= kind in ("paragraph", "item") and any(map(_opener, self._lines[at:end]))
         return end
 
@@ -158,7 +158,7 @@ class _Reader:
             return None
         return 1 if mark == "=" else 2
 
-    def _kind(self, at: int) -> Kind:
+    def _kind(self, at: int) -> BlockKind:
         line = self._lines[at]
         stripped = line.strip()
         if not stripped:
@@ -176,7 +176,7 @@ class _Reader:
             return "rule"
         return "item" if _ITEM.match(line) else "paragraph"
 
-    def _end_of(self, kind: Kind, at: int) -> int:
+    def _end_of(self, kind: BlockKind, at: int) -> int:
         if kind == "fence":
             return (self._fence_end(at) or at) + 1
         end = at + 1
@@ -288,14 +288,16 @@ def _mark_protected(drafts: list[_Draft], is_protected: Callable[[str], bool]) -
         to_the_end |= draft.protected and draft.open_fence
 
 
-def _tree(drafts: list[_Draft]) -> Section:
+def _tree(drafts: list[_Draft]) -> MarkdownSection:
     """The flat list as a tree, built from its end: what is deeper has been finished by then."""
-    finished: list[Section] = []
+    finished: list[MarkdownSection] = []
     for draft in reversed(drafts):
         children = []
         while finished and finished[-1].level > draft.level:
             children.append(finished.pop())
         finished.append(
-            Section(draft.heading, draft.level, draft.title, tuple(draft.blocks), tuple(children), draft.protected)
+            MarkdownSection(
+                draft.heading, draft.level, draft.title, tuple(draft.blocks), tuple(children), draft.protected
+            )
         )
     return finished[0]

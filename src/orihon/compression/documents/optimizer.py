@@ -13,7 +13,7 @@ import io
 import re
 import tokenize
 
-from orihon.compression.documents.markdown import Block, Section, parse
+from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection, parse
 from orihon.texts import text
 
 _PYTHON = ("python", "py", "python3")
@@ -70,7 +70,7 @@ class TokenOptimizer:
         return f"{content[: room - tail]}\n{reference}\n{content[len(content) - tail :]}"
 
 
-def _section_pieces(root: Section) -> list[str]:
+def _section_pieces(root: MarkdownSection) -> list[str]:
     pieces: list[str] = []
     for section in root.walk():
         pieces += section.heading
@@ -78,7 +78,7 @@ def _section_pieces(root: Section) -> list[str]:
     return pieces
 
 
-def _compressed(block: Block) -> str:
+def _compressed(block: MarkdownBlock) -> str:
     opening, *body, closing = block.lines
     language = _language(opening)
     code = "".join(body)

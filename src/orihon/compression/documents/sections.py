@@ -26,7 +26,7 @@ from typing import Protocol
 
 from orihon.compression.documents.findings import is_exploration, section_decisions
 from orihon.compression.documents.levels import Manner, aggressive, light, standard
-from orihon.compression.documents.markdown import Section, line_end, parse
+from orihon.compression.documents.markdown import MarkdownSection, line_end, parse
 from orihon.compression.documents.statements import decided, labelled, sentences, statements
 from orihon.compression.result import CompressionResult
 from orihon.errors import InvalidInput
@@ -74,11 +74,11 @@ class DocumentFacts:
 @dataclass(frozen=True, slots=True)
 class _Document:
     text: str
-    root: Section
+    root: MarkdownSection
     facts: DocumentFacts
 
 
-_Pass = Callable[[Section, Manner], str]
+_Pass = Callable[[MarkdownSection, Manner], str]
 _PASSES: tuple[_Pass, ...] = (light, standard, aggressive)
 
 
@@ -209,7 +209,7 @@ def _with_summary(document: _Document, manner: Manner, summarizer: Callable[[str
     return replace(manner, summaries=((longest.text, summary),))
 
 
-def _worth_a_summary(section: Section) -> bool:
+def _worth_a_summary(section: MarkdownSection) -> bool:
     """An exploration that nobody has summarized yet."""
     labels = (labelled(said) for block in section.blocks for said in statements(block)[:1])
     return is_exploration(section) and not any(label is not None and label[0] == "summary" for label in labels)

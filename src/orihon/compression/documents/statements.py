@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from orihon.compression.documents.markdown import Block
+from orihon.compression.documents.markdown import MarkdownBlock
 
 LABELS = {
     "summary": ("要約", "summary"),
@@ -127,7 +127,7 @@ def sentences(text: str) -> list[str]:
     return [stripped for piece in _SENTENCE_END.split(text) if (stripped := unmarked(piece).strip())]
 
 
-def statements(block: Block) -> list[str]:
+def statements(block: MarkdownBlock) -> list[str]:
     """The sentences of a block; code, blank lines and dividing lines state nothing."""
     if block.kind in ("blank", "fence", "rule"):
         return []
@@ -137,11 +137,11 @@ def statements(block: Block) -> list[str]:
 
 
 @lru_cache(maxsize=_REMEMBERED)
-def _known_statements(block: Block) -> tuple[str, ...]:
+def _known_statements(block: MarkdownBlock) -> tuple[str, ...]:
     return tuple(_statements(block))
 
 
-def _statements(block: Block) -> list[str]:
+def _statements(block: MarkdownBlock) -> list[str]:
     match block.kind:
         case "paragraph":
             return sentences(_joined(block.lines))
@@ -198,7 +198,7 @@ def cut_off(words: str, longest: int) -> str:
     return words if len(words) <= longest else words[: longest - 1].rstrip() + "…"
 
 
-def decisions(block: Block) -> Iterator[str]:
+def decisions(block: MarkdownBlock) -> Iterator[str]:
     """What a block says was decided."""
     if block.kind not in ("blank", "fence", "rule") and hints(block.text):
         for statement in statements(block):

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from functools import cache
 
-from orihon.compression.model.call import Failed, Failure, Reply, error_text
+from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, error_text
 from orihon.compression.notes.facts import PIECE, names_in
 from orihon.compression.notes.note_text import HEADINGS
 from orihon.texts import LANGUAGES, text
@@ -92,12 +92,12 @@ _LIST_NUMBER = re.compile(r"\d{1,2}[.)]\s+")
 
 
 def judge(
-    reply: Reply, *, source: str, instructions: str, input_tokens: int, max_tokens: int, count: Counter
+    reply: SummaryReply, *, source: str, instructions: str, input_tokens: int, max_tokens: int, count: Counter
 ) -> str | Failed:
     """The summary in a reply, or why there is none."""
     said = _without_fence(_without_reasoning(clean(reply.text).strip()))
     if not said:
-        return Failed(Failure.EMPTY)
+        return Failed(SummaryFailure.EMPTY)
     if (failed := _bad_text(said)) is not None:
         return failed
     written = normalised(said)
@@ -105,7 +105,7 @@ def judge(
         written = _without_last_line(written)
     bounded = _bounded(_without_repetition(written), input_tokens, max_tokens, count)
     if isinstance(bounded, str) and not is_related(bounded, source, instructions):
-        return Failed(Failure.UNRELATED, said[:_LONGEST_DETAIL])
+        return Failed(SummaryFailure.UNRELATED, said[:_LONGEST_DETAIL])
     return bounded
 
 
@@ -135,7 +135,7 @@ def _bad_text(said: str) -> Failed | None:
     first, _, _ = said.partition("\n")
     if _ERROR.match(first.strip()):
         return error_text(said)
-    return Failed(Failure.REFUSED, said[:_LONGEST_DETAIL]) if _REFUSAL.match(first.strip()) else None
+    return Failed(SummaryFailure.REFUSED, said[:_LONGEST_DETAIL]) if _REFUSAL.match(first.strip()) else None
 
 
 def _is_json_error(said: str) -> bool:
@@ -153,9 +153,9 @@ def _is_json_error(said: str) -> bool:
 def _bounded(written: str, input_tokens: int, max_tokens: int, count: Counter) -> str | Failed:
     tokens = count(SUMMARY_PREFIX + written)
     if not written:
-        return Failed(Failure.TOO_LONG, "cut off within its first line")
+        return Failed(SummaryFailure.TOO_LONG, "cut off within its first line")
     if tokens > input_tokens:
-        return Failed(Failure.LONGER_THAN_INPUT, f"{tokens} tokens for {input_tokens}")
+        return Failed(SummaryFailure.LONGER_THAN_INPUT, f"{tokens} tokens for {input_tokens}")
     if tokens <= max_tokens:
         return written
     if tokens <= max_tokens * _MOST_OVER:
@@ -164,7 +164,7 @@ def _bounded(written: str, input_tokens: int, max_tokens: int, count: Counter) -
             kept = _without_last_line(kept)
         if count(kept) >= max_tokens * _LEAST_KEPT:
             return kept
-    return Failed(Failure.TOO_LONG, f"{tokens} tokens where {max_tokens} were allowed")
+    return Failed(SummaryFailure.TOO_LONG, f"{tokens} tokens where {max_tokens} were allowed")
 
 
 def _without_repetition(written: str) -> str:

@@ -38,7 +38,7 @@ _OVERFLOW = (
 )
 
 
-class Failure(StrEnum):
+class SummaryFailure(StrEnum):
     """Why there is no summary."""
 
     RAISED = "raised"
@@ -60,12 +60,12 @@ class Failure(StrEnum):
 class Failed:
     """A failure, and what is known about it."""
 
-    reason: Failure
+    reason: SummaryFailure
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SummaryReply:
     """What a client answered."""
 
     text: str
@@ -105,11 +105,11 @@ class Caller:
         self._on_answer = on_answer
         self._thread: threading.Thread | None = None
 
-    def ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed:
+    def ask(self, system: str, user: str, max_tokens: int) -> SummaryReply | Failed:
         """The client's reply to one request, within the time limit."""
         if self._thread is not None and self._thread.is_alive():
-            return Failed(Failure.BUSY, "the client has not come back from an earlier call")
-        outcomes: list[Reply | Failed | KeyboardInterrupt | SystemExit] = []
+            return Failed(SummaryFailure.BUSY, "the client has not come back from an earlier call")
+        outcomes: list[SummaryReply | Failed | KeyboardInterrupt | SystemExit] = []
         context = contextvars.copy_context()  # so that what the client logs is known to belong to this task
 
         def work() -> None:
@@ -119,14 +119,14 @@ class Caller:
         self._thread.start()
         self._thread.join(self._timeout)
         if not outcomes and self._thread.is_alive():
-            return Failed(Failure.TIMED_OUT, f"no answer within {self._timeout:g} s")
+            return Failed(SummaryFailure.TIMED_OUT, f"no answer within {self._timeout:g} s")
         if not outcomes:
-            return Failed(Failure.RAISED, "the call ended without an answer")
+            return Failed(SummaryFailure.RAISED, "the call ended without an answer")
         if isinstance(outcome := outcomes[0], KeyboardInterrupt | SystemExit):
             raise outcome
         return outcome
 
-    def _ask(self, system: str, user: str, max_tokens: int) -> Reply | Failed | KeyboardInterrupt | SystemExit:
+    def _ask(self, system: str, user: str, max_tokens: int) -> SummaryReply | Failed | KeyboardInterrupt | SystemExit:
         try:
             answer = self._send(system, user, max_tokens)
             if self._on_answer is not None:
@@ -139,17 +139,17 @@ class Caller:
             return _failed(error)
 
 
-def read_reply(answer: object) -> Reply | Failed:
+def read_reply(answer: object) -> SummaryReply | Failed:
     """The text in whatever a client handed over."""
     if isinstance(answer, tuple) and answer:
         answer = answer[0]
     if isinstance(answer, Mapping):
         return _read_response(answer)
     if answer is None:
-        return Failed(Failure.EMPTY)
+        return Failed(SummaryFailure.EMPTY)
     if not isinstance(answer, str):
-        return Failed(Failure.NOT_TEXT, type(answer).__name__)
-    return Reply(str.__str__(answer))  # a class of its own may do anything in its methods
+        return Failed(SummaryFailure.NOT_TEXT, type(answer).__name__)
+    return SummaryReply(str.__str__(answer))  # a class of its own may do anything in its methods
 
 
 def says_overflow(said: str) -> bool:
@@ -160,7 +160,7 @@ def says_overflow(said: str) -> bool:
 
 def error_text(said: str) -> Failed:
     """The failure that an error's text stands for."""
-    reason = Failure.OVERFLOW if says_overflow(said) else Failure.ERROR_TEXT
+    reason = SummaryFailure.OVERFLOW if says_overflow(said) else SummaryFailure.ERROR_TEXT
     return Failed(reason, said[:_LONGEST_DETAIL])
 
 
@@ -186,7 +186,7 @@ def _sender(client: ChatClient | LLMClientProtocol) -> Callable[[str, str, int],
     return send_in_steps
 
 
-def _read_response(response: Mapping[Any, Any]) -> Reply | Failed:
+def _read_response(response: Mapping[Any, Any]) -> SummaryReply | Failed:
     """A response in OpenAI's shape, or an error that came in its place."""
     if response.get("error"):
         return error_text(str(response["error"]))
@@ -194,16 +194,20 @@ def _read_response(response: Mapping[Any, Any]) -> Reply | Failed:
     choice = choices[0] if isinstance(choices, list) and choices else None
     message = choice.get("message") if isinstance(choice, Mapping) else None
     if not isinstance(choice, Mapping) or not isinstance(message, Mapping):
-        return Failed(Failure.NOT_TEXT, str(response)[:_LONGEST_DETAIL])
+        return Failed(SummaryFailure.NOT_TEXT, str(response)[:_LONGEST_DETAIL])
     content = message.get("content")
     if content is None:
         refusal = message.get("refusal")
-        return Failed(Failure.REFUSED, refusal[:_LONGEST_DETAIL]) if isinstance(refusal, str) else Failed(Failure.EMPTY)
+        return (
+            Failed(SummaryFailure.REFUSED, refusal[:_LONGEST_DETAIL])
+            if isinstance(refusal, str)
+            else Failed(SummaryFailure.EMPTY)
+        )
     if isinstance(content, list):
         content = "".join(_part_texts(content))
     if not isinstance(content, str):
-        return Failed(Failure.NOT_TEXT, type(content).__name__)
-    return Reply(content, choice.get("finish_reason") == "length")
+        return Failed(SummaryFailure.NOT_TEXT, type(content).__name__)
+    return SummaryReply(content, choice.get("finish_reason") == "length")
 
 
 def _part_texts(parts: list[Any]) -> Iterator[str]:
@@ -219,10 +223,10 @@ def _failed(error: BaseException) -> Failed:
     body = _readable(lambda: getattr(error, "body", ""))
     response = _readable(lambda: getattr(getattr(error, "response", None), "text", ""))
     if says_overflow("\n".join((said, body, response))):
-        return Failed(Failure.OVERFLOW, detail)
+        return Failed(SummaryFailure.OVERFLOW, detail)
     if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
-        return Failed(Failure.TIMED_OUT, detail)
-    return Failed(Failure.RAISED, detail)
+        return Failed(SummaryFailure.TIMED_OUT, detail)
+    return Failed(SummaryFailure.RAISED, detail)
 
 
 def _readable(read: Callable[[], object]) -> str:

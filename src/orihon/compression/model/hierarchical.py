@@ -17,7 +17,7 @@ from orihon.compression.documents.findings import section_decisions
 from orihon.compression.documents.markdown import parse
 from orihon.compression.documents.statements import sentences, unmarked
 from orihon.compression.importance import DEFAULT_SCORING, ScoringConfig, importance, message_text
-from orihon.compression.model.call import Caller, LLMClientProtocol, Reply
+from orihon.compression.model.call import Caller, LLMClientProtocol, SummaryReply
 from orihon.compression.notes.extractor import summarize
 from orihon.errors import InvalidMessage
 from orihon.texts import text
@@ -68,7 +68,7 @@ class IntelligentSummarizer:
         notes = summarize(list(_readable(messages)), _NOTES_TOKENS)
         question = notes + "\n\n" + _as_json(by_rule)
         answer = Caller(self.llm, _TIMEOUT).ask(text("prompts.hierarchical_summary"), question, _NOTES_TOKENS)
-        if not isinstance(answer, Reply):
+        if not isinstance(answer, SummaryReply):
             logger.warning("no hierarchical summary by the model (%s): %s", answer.reason, answer.detail)
             return by_rule
         return _parsed(answer.text, by_rule)

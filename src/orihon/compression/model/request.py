@@ -29,7 +29,7 @@ _MARK = 10  # characters by which a line is known as one of ours
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SummaryRequest:
     """What is sent to the model."""
 
     system: str
@@ -75,7 +75,7 @@ class RequestWriter:
         calls = (f"{call.name} {call.arguments}" for message in self._messages for call in message.tool_calls)
         return "\n".join((self._earlier, *(message.text for message in self._messages), *calls))
 
-    def fitted(self, room: int) -> Request | None:
+    def fitted(self, room: int) -> SummaryRequest | None:
         """A request whose record and earlier notes take at most ``room`` tokens; ``None`` when that is too little."""
         if room < _LEAST_RECORD:
             return None
@@ -90,7 +90,7 @@ class RequestWriter:
         parts = (block, self._before, record, self._after)
         if self._is_own:  # the place of the messages is the place of everything
             parts = (self._before, block, record, self._after)
-        return Request(self._system, "".join(parts), used + self._count(record))
+        return SummaryRequest(self._system, "".join(parts), used + self._count(record))
 
     def _fitted_earlier(self, room: int) -> str | None:
         allowed = max(int(room * _EARLIER_SHARE), room - sum(self._sizes))

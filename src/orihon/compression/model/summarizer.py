@@ -14,17 +14,17 @@ import time
 from collections.abc import Sequence
 
 from orihon.compression.model.answer import judge
-from orihon.compression.model.call import Caller, ChatClient, Failed, Failure, LLMClientProtocol, OnAnswer
-from orihon.compression.model.request import Request, RequestWriter
+from orihon.compression.model.call import Caller, ChatClient, Failed, LLMClientProtocol, OnAnswer, SummaryFailure
+from orihon.compression.model.request import RequestWriter, SummaryRequest
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, Counter, tokenizer
 
-__all__ = ["ChatClient", "Failure", "LLMClientProtocol", "LLMSummarizer"]
+__all__ = ["ChatClient", "LLMClientProtocol", "LLMSummarizer", "SummaryFailure"]
 
 logger = logging.getLogger("orihon.compression")
 
-_MAY_PASS = (Failure.RAISED, Failure.EMPTY)
+_MAY_PASS = (SummaryFailure.RAISED, SummaryFailure.EMPTY)
 
 
 class LLMSummarizer:
@@ -72,11 +72,11 @@ class LLMSummarizer:
 
     def _written(self, messages: Sequence[Message], max_tokens: int, seqs: Sequence[int], earlier: str) -> str | Failed:
         if not messages:
-            return Failed(Failure.NOTHING)
+            return Failed(SummaryFailure.NOTHING)
         allowed = max_tokens - self._count(SUMMARY_PREFIX)
         writer = RequestWriter(messages, seqs, earlier, allowed, self._prompt, self._count)
         room = self._window - max_tokens - writer.frame_tokens if allowed > 0 else 0
-        failed = Failed(Failure.NO_ROOM, f"a window of {self._window} tokens for an answer of {max_tokens}")
+        failed = Failed(SummaryFailure.NO_ROOM, f"a window of {self._window} tokens for an answer of {max_tokens}")
         for attempt in range(self._retries + 1):
             request = writer.fitted(room)
             if request is None:
@@ -85,7 +85,7 @@ class LLMSummarizer:
             if isinstance(outcome, str):
                 return outcome
             failed = outcome
-            if failed.reason is Failure.OVERFLOW:
+            if failed.reason is SummaryFailure.OVERFLOW:
                 room = min(room, request.tokens) // 2
             elif failed.reason not in _MAY_PASS:
                 break
@@ -93,7 +93,7 @@ class LLMSummarizer:
                 time.sleep(self._retry_delay * 2**attempt)
         return failed
 
-    def _answer(self, request: Request, writer: RequestWriter, max_tokens: int, allowed: int) -> str | Failed:
+    def _answer(self, request: SummaryRequest, writer: RequestWriter, max_tokens: int, allowed: int) -> str | Failed:
         reply = self._caller.ask(request.system, request.user, allowed)
         if isinstance(reply, Failed):
             return reply

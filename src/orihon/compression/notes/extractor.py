@@ -14,10 +14,10 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from orihon.compression.notes.loss import FoldReport, Lost, find_lost, lines_to_add, report
+from orihon.compression.notes.loss import FactLoss, Lost, find_lost, lines_to_add, report
 from orihon.compression.notes.note_text import Note, is_notes, read_back, render, title_of, title_of_added
 from orihon.compression.notes.pool import Pool
-from orihon.compression.notes.reader import Line, Reading, call_text, lines_of, shown_lines
+from orihon.compression.notes.reader import LineStatistics, SourceLine, call_text, lines_of, shown_lines
 from orihon.compression.notes.selection import Selection
 from orihon.compression.notes.worth import feature_worth
 from orihon.values.message.message import Message
@@ -32,7 +32,7 @@ _LEAST_SCALE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FoldedRun:
     """Messages ``start`` up to but without ``end`` that one fold stands for."""
 
     start: int
@@ -55,7 +55,7 @@ class Extractor:
         self.messages = messages
         self.count = count
         self.seqs = seqs if seqs is not None else range(1, len(messages) + 1)
-        self.reading = Reading()
+        self.reading = LineStatistics()
         for place, message in enumerate(messages):
             self.reading.add(_lines(message, place, self.seqs[place]), message.role)
         self.worth = feature_worth(self.reading)
@@ -73,7 +73,7 @@ class Extractor:
         """Everything that the lines of one message are about, those apart that stand again later."""
         return self.pool.features_at(place)
 
-    def fold_texts(self, runs: Sequence[Run], selection: Selection, room: int, overhead: int = 0) -> list[str]:
+    def fold_texts(self, runs: Sequence[FoldedRun], selection: Selection, room: int, overhead: int = 0) -> list[str]:
         """One text for each run, together within ``room`` tokens; each costs ``overhead`` beside its text."""
         hints = min(room // _TOKENS_PER_HINT, _MOST_HINTS)
         close_enough = max(_CLOSE_ENOUGH, room // 500)
@@ -95,22 +95,22 @@ class Extractor:
                 selection.give_back()
         return texts
 
-    def report(self, run: Run, text: str, stays: Iterable[int] = (), most: int | None = None) -> FoldReport:
+    def report(self, run: FoldedRun, text: str, stays: Iterable[int] = (), most: int | None = None) -> FactLoss:
         """Which facts of a run stand neither in ``text`` nor in the messages at ``stays``; ``most`` are named."""
         return report(self.pool, self.reading, self.worth, self._lost(run, text, stays), most)
 
-    def lines_for_lost(self, run: Run, text: str, room: int, stays: Iterable[int] = ()) -> str:
+    def lines_for_lost(self, run: FoldedRun, text: str, room: int, stays: Iterable[int] = ()) -> str:
         """Quoted lines for a user's constraints and the likeliest facts that ``text`` lacks, in ``room`` tokens."""
         return self._added(run, self._lost(run, text, stays), room)[0]
 
-    def completed(self, run: Run, text: str, room: int, most: int | None = None) -> tuple[str, FoldReport]:
+    def completed(self, run: FoldedRun, text: str, room: int, most: int | None = None) -> tuple[str, FactLoss]:
         """The text with ``lines_for_lost`` after it, and the report on both together."""
         lost = self._lost(run, text, ())
         added, lines = self._added(run, lost, room)
         whole = f"{text}\n\n{added}" if added else text
         return whole, report(self.pool, self.reading, self.worth, lost.without(self.pool, lines), most)
 
-    def _added(self, run: Run, lost: Lost, room: int) -> tuple[str, list[int]]:
+    def _added(self, run: FoldedRun, lost: Lost, room: int) -> tuple[str, list[int]]:
         """Lines that bring lost facts back, as text and by number."""
         title = title_of_added(self.seqs[run.start], self.seqs[run.end - 1])
         quoted_whole = {*lost.constraints(self.pool)}
@@ -127,7 +127,7 @@ class Extractor:
             notes.pop()
         return (added, [note.order for note in notes]) if notes else ("", [])
 
-    def _lost(self, run: Run, text: str, stays: Iterable[int]) -> Lost:
+    def _lost(self, run: FoldedRun, text: str, stays: Iterable[int]) -> Lost:
         staying = (line[0] for place in stays for line in _lines(self.messages[place], place, self.seqs[place]))
         shown = itertools.chain(shown_lines(text), staying)
         return find_lost(self.pool, self.reading, self.pool.between(run.start, run.end), shown)
@@ -146,11 +146,11 @@ class Extractor:
     def _cost(self, texts: Iterable[str], overhead: int) -> int:
         return sum(self.count(SUMMARY_PREFIX + text) + overhead for text in texts)
 
-    def _texts(self, runs: Sequence[Run], selection: Selection, hints: int) -> list[str]:
+    def _texts(self, runs: Sequence[FoldedRun], selection: Selection, hints: int) -> list[str]:
         chosen = sorted(selection.chosen)
         return [self._text(run, chosen, self._hints(run, selection, hints // len(runs))) for run in runs]
 
-    def _text(self, run: Run, chosen: Sequence[int], hints: Sequence[tuple[int, str]]) -> str:
+    def _text(self, run: FoldedRun, chosen: Sequence[int], hints: Sequence[tuple[int, str]]) -> str:
         lines = self.pool.between(run.start, run.end)
         first, last = (bisect_left(chosen, index) for index in (lines.start, lines.stop))
         notes = map(self._note, chosen[first:last])
@@ -160,7 +160,7 @@ class Extractor:
         source = self.pool.sources[index]
         return Note(self.pool.heading(index), source.seq, source.speaker, self.pool.texts[index], index)
 
-    def _hints(self, run: Run, selection: Selection, most: int) -> list[tuple[int, str]]:
+    def _hints(self, run: FoldedRun, selection: Selection, most: int) -> list[tuple[int, str]]:
         """The likeliest facts that no chosen line is about, and the message where they stand."""
         if not most:
             return []
@@ -199,7 +199,7 @@ def summarize(
     extractor = Extractor(view, count or tokenizer(DEFAULT_TOKENIZER), numbering)
     outside = {*range(start), *range(end, len(view))}
     selection = extractor.selection(range(start, end), outside)
-    (text,) = extractor.fold_texts([Run(start, end)], selection, max_tokens)
+    (text,) = extractor.fold_texts([FoldedRun(start, end)], selection, max_tokens)
     return text if extractor.count(SUMMARY_PREFIX + text) <= max_tokens else ""
 
 
@@ -208,6 +208,6 @@ def text_tokens(message: Message, count: Counter) -> int:
     return count("\n".join([message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]))
 
 
-def _lines(message: Message, place: int, seq: int) -> Iterable[Line]:
+def _lines(message: Message, place: int, seq: int) -> Iterable[SourceLine]:
     content = message.text
     return read_back(content, place, seq) if is_notes(message.role, content) else lines_of(message, place, seq)

@@ -15,14 +15,14 @@ from operator import itemgetter
 
 from orihon.compression.notes.facts import Fact, FactKind, is_constraint, line_kinds
 from orihon.compression.notes.pool import KEPT_WEIGHT, Pool, sentences_of
-from orihon.compression.notes.reader import Reading
+from orihon.compression.notes.reader import LineStatistics
 
 IMPORTANT = 0.3  # worth of a fact from which on its loss is made good: about as likely to be used again as not
 _MOST_LOOKED_AT = 64  # shown lines for one lost line, so that a word in every line does not make it slow
 
 
 @dataclass(frozen=True, slots=True)
-class FoldReport:
+class FactLoss:
     """How many facts a run has, how many of them are still shown, and those that are not, the most valuable first."""
 
     found: int
@@ -49,7 +49,7 @@ class Lost:
         return [index for kind, index in self.lines if _is_of_user(pool, kind, index)]
 
 
-def find_lost(pool: Pool, reading: Reading, lines: range, shown: Iterable[str]) -> Lost:
+def find_lost(pool: Pool, reading: LineStatistics, lines: range, shown: Iterable[str]) -> Lost:
     """Compare the lines of a run with the lines that are shown."""
     kinds = reading.kinds()
     names: dict[int, int] = {}
@@ -66,7 +66,9 @@ def find_lost(pool: Pool, reading: Reading, lines: range, shown: Iterable[str]) 
     return Lost(lost, lost_lines, len(names) + len(telling))
 
 
-def report(pool: Pool, reading: Reading, worth: Sequence[float], lost: Lost, most: int | None = None) -> FoldReport:
+def report(
+    pool: Pool, reading: LineStatistics, worth: Sequence[float], lost: Lost, most: int | None = None
+) -> FactLoss:
     """The report on what was lost; only the ``most`` valuable facts are named, if a number is given."""
     kinds, names = reading.kinds(), reading.names()
     valued: list[tuple[float, int, FactKind, str | int]] = []
@@ -78,7 +80,7 @@ def report(pool: Pool, reading: Reading, worth: Sequence[float], lost: Lost, mos
         valued.append((-value, index, kind, pool.lines[index]))
     weightiest = sorted(valued, key=_RANK) if most is None else heapq.nsmallest(most, valued, key=_RANK)
     facts = (Fact(kind, names[said] if isinstance(said, int) else said) for _, _, kind, said in weightiest)
-    return FoldReport(lost.found, lost.found - len(valued), tuple(facts))
+    return FactLoss(lost.found, lost.found - len(valued), tuple(facts))
 
 
 _RANK = itemgetter(0, 1)
@@ -123,7 +125,7 @@ class _Part:
     must_be_quoted: bool
 
 
-def _parts(pool: Pool, reading: Reading, kind: FactKind, index: int) -> list[_Part]:
+def _parts(pool: Pool, reading: LineStatistics, kind: FactKind, index: int) -> list[_Part]:
     text = pool.lines[index]
     if kind is not FactKind.CONSTRAINT:
         return [_part(reading, text, pool.said[index], must_be_quoted=False)]
@@ -131,7 +133,7 @@ def _parts(pool: Pool, reading: Reading, kind: FactKind, index: int) -> list[_Pa
     return [_part(reading, one, reading.features_of(one), must_be_quoted=True) for one in sentences]
 
 
-def _part(reading: Reading, text: str, features: Collection[int], *, must_be_quoted: bool) -> _Part:
+def _part(reading: LineStatistics, text: str, features: Collection[int], *, must_be_quoted: bool) -> _Part:
     rarest = min(features, key=lambda feature: (reading.messages[feature], feature), default=None)
     return _Part(_flat(text), frozenset(features), rarest, must_be_quoted)
 
@@ -139,7 +141,7 @@ def _part(reading: Reading, text: str, features: Collection[int], *, must_be_quo
 class _View:
     """The shown lines: what they are about, and where the features in ``keys`` stand."""
 
-    def __init__(self, pool: Pool, reading: Reading, keys: Collection[int | None], shown: Iterable[str]) -> None:
+    def __init__(self, pool: Pool, reading: LineStatistics, keys: Collection[int | None], shown: Iterable[str]) -> None:
         self.features: set[int] = set()
         self._pool = pool
         self._flat: list[str] = []

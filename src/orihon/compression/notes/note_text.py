@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from orihon.compression.notes.reader import Line, Source
+from orihon.compression.notes.reader import LineSource, SourceLine
 from orihon.texts import LANGUAGES, text
 from orihon.values.records import SUMMARY_PREFIX
 
@@ -75,7 +75,7 @@ def numbered(line: str) -> tuple[str, str]:
     return (found[2], found[3]) if found else ("", line)
 
 
-def read_back(content: str, place: int, seq: int) -> Iterator[Line]:
+def read_back(content: str, place: int, seq: int) -> Iterator[SourceLine]:
     """The lines of an earlier fold, under the numbers, speakers and headings they had."""
     heading, number, speaker = "", seq, "system"
     for raw in content.removeprefix(SUMMARY_PREFIX).split("\n"):
@@ -88,7 +88,7 @@ def read_back(content: str, place: int, seq: int) -> Iterator[Line]:
             if found := _NUMBERED.fullmatch(line):
                 number, speaker, line = int(found[1]), found[2], found[3]
             role = "tool" if is_tools(speaker) else speaker
-            yield line, Source(place, number, speaker, role, heading or "notes"), False
+            yield line, LineSource(place, number, speaker, role, heading or "notes"), False
 
 
 def _numbered(notes: list[Note]) -> Iterator[str]:

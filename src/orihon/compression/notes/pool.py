@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from orihon.compression.notes.facts import is_constraint, is_decision, is_error, is_open
-from orihon.compression.notes.reader import Reading, Source
+from orihon.compression.notes.reader import LineSource, LineStatistics
 from orihon.values.message.message import Message
 from orihon.values.tokens.tokens import Counter
 
@@ -41,7 +41,7 @@ class Pool:
         messages: Sequence[Message],
         sizes: Sequence[int],
         count: Counter,
-        reading: Reading,
+        reading: LineStatistics,
         worth: Sequence[float],
     ) -> None:
         self._count = count
@@ -50,7 +50,7 @@ class Pool:
         lines = reading.lines()
         self.lines = [line[0] for line in lines]
         self.texts = list(self.lines)  # what is quoted of them
-        self.sources: list[Source] = [line[1] for line in lines]
+        self.sources: list[LineSource] = [line[1] for line in lines]
         self.is_bare = [line[2] for line in lines]
         self.said = reading.features()  # what the lines are about
         self.features = list(self.said)  # what is left of it where they are trimmed
@@ -101,7 +101,7 @@ class Pool:
             found = self._headings[index] = self._find_heading(self.sources[index], self.texts[index])
         return found
 
-    def _find_heading(self, source: Source, text: str) -> str:
+    def _find_heading(self, source: LineSource, text: str) -> str:
         if source.heading:
             return source.heading
         if source.role == "tool":

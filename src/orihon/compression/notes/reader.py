@@ -51,7 +51,7 @@ _BLANK_ESCAPE = re.compile(r"\\[nrt]")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LineSource:
     """Where a line stands and who said it."""
 
     place: int  # the message's place in the history, from 0
@@ -62,7 +62,7 @@ class Source:
 
 
 #: A line, its source, and whether it is nothing but names. A bare tuple: a long history has very many of them.
-Line = tuple[str, Source, bool]
+SourceLine = tuple[str, LineSource, bool]
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -70,10 +70,10 @@ def call_text(name: str, arguments: str) -> str:
     return f"{name} {_ESCAPED.sub(_unescape, arguments) if chr(92) in arguments else arguments}"
 
 
-def lines_of(message: Message, place: int, seq: int) -> Iterator[Line]:
+def lines_of(message: Message, place: int, seq: int) -> Iterator[SourceLine]:
     """The lines of a message and of its tool calls, blanks around them cut off."""
     speaker = _tool_of(message) if message.role == "tool" else message.role
-    source = Source(place, seq, speaker, message.role)
+    source = LineSource(place, seq, speaker, message.role)
     for text in [message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]:
         for part, is_bare in _joined(text.split("\n")):
             yield part, source, is_bare
@@ -92,7 +92,7 @@ def shown_lines(text: str) -> Iterator[str]:
     yield from (names for names, is_bare in _joined(raw) if is_bare)
 
 
-class Reading:
+class LineStatistics:
     """All lines of a history and the statistics of their features, which are numbered from 0."""
 
     def __init__(self) -> None:
@@ -102,14 +102,14 @@ class Reading:
         self.last: dict[int, int] = {}  # where it was seen last
         self.from_user: set[int] = set()
         self.from_agent_first: set[int] = set()
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, SourceLine] = {}
         self._features: dict[str, tuple[int, ...]] = {}
         self._ids: defaultdict[str | tuple[FactKind, str], int] = defaultdict(itertools.count().__next__)
         self._pieces = _Pieces(self._ids)
         self._kinds: list[FactKind | None] = []
         self._names: list[str] = []
 
-    def add(self, lines: Iterable[Line], role: str) -> None:
+    def add(self, lines: Iterable[SourceLine], role: str) -> None:
         """The next message. A line that stood before counts as said now."""
         found: list[tuple[int, ...]] = []
         first_new = len(self._ids)
@@ -132,7 +132,7 @@ class Reading:
         self.last.update(dict.fromkeys(seen, self.places))
         self.places += 1
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[SourceLine]:
         """Every distinct line at the last place where it stands, in the order of the places."""
         return list(self._lines.values())
 

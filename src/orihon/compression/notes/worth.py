@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from orihon.compression.notes.facts import FactKind
-from orihon.compression.notes.reader import Reading
+from orihon.compression.notes.reader import LineStatistics
 
 _BIAS = -2.5
 _USED = 1.5
@@ -30,7 +30,7 @@ _MOST_LACK = 6.0
 _WORTHLESS = 0.00025  # a word that stands everywhere
 
 
-def feature_worth(reading: Reading) -> list[float]:
+def feature_worth(reading: LineStatistics) -> list[float]:
     """The worth of each feature of a history."""
     reuse = _measured_reuse(reading)
     total = max(reading.places, 1)
@@ -47,14 +47,14 @@ def feature_worth(reading: Reading) -> list[float]:
     return worth
 
 
-def _lack_of_facts(reading: Reading) -> float:
+def _lack_of_facts(reading: LineStatistics) -> float:
     """How much more words weigh here than in a history full of facts."""
     kinds = reading.kinds()
     facts = len(kinds) - kinds.count(None)
     return min(max(_FEW_FACTS * len(kinds) / max(facts, 1), 1.0), _MOST_LACK)
 
 
-def _log_odds(reading: Reading, feature: int, reuse: float) -> float:
+def _log_odds(reading: LineStatistics, feature: int, reuse: float) -> float:
     uses = reading.agent_messages[feature]
     age = max(reading.places - reading.last[feature], 1)
     odds = _BIAS + _PER_AGENT_USE * math.log2(1 + uses) + _PER_AGE * math.log2(age)
@@ -62,7 +62,7 @@ def _log_odds(reading: Reading, feature: int, reuse: float) -> float:
     return odds + (_USED if uses else _MEASURED_REUSE * (reuse - _USUAL_REUSE))
 
 
-def _measured_reuse(reading: Reading) -> dict[FactKind, float]:
+def _measured_reuse(reading: LineStatistics) -> dict[FactKind, float]:
     """Log-odds, for each kind, that the agent takes up a fact which others brought in."""
     shown = dict.fromkeys(FactKind, 0)
     taken_up = dict.fromkeys(FactKind, 0)

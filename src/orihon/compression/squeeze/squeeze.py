@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.compression.notes.extractor import Extractor, Run
+from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.note_text import is_notes
 from orihon.compression.notes.selection import Selection
 from orihon.errors import BudgetExceeded
@@ -40,7 +40,7 @@ class Squeezed:
     after_tokens: int
     kept: tuple[int, ...]
     shortened: tuple[int, ...] = ()
-    folded: tuple[Run, ...] = ()
+    folded: tuple[FoldedRun, ...] = ()
 
 
 def squeeze(
@@ -227,11 +227,11 @@ def _turns(messages: Sequence[Message], start: int) -> Iterator[range]:
         start = end
 
 
-def _runs(total: int, stays: Collection[int]) -> Iterator[Run]:
+def _runs(total: int, stays: Collection[int]) -> Iterator[FoldedRun]:
     start = 0
     for place in [*sorted(stays), total]:
         if start < place:
-            yield Run(start, place)
+            yield FoldedRun(start, place)
         start = place + 1
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
-from orihon.compression.notes.extractor import Run
+from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.reader import call_text
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, fold_report
 from orihon.compression.planning import Job, draft
@@ -58,7 +58,7 @@ def loss(
     """Which facts of the transcript stand nowhere in the result."""
     extractor = transcript_pages(messages, tokenizer_name).extractor
     shown = "\n".join(_said(Message.from_chat(message).as_chat()[0]) for message in squeezed.messages)
-    return fold_report(extractor.report(Run(0, len(messages)), shown, most=MOST_LOST))
+    return fold_report(extractor.report(FoldedRun(0, len(messages)), shown, most=MOST_LOST))
 
 
 def _said(message: Message) -> str:
@@ -113,5 +113,5 @@ def _in_places_of_the_transcript(view: View, rest: Squeezed, before_tokens: int)
         before_tokens=before_tokens,
         kept=tuple(seq[place] for place in rest.kept if place not in folds),
         shortened=tuple(sorted(seq[place] for place in (*rest.shortened, *previews))),
-        folded=tuple(Run(start, end) for start, end in sorted(runs)),
+        folded=tuple(FoldedRun(start, end) for start, end in sorted(runs)),
     )

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orihon.compression.notes.extractor import Run
+from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.pages import Pages
 from orihon.values.view import SYSTEM_ROLES, Entry
 
@@ -22,24 +22,24 @@ _MOST_EXCHANGES = 0.5  # of all exchanges: what stands in more of them tells not
 _TELLING_DIGITS = 4  # a shorter number may count anything
 
 
-def exchanges(pages: Pages) -> list[Run]:
+def exchanges(pages: Pages) -> list[FoldedRun]:
     """The exchanges, oldest first."""
     entries = pages.view.entries
-    joined: list[Run] = []
+    joined: list[FoldedRun] = []
     for place in range(pages.view.head, len(entries)):
         if joined and not (entries[place].role == "user" and _is_finished(entries[place - 1])):
-            joined[-1] = Run(joined[-1].start, place + 1)
+            joined[-1] = FoldedRun(joined[-1].start, place + 1)
         else:
-            joined.append(Run(place, place + 1))
+            joined.append(FoldedRun(place, place + 1))
     return joined
 
 
-def sessions(pages: Pages, least_messages: int) -> list[Run]:
+def sessions(pages: Pages, least_messages: int) -> list[FoldedRun]:
     """Exchanges joined, oldest first, until each has so many messages of the log; the newest may have fewer."""
-    joined: list[Run] = []
+    joined: list[FoldedRun] = []
     for exchange in exchanges(pages):
         if joined and _messages(pages, joined[-1]) < least_messages:
-            joined[-1] = Run(joined[-1].start, exchange.end)
+            joined[-1] = FoldedRun(joined[-1].start, exchange.end)
         else:
             joined.append(exchange)
     return joined
@@ -49,7 +49,7 @@ def sessions(pages: Pages, least_messages: int) -> list[Run]:
 class Topic:
     """Neighbouring exchanges that are about the same things."""
 
-    run: Run
+    run: FoldedRun
     is_current: bool = False  # whether the newest exchange is about it too
     about: set[int] = field(default_factory=set)
 
@@ -62,7 +62,7 @@ def topics(pages: Pages) -> list[Topic]:
     found: list[Topic] = []
     for run, about in zip(runs, features, strict=True):
         if found and _likeness(found[-1].about, about, weights) >= _ALIKE:
-            found[-1].run = Run(found[-1].run.start, run.end)
+            found[-1].run = FoldedRun(found[-1].run.start, run.end)
             found[-1].about |= about
         else:
             found.append(Topic(run, about=set(about)))
@@ -84,7 +84,7 @@ def _is_finished(entry: Entry) -> bool:
     return entry.role == "assistant" and not entry.calls
 
 
-def _messages(pages: Pages, run: Run) -> int:
+def _messages(pages: Pages, run: FoldedRun) -> int:
     entries = pages.entries(run)
     return entries[-1].end - entries[0].start + 1
 

@@ -10,7 +10,7 @@ from orihon.compression.importance import ContentScores
 from orihon.compression.pages import Strategy
 from orihon.compression.strategies.offload import Offload
 from orihon.compression.strategies.prune import Prune, PruneSelection
-from orihon.compression.strategies.section_folds import Sections
+from orihon.compression.strategies.section_folds import SectionFolds
 from orihon.compression.strategies.summarize import Summarize
 from orihon.settings import Settings
 from orihon.settings.rungs import Rung
@@ -41,5 +41,5 @@ class Strategies:
             )
         if name == "sections":
             level = CompressionLevel[rung.level.upper()]
-            return Sections(level, preserved_patterns=self.preserved_patterns, details=self.details)
+            return SectionFolds(level, preserved_patterns=self.preserved_patterns, details=self.details)
         return Offload()

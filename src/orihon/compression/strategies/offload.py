@@ -13,9 +13,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orihon.compression.notes.extractor import Run
+from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.facts import is_error
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.texts import text
 from orihon.values.view import PlannedFold
 
@@ -34,14 +34,14 @@ class Offload:
     error_lines: int = 8  # at most; the last ones, which most often say what the others led to
     name: ClassVar[str] = "offload"
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         places = [place for place in single_places(pages, aim) if self._is_bulky(pages, place)]
         if pages.tokens <= aim.goal:
             return NothingToFold(self.name, WhyNot.GOAL_REACHED)
         if not places:
             return NothingToFold(self.name, WhyNot.NOTHING_BULKY)
         folds = _needed(list(self._reaching(pages, places, aim.goal)), pages.tokens - aim.goal)
-        return Plan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+        return FoldPlan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
 
     def _is_bulky(self, pages: Pages, place: int) -> bool:
         entry = pages.view.entries[place]
@@ -82,7 +82,7 @@ class _Result:
         self._images = sum(1 for _ in message.images())
         self._lines = self._text.split("\n") if self._text else []
         self._filled = [at for at, line in enumerate(self._lines) if line.strip()]
-        self._pins = pages.pinned_lines(Run(place, place + 1))
+        self._pins = pages.pinned_lines(FoldedRun(place, place + 1))
 
     def preview(self, head: int, tail: int, errors: int) -> str:
         """So many lines of the beginning, the end and the errors, and where the others are."""

@@ -19,8 +19,8 @@ from itertools import islice
 from typing import ClassVar, Literal
 
 from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import NOTICE, Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import NOTICE, Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.compression.strategies.divisions import sessions, topics
 from orihon.compression.strategies.summarize import extractive_texts
@@ -34,7 +34,7 @@ logger = logging.getLogger("orihon.compression")
 PruneSelection = Literal["importance", "window", "session", "topic"]
 
 #: A text for each run, all of them together in at most so many tokens.
-Writer = Callable[[Pages, Sequence[Run], int], list[str]]
+Writer = Callable[[Pages, Sequence[FoldedRun], int], list[str]]
 
 _NOTES_SHARE = 0.2  # of the room for old messages that is left to notes, if they can use it
 _GAP_SHARE = 0.5  # of a gap that its notes may have
@@ -45,7 +45,7 @@ _MOST_READ = 2_000_000  # characters; of a larger view only the beginnings of it
 _READ_PER_TOKEN = 8  # characters that notes are drawn from, for each token of them
 
 
-def notes(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def notes(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     """The writer that needs no model: lines of the gaps themselves."""
     return extractive_texts(_readable(pages), runs, room)
 
@@ -64,7 +64,7 @@ class Prune:
     scores: ContentScores = field(default_factory=ContentScores, compare=False, repr=False)
     name: ClassVar[str] = "prune"
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         runs = pages.runs(aim)
         if not runs:
             return NothingToFold(self.name, WhyNot.NOTHING_OLD)
@@ -84,7 +84,7 @@ class Prune:
             else pages.fold(run, pruning.notice(run), reason=NOTICE)
             for run in gaps
         ]
-        return Plan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+        return FoldPlan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
 
     def _choice(self, pruning: _Pruning) -> _Choice:
         match self.selection:
@@ -104,7 +104,7 @@ class Prune:
                 runs = [topic.run for topic in found]
                 return _Choice(pruning.units_in(runs), splits=frozenset(run.start for run in runs))
 
-    def _best_first(self, pruning: _Pruning) -> list[list[Run]]:
+    def _best_first(self, pruning: _Pruning) -> list[list[FoldedRun]]:
         """A tool call with its results counts by the best of them; of equals the newer is better."""
         content_score = self.scores.scorer(self.scoring)
         entries, messages = pruning.pages.view.entries, pruning.pages.messages
@@ -119,10 +119,10 @@ class Prune:
         scored = [(max(map(score, range(unit.start, unit.end))), unit) for unit in pruning.units]
         return [[unit] for _, unit in sorted(scored, key=lambda item: (item[0], item[1].start), reverse=True)]
 
-    def _in_window(self, pruning: _Pruning, unit: Run) -> bool:
+    def _in_window(self, pruning: _Pruning, unit: FoldedRun) -> bool:
         return self.window is None or unit.end > len(pruning.pages.messages) - self.window
 
-    def _most_notes(self, pruning: _Pruning, gaps: Sequence[Run]) -> dict[Run, int]:
+    def _most_notes(self, pruning: _Pruning, gaps: Sequence[FoldedRun]) -> dict[FoldedRun, int]:
         """The gaps that notes are worth it for, largest first, and the most tokens that each may have."""
         if self.writer is None or self.emergency:
             return {}
@@ -132,7 +132,7 @@ class Prune:
         largest = sorted(tokens, key=lambda run: (-tokens[run], run.start))[:_MOST_NOTES]
         return {run: int(tokens[run] * _GAP_SHARE) for run in largest}
 
-    def _notes(self, pruning: _Pruning, gaps: Sequence[Run]) -> dict[Run, str]:
+    def _notes(self, pruning: _Pruning, gaps: Sequence[FoldedRun]) -> dict[FoldedRun, str]:
         """What is written about gaps, as far as there is room."""
         pages = pruning.pages
         spare = pruning.goal - pruning.cost(gaps)
@@ -144,7 +144,7 @@ class Prune:
         fitting = {run: fitted for run, said in written.items() if (fitted := _fitted(pages, run, said, most[run]))}
         return _within(fitting, pruning, spare)
 
-    def _written(self, pages: Pages, runs: Sequence[Run], room: int) -> dict[Run, str]:
+    def _written(self, pages: Pages, runs: Sequence[FoldedRun], room: int) -> dict[FoldedRun, str]:
         assert self.writer is not None
         try:
             texts = self.writer(pages, runs, room)
@@ -158,7 +158,7 @@ class Prune:
 class _Choice:
     """Groups of units, those to keep first in front; each is kept whole or not at all."""
 
-    groups: Sequence[Sequence[Run]]
+    groups: Sequence[Sequence[FoldedRun]]
     skips: bool = False  # whether a smaller group behind one that does not fit may still be kept
     splits: frozenset[int] = frozenset()  # places before which a gap ends
 
@@ -166,21 +166,21 @@ class _Choice:
 class _Pruning:
     """A view on its way to the goal."""
 
-    def __init__(self, pages: Pages, runs: Sequence[Run], goal: int) -> None:
+    def __init__(self, pages: Pages, runs: Sequence[FoldedRun], goal: int) -> None:
         self.pages = pages
         self.runs = runs
         self.goal = goal
         self.units = list(_units(pages, runs))
         self._tokens = {unit: pages.tokens_of(unit) for unit in self.units}
         self._has_pinned_lines = any(pin.line for pin in pages.view.pins)
-        self._notice_tokens: dict[int | Run, int] = {}
+        self._notice_tokens: dict[int | FoldedRun, int] = {}
 
-    def units_in(self, runs: Sequence[Run] | Iterator[Run]) -> list[list[Run]]:
+    def units_in(self, runs: Sequence[FoldedRun] | Iterator[FoldedRun]) -> list[list[FoldedRun]]:
         """The units of each run; those that are not to be folded apart."""
         places = {unit.start: unit for unit in self.units}
         return [[places[at] for at in range(run.start, run.end) if at in places] for run in runs]
 
-    def gaps(self, choice: _Choice, most_notes: int = 0) -> list[Run]:
+    def gaps(self, choice: _Choice, most_notes: int = 0) -> list[FoldedRun]:
         """The gaps of the largest choice that reaches the goal; everything when none does.
 
         Room for so many tokens of notes is left, as far as they get a share at all.
@@ -198,23 +198,23 @@ class _Pruning:
         gaps = self._worth_it(self._gaps_beside(set(), choice.splits))
         return gaps if self.cost(gaps) <= self.goal else self._worth_it(self.runs)
 
-    def cost(self, gaps: Sequence[Run] | dict[Run, str]) -> int:
+    def cost(self, gaps: Sequence[FoldedRun] | dict[FoldedRun, str]) -> int:
         """What the view would cost with a notice for each gap."""
         return self.pages.tokens - sum(self.pages.tokens_of(run) - self.notice_tokens(run) for run in gaps)
 
-    def messages(self, run: Run) -> int:
+    def messages(self, run: FoldedRun) -> int:
         """How many messages of the log a gap stands for."""
         entries = self.pages.view.entries
         return entries[run.end - 1].end - entries[run.start].start + 1
 
-    def notice(self, run: Run) -> str:
+    def notice(self, run: FoldedRun) -> str:
         """How many messages are left out; what an earlier fold says of them is carried on."""
         folds = (entry.fold for entry in self.pages.entries(run))
         earlier = (_without_notice(fold) for fold in folds if fold is not None and fold.form == "summary")
         said = "\n\n".join([*filter(None, earlier), text("memory.omitted", count=self.messages(run))])
         return with_pinned_lines(said, self.pages.pinned_lines(run)) if self._has_pinned_lines else said
 
-    def notice_tokens(self, run: Run) -> int:
+    def notice_tokens(self, run: FoldedRun) -> int:
         has_folds = any(entry.fold is not None for entry in self.pages.entries(run))
         key = run if self._has_pinned_lines or has_folds else self.messages(run)
         tokens = self._notice_tokens.get(key)
@@ -234,12 +234,12 @@ class _Pruning:
                 break
         return kept
 
-    def _gaps_beside(self, kept: set[int], splits: frozenset[int]) -> Iterator[Run]:
-        gap: Run | None = None
+    def _gaps_beside(self, kept: set[int], splits: frozenset[int]) -> Iterator[FoldedRun]:
+        gap: FoldedRun | None = None
         for unit in self.units:
             is_open = unit.start not in kept
             if gap is not None and is_open and gap.end == unit.start and unit.start not in splits:
-                gap = Run(gap.start, unit.end)
+                gap = FoldedRun(gap.start, unit.end)
                 continue
             if gap is not None:
                 yield gap
@@ -247,23 +247,23 @@ class _Pruning:
         if gap is not None:
             yield gap
 
-    def _worth_it(self, gaps: Sequence[Run] | Iterator[Run]) -> list[Run]:
+    def _worth_it(self, gaps: Sequence[FoldedRun] | Iterator[FoldedRun]) -> list[FoldedRun]:
         pages = self.pages
         return [run for run in gaps if pages.new_messages(run) and self.notice_tokens(run) < pages.tokens_of(run)]
 
 
-def _units(pages: Pages, runs: Sequence[Run]) -> Iterator[Run]:
+def _units(pages: Pages, runs: Sequence[FoldedRun]) -> Iterator[FoldedRun]:
     """What stays or goes as one: single entries, and tool calls with their results."""
     ends = dict(tool_batches(pages.view))
     for run in runs:
         place = run.start
         while place < run.end:
             end = ends.get(place, place + 1)
-            yield Run(place, end)
+            yield FoldedRun(place, end)
             place = end
 
 
-def _fitted(pages: Pages, run: Run, said: str, most: int) -> str:
+def _fitted(pages: Pages, run: FoldedRun, said: str, most: int) -> str:
     """Notes with the run's pinned lines in so many tokens: the last lines go first, and a bare title goes too."""
     lines = said.strip().split("\n")
     pinned = pages.pinned_lines(run)
@@ -278,7 +278,7 @@ def _fitted(pages: Pages, run: Run, said: str, most: int) -> str:
     return ""
 
 
-def _within(texts: dict[Run, str], pruning: _Pruning, spare: int) -> dict[Run, str]:
+def _within(texts: dict[FoldedRun, str], pruning: _Pruning, spare: int) -> dict[FoldedRun, str]:
     """As many of the texts as there is room for, the longest left out first."""
     extra = {run: pruning.pages.summary_tokens(said) - pruning.notice_tokens(run) for run, said in texts.items()}
     total = sum(extra.values())

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.strategies.offload import single_places
 from orihon.values.view import PlannedFold
 
@@ -26,7 +26,7 @@ _REASON = "sections:"
 
 
 @dataclass(frozen=True, slots=True)
-class Sections:
+class SectionFolds:
     """The strategy."""
 
     level: CompressionLevel = CompressionLevel.STANDARD
@@ -34,7 +34,7 @@ class Sections:
     details: str = ""  # where the whole text lies
     name: ClassVar[str] = "sections"
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         places = [place for place in single_places(pages, aim) if self._may_get_shorter(pages, place)]
         if not places:
             return NothingToFold(self.name, WhyNot.NOTHING_OLD)
@@ -46,7 +46,7 @@ class Sections:
             if short := self._shortened(pages, place):
                 over -= pages.view.entries[place].tokens - pages.preview_tokens(place, short)
                 folds.append(pages.preview(place, short, reason=f"{_REASON}{self.level.name.lower()}"))
-        return Plan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+        return FoldPlan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
 
     def _may_get_shorter(self, pages: Pages, place: int) -> bool:
         """Tells what cannot, without reading it as a document."""
@@ -72,7 +72,7 @@ class Sections:
         short = compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
         if not short.strip() or pages.count(short) > (1 - _LEAST_GAIN) * pages.count(said):
             return ""
-        if any(line not in short for line in pages.pinned_lines(Run(place, place + 1))):
+        if any(line not in short for line in pages.pinned_lines(FoldedRun(place, place + 1))):
             return ""
         return short if pages.preview_tokens(place, short) < pages.view.entries[place].tokens else ""
 

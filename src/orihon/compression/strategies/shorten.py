@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from orihon.compression.notes.extractor import Run, summarize
-from orihon.compression.pages import Aim, NothingToFold, Pages, Plan, WhyNot
+from orihon.compression.notes.extractor import FoldedRun, summarize
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.texts import text
 
@@ -24,7 +24,7 @@ class Shorten:
 
     name: ClassVar[str] = "shorten"
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         over = pages.tokens - aim.goal
         folds = []
         for place in sorted(self._candidates(pages, aim), key=lambda at: -pages.view.entries[at].tokens):
@@ -37,7 +37,7 @@ class Shorten:
                 folds.append(pages.preview(place, short, reason="shortened"))
                 over -= before - after
         ordered = tuple(sorted(folds, key=lambda fold: fold.start_seq))
-        return Plan(self.name, ordered) if ordered else NothingToFold(self.name, WhyNot.NO_GAIN)
+        return FoldPlan(self.name, ordered) if ordered else NothingToFold(self.name, WhyNot.NO_GAIN)
 
     def _candidates(self, pages: Pages, aim: Aim) -> list[int]:
         view = pages.view
@@ -57,7 +57,7 @@ class Shorten:
 
     def _shortened(self, pages: Pages, place: int, tokens: int) -> str:
         """The weightiest lines of one message in about so many tokens."""
-        pins = pages.pinned_lines(Run(place, place + 1))
+        pins = pages.pinned_lines(FoldedRun(place, place + 1))
         room = tokens - pages.preview_tokens(place, with_pinned_lines("", pins))
         notes = summarize([pages.messages[place]], room, count=pages.count, seqs=[pages.seq(place)])
         short = notes if "\n" in notes else text("notes.shortened", seq=pages.seq(place))  # a title alone says less

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from orihon.compression.notes.extractor import Run
-from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, Plan, WhyNot, fold_report
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import MOST_LOST, Aim, FoldPlan, NothingToFold, Pages, WhyNot, fold_report
 from orihon.compression.pinned_lines import with_pinned_lines
 from orihon.values.records import SUMMARY_PREFIX, FoldReport
 from orihon.values.view import PlannedFold
@@ -29,7 +29,7 @@ class Summarize:
     share: float | None = None  # of the run that its text should have; unset: what the goal leaves
     name: ClassVar[str] = "summarize"
 
-    def plan(self, pages: Pages, aim: Aim) -> Plan | NothingToFold:
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
         runs = pages.runs(aim)
         if not runs:
             return NothingToFold(self.name, WhyNot.NOTHING_OLD)
@@ -37,9 +37,9 @@ class Summarize:
             return NothingToFold(self.name, WhyNot.TOO_FEW)
         noted = _notes(pages, runs, self._room(pages, runs, aim))
         folds = tuple(fold for run, note in zip(runs, noted, strict=True) if (fold := _shorter(pages, run, *note)))
-        return Plan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+        return FoldPlan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
 
-    def _room(self, pages: Pages, runs: Sequence[Run], aim: Aim) -> int:
+    def _room(self, pages: Pages, runs: Sequence[FoldedRun], aim: Aim) -> int:
         """Tokens for all the texts together."""
         folded = sum(map(pages.tokens_of, runs))
         left = aim.goal - (pages.tokens - folded)
@@ -50,12 +50,12 @@ class Summarize:
         return max(min(left, most), least)
 
 
-def extractive_texts(pages: Pages, runs: Sequence[Run], room: int) -> list[str]:
+def extractive_texts(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     """A text for each run, together within ``room`` tokens, out of lines that stand there."""
     return [text for text, _ in _notes(pages, runs, room)]
 
 
-def _notes(pages: Pages, runs: Sequence[Run], room: int) -> list[tuple[str, FoldReport]]:
+def _notes(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[tuple[str, FoldReport]]:
     """Texts and what they lose. A user's constraints that the choice has left out are added while there is room."""
     extractor = pages.extractor
     places = {place for run in runs for place in range(run.start, run.end)}
@@ -67,7 +67,7 @@ def _notes(pages: Pages, runs: Sequence[Run], room: int) -> list[tuple[str, Fold
     return [(text, fold_report(report)) for text, report in noted]
 
 
-def _shorter(pages: Pages, run: Run, text: str, report: FoldReport) -> PlannedFold | None:
+def _shorter(pages: Pages, run: FoldedRun, text: str, report: FoldReport) -> PlannedFold | None:
     """A fold with the run's pinned lines, if it is shorter than the run."""
     whole = with_pinned_lines(text, pages.pinned_lines(run))
     if pages.summary_tokens(whole) >= pages.tokens_of(run):

@@ -39,7 +39,7 @@ _AT_ONCE = 0.001  # zero would mean for ever
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class BrokerDelivery:
     """A message that is ours until it is acknowledged."""
 
     uuid: str
@@ -65,15 +65,15 @@ class Broker:
         """Wait for a message, at most so long; it is for the next ``get``."""
         return self._do(lambda link: link.wait(seconds))
 
-    def get(self, timeout: float = 0.0) -> Delivery | None:
+    def get(self, timeout: float = 0.0) -> BrokerDelivery | None:
         """A message, to be acknowledged or rejected."""
         return self._do(lambda link: link.inbox.pop() if link.wait(timeout) else None)
 
-    def ack(self, delivery: Delivery) -> None:
+    def ack(self, delivery: BrokerDelivery) -> None:
         """The message has done its work. When that cannot be said any more, it comes again, to somebody."""
         self._say(delivery.link, lambda: delivery.message.ack())
 
-    def reject(self, delivery: Delivery) -> None:
+    def reject(self, delivery: BrokerDelivery) -> None:
         """Somebody shall get the message again."""
         self._say(delivery.link, lambda: delivery.message.requeue())
 
@@ -142,7 +142,7 @@ class _Link(ABC):
     """An open connection. What came and was not asked for yet is in ``inbox``."""
 
     def __init__(self, connection: Any, name: str, arguments: dict[str, Any]) -> None:
-        self.inbox: list[Delivery] = []
+        self.inbox: list[BrokerDelivery] = []
         self._connection = connection
         with self._bounded():
             self._channel = connection.channel()
@@ -190,7 +190,7 @@ class _Link(ABC):
             self._warn()
             message.ack()
         else:
-            self.inbox.append(Delivery(uuid, message, self))
+            self.inbox.append(BrokerDelivery(uuid, message, self))
 
     def _warn(self) -> None:
         logger.warning("a message in the queue %s that nobody can read is dropped", self._queue.name)

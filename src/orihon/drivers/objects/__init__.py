@@ -3,6 +3,6 @@
 ``ObjectStorage.of(settings)`` is what the settings name. Nothing heavy is imported before that.
 """
 
-from orihon.drivers.objects.base import Content, ObjectInfo, ObjectStorage, check_key
+from orihon.drivers.objects.base import ObjectContent, ObjectInfo, ObjectStorage, check_key
 
-__all__ = ["Content", "ObjectInfo", "ObjectStorage", "check_key"]
+__all__ = ["ObjectContent", "ObjectInfo", "ObjectStorage", "check_key"]

@@ -37,7 +37,7 @@ class ObjectInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ObjectContent:
     """A small object, read whole."""
 
     data: bytes
@@ -84,7 +84,7 @@ class ObjectStorage(ABC):
         """A small object with new contents; ``object_changed`` when it is no longer the version ``etag``."""
 
     @abstractmethod
-    def read(self, key: str) -> Content:
+    def read(self, key: str) -> ObjectContent:
         """A small object; ``object_gone`` when there is none."""
 
     @abstractmethod

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from orihon.drivers.objects.base import CHUNK, Content, ObjectInfo, ObjectStorage, check_key
+from orihon.drivers.objects.base import CHUNK, ObjectContent, ObjectInfo, ObjectStorage, check_key
 from orihon.errors import StorageUnavailable
 from orihon.system.files import make_private_folder, open_private, replace_file, storage_error, sync_folder, wrapping
 
@@ -57,11 +57,11 @@ class FolderStorage(ObjectStorage):
             replace_file(path, [data])
             return self._known(key)
 
-    def read(self, key: str) -> Content:
+    def read(self, key: str) -> ObjectContent:
         path = self._path(key)
         try:
             with path.open("rb") as file:
-                return Content(file.read(), _etag(os.fstat(file.fileno())))
+                return ObjectContent(file.read(), _etag(os.fstat(file.fileno())))
         except OSError as error:
             raise self._missing_or(error, key) from error
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from orihon.drivers.objects.base import CHUNK, Content, ObjectInfo, ObjectStorage, check_key
+from orihon.drivers.objects.base import CHUNK, ObjectContent, ObjectInfo, ObjectStorage, check_key
 from orihon.errors import InvalidSettings, StorageError, StorageUnavailable
 from orihon.system.files import wrapping
 
@@ -91,14 +91,14 @@ class RemoteStorage(ObjectStorage):
                 stored = self._api.put(self._store, key, data, mode={"e_tag": etag}, use_multipart=False)
         return ObjectInfo(key, len(data), stored["e_tag"] or "")
 
-    def read(self, key: str) -> Content:
+    def read(self, key: str) -> ObjectContent:
         check_key(key)
         with self._wrapping(key):
             got = self._api.get(self._store, key)
             meta = got.meta
             if meta["size"] > _MOST_READ_WHOLE:
                 raise StorageUnavailable("object_large", key=key, place=self.place, size=meta["size"])
-            return Content(bytes(got.bytes()), meta["e_tag"] or "")
+            return ObjectContent(bytes(got.bytes()), meta["e_tag"] or "")
 
     def chunks(self, key: str) -> Iterator[bytes]:
         check_key(key)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
 from orihon.guard.masking.long_runs import dotted_runs
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 
 # Expressions with more forms than that are cut: a shorter literal is only found more often.
 _MOST_FORMS = 128
@@ -51,7 +51,7 @@ class Finder(Protocol):
     @property
     def anchors(self) -> Sequence[Anchor]: ...
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``; ``places`` are those of the anchors there, in their order."""
         ...
 
@@ -91,9 +91,9 @@ class Finders:
             several.sort()
         return places
 
-    def find(self, views: Views, places: Places, start: int, end: int) -> list[Span]:
+    def find(self, views: Views, places: Places, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``."""
-        spans: list[Span] = []
+        spans: list[SecretSpan] = []
         for number in sorted(places):
             several = places[number]
             near = several[bisect_left(several, start) : bisect_left(several, end)]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from orihon.guard.masking.anchors import Anchor, in_any_case
 from orihon.guard.masking.judgement import is_strong
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 from orihon.guard.masking.values import secret_in
 
 # Secrets, and how far a text was read for them: nothing of that is read again.
-Read = tuple[list[Span], int]
+Read = tuple[list[SecretSpan], int]
 
 _BASIC = re.compile(r"basic[ \t]{1,4}()[a-z0-9+/]{8,1024}={0,2}")
 _COOKIE = re.compile(r"cookies?2?(?:\\{0,4}[\"'\])])?[ \t]{0,4}[:=,][ \t]{0,4}(?:\\{0,4}[\"'])?")
@@ -75,7 +75,7 @@ def _basic(text: str, match: re.Match[str], _end: int) -> Read:
 
 
 def _cookie(text: str, match: re.Match[str], end: int) -> Read:
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     place = match.end()
     while crumb := _CRUMB.match(text, place, end):
         place = crumb.end()
@@ -96,8 +96,8 @@ class Flags:
         Anchor(" -w"),
     )
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         done = start
         without = 0  # up to here the line has no such program
         for place in places:
@@ -160,8 +160,8 @@ class Around:
     expression: re.Pattern[str]
     read: Callable[[str, re.Match[str], int], Read]
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         done = start
         for place in places:
             match = self.expression.match(views.lower, place, end) if done <= place else None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from orihon.guard.masking.anchors import Anchor
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 from orihon.guard.masking.values import OPEN, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.
@@ -77,8 +77,8 @@ class JapaneseValues:
     anchors: tuple[Anchor, ...]
     rest: re.Pattern[str]
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         for place in places:
             name = self.rest.match(views.text, place, end) if start <= place else None
             span = None if name is None else _value_of(views, self.kind, name.end(), end)
@@ -98,7 +98,7 @@ def japanese_values() -> tuple[JapaneseValues, ...]:
     )
 
 
-def _value_of(views: Views, kind: str, after: int, end: int) -> Span | None:
+def _value_of(views: Views, kind: str, after: int, end: int) -> SecretSpan | None:
     text = views.text
     if _VALUE.search(text, after, min(after + _REACH, end)) is None:
         return None
@@ -133,7 +133,7 @@ def _is_remark(text: str, kind: str, words: str, start: int) -> bool:
     return is_told and (not is_password or before in _BRACKETS) and _TICKET.match(text, start) is not None
 
 
-def _other_value(views: Views, first: Span, end: int) -> Span | None:
+def _other_value(views: Views, first: SecretSpan, end: int) -> SecretSpan | None:
     """The value for something else that is told in the same sentence."""
     other = _OTHER.match(views.text, first[1], end) if first[2] == "PASSWORD" else None
     if other is None or other["value"] is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import itemgetter
 
-from orihon.guard.masking.text_forms import Judged, Span, Views
+from orihon.guard.masking.text_forms import Judged, SecretSpan, Views
 
 # First and last place of each.
 Runs = list[tuple[int, int]]
@@ -74,11 +74,11 @@ def dotted_runs(views: Views) -> list[int]:
 class Encoded:
     """Base64 that decodes to a text with a secret: it goes whole."""
 
-    find_in: Callable[[str, Judged], list[Span]]  # the secrets of a text that was decoded
+    find_in: Callable[[str, Judged], list[SecretSpan]]  # the secrets of a text that was decoded
 
-    def find(self, views: Views, runs: Runs, start: int, end: int) -> list[Span]:
+    def find(self, views: Views, runs: Runs, start: int, end: int) -> list[SecretSpan]:
         """The long runs of the text, as far as they lie between ``start`` and ``end``, that hide something."""
-        found: list[tuple[Span, str]] = []
+        found: list[tuple[SecretSpan, str]] = []
         text = views.narrow
         for first, last in runs[bisect_left(runs, start, key=_ending) :]:
             if first >= end:
@@ -95,11 +95,11 @@ class Encoded:
                 found.append(((first, min(padded, end), "BASE64_SECRET"), hidden))
         return self._hiding(found, views.judged)
 
-    def _hiding(self, found: list[tuple[Span, str]], judged: Judged) -> list[Span]:
+    def _hiding(self, found: list[tuple[SecretSpan, str]], judged: Judged) -> list[SecretSpan]:
         """Those with a secret. All are looked at together, which is much faster than one by one."""
         if not found:
             return []
-        spans: list[Span] = []
+        spans: list[SecretSpan] = []
         starts = [0, *accumulate(len(hidden) + len(_BETWEEN) for _, hidden in found)]
         secrets = sorted(self.find_in(_BETWEEN.join(hidden for _, hidden in found), judged))
         taken = -1

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orihon.guard.masking.anchors import Anchor, in_any_case
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 from orihon.guard.masking.values import (
     OPEN,
     OUTSIDE,
@@ -155,8 +155,8 @@ class NamedValues:
     anchors: tuple[Anchor, ...]
     expression: re.Pattern[str]
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         flat, lower, begins = views.flat, views.lower, self.expression.match
         done = calm = start  # up to ``calm`` there is nothing telling
         for place in places:
@@ -192,7 +192,7 @@ def named_values() -> tuple[NamedValues, ...]:
     )
 
 
-def _value_of(views: Views, name: re.Match[str], end: int) -> Span | None:
+def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
     """The secret that belongs to a name."""
     text, after = views.text, name.end()
     word, suffix = name.groups()
@@ -226,7 +226,7 @@ def _may_be_pair(views: Views, name: re.Match[str], word: str) -> bool:
     return views.lower[max(0, first - 5) : first].rstrip().endswith(_BEFORE_PAIRS)
 
 
-def _told(views: Views, name: re.Match[str], binding: re.Match[str], kind: str) -> Span | None:
+def _told(views: Views, name: re.Match[str], binding: re.Match[str], kind: str) -> SecretSpan | None:
     """The value behind a name to which no mark of an assignment binds it."""
     _, _, said, bare, quote, written = binding.groups()
     if quote is not None:
@@ -262,7 +262,7 @@ def _kind_by_sort(views: Views, name: re.Match[str], word: str) -> str | None:
     return "API_KEY" if "_" in written and written.isupper() else None
 
 
-def _bound(views: Views, name: re.Match[str], binding: re.Match[str], kind: str) -> Span | None:
+def _bound(views: Views, name: re.Match[str], binding: re.Match[str], kind: str) -> SecretSpan | None:
     """The value of an assignment."""
     by, line, _, _, quote, written = binding.groups()
     text, start = views.text, binding.start("value")

@@ -16,7 +16,7 @@ from functools import cache
 from typing import Any, Final
 
 from orihon.errors import InvalidSettings
-from orihon.guard.masking.text_forms import Span
+from orihon.guard.masking.text_forms import SecretSpan
 
 WINDOW = 4096
 WINDOW_OVERLAP = 1024
@@ -40,11 +40,11 @@ class UserPatterns:
         """Is there any pattern?"""
         return bool(self._patterns)
 
-    def find(self, text: str, start: int, end: int) -> list[Span]:
+    def find(self, text: str, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``."""
         return [span for name, pattern in self._patterns for span in _found(name, pattern, text, start, end)]
 
-    def without_allowed(self, text: str, spans: list[Span]) -> list[Span]:
+    def without_allowed(self, text: str, spans: list[SecretSpan]) -> list[SecretSpan]:
         """The spans that no exception matches."""
         return [span for span in spans if not self._allowed(text[span[0] : span[1]])] if self._allow else spans
 
@@ -55,7 +55,7 @@ class UserPatterns:
             return False
 
 
-def _found(name: str, pattern: Any, text: str, start: int, end: int) -> Iterator[Span]:
+def _found(name: str, pattern: Any, text: str, start: int, end: int) -> Iterator[SecretSpan]:
     windows = list(_windows(start, end))
     deadline = time.thread_time() + LEAST_SECONDS + SECONDS_PER_WINDOW * len(windows)
     for left, right in windows:

@@ -30,7 +30,7 @@ from orihon.guard.masking.known_values import LIVE
 from orihon.guard.masking.long_runs import DEEPEST, Encoded, Runs, long_runs
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.guard.masking.text_forms import Judged, Span, Views
+from orihon.guard.masking.text_forms import Judged, SecretSpan, Views
 from orihon.guard.masking.vault import PLACEHOLDER, VAULT
 from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
 from orihon.values.message.strings import map_named
@@ -134,7 +134,7 @@ class Redactor:
                 return items if isinstance(value, list) else tuple(items)
         return value
 
-    def _find(self, text: str, judged: Judged, depth: int = 0) -> list[Span]:
+    def _find(self, text: str, judged: Judged, depth: int = 0) -> list[SecretSpan]:
         """The secrets outside of placeholders."""
         views = Views(text, judged)
         places = self._finders.places(views)
@@ -147,7 +147,7 @@ class Redactor:
             spans += _with_unseen(found, start, hidden)
         return spans
 
-    def _found(self, views: Views, places: Places, depth: int) -> list[Span]:
+    def _found(self, views: Views, places: Places, depth: int) -> list[SecretSpan]:
         """The same for the characters as they stand there."""
         runs = long_runs(views) if depth < DEEPEST else []
         if not places and not runs and not LIVE.count and not self._patterns:
@@ -158,7 +158,7 @@ class Redactor:
             spans = [span for start, end in _gaps(views.text) for span in found(start, end)]
         return spans
 
-    def _search(self, views: Views, places: Places, runs: Runs, depth: int, start: int, end: int) -> list[Span]:
+    def _search(self, views: Views, places: Places, runs: Runs, depth: int, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``, the more telling kinds first; they may overlap."""
         spans = self._finders.find(views, places, start, end)
         if runs:
@@ -178,7 +178,7 @@ class Redactor:
             self._live_kinds[value] = whole[0] if whole else "SECRET"
         return self._live_kinds[value]
 
-    def _replace(self, text: str, spans: list[Span]) -> str:
+    def _replace(self, text: str, spans: list[SecretSpan]) -> str:
         """The text with placeholders."""
         digests: dict[str, str] = {}
         pieces: list[str] = []
@@ -223,7 +223,7 @@ def has_placeholder(text: str) -> bool:
     return PLACEHOLDER.search(text) is not None
 
 
-def _merged(spans: list[Span]) -> Iterator[Span]:
+def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
     """The spans in order, overlapping ones as one, so that no rest of a secret stays."""
     # The sort is stable: of two kinds with the same place, the more telling one leads.
     (start, end, name), *others = sorted(spans, key=lambda span: (span[0], -span[1]))
@@ -236,7 +236,7 @@ def _merged(spans: list[Span]) -> Iterator[Span]:
     yield start, end, name
 
 
-def _beside(text: str, spans: list[Span]) -> Iterator[str]:
+def _beside(text: str, spans: list[SecretSpan]) -> Iterator[str]:
     """What lies near the spans, which are in order, with a placeholder for each of them."""
     done = spans[0][0]
     pieces = [text[max(0, done - _SEAM) : done]]
@@ -263,7 +263,7 @@ def _around(places: list[int]) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def _with_unseen(spans: list[Span], start: int, unseen: list[int]) -> Iterator[Span]:
+def _with_unseen(spans: list[SecretSpan], start: int, unseen: list[int]) -> Iterator[SecretSpan]:
     """Where spans lie that were found without the characters at the places ``unseen``, in a part from ``start`` on."""
     # So many characters that are seen stand before each of them.
     before = [place - start - count for count, place in enumerate(unseen)]
@@ -271,7 +271,7 @@ def _with_unseen(spans: list[Span], start: int, unseen: list[int]) -> Iterator[S
         yield start + first + bisect_right(before, first), start + last + bisect_right(before, last - 1), kind
 
 
-def _goes_over_placeholder(text: str, spans: list[Span]) -> bool:
+def _goes_over_placeholder(text: str, spans: list[SecretSpan]) -> bool:
     """Has one of the spans a character of a placeholder?"""
     held = [match.span() for match in PLACEHOLDER.finditer(text)] if "]#" in text else []
     if not held:

@@ -34,7 +34,7 @@ from orihon.guard.masking.providers import (
     Prefixed,
 )
 from orihon.guard.masking.tables import Tables
-from orihon.guard.masking.text_forms import ESCAPE_LETTERS, Span, Views
+from orihon.guard.masking.text_forms import ESCAPE_LETTERS, SecretSpan, Views
 
 # A key starts where no word is going on: ``task-12`` and ``laughs_1`` are none. Some things end with a
 # letter or digit and still end a word: escapes such as \n and \u003e in quoted text, %3D in addresses,
@@ -98,8 +98,8 @@ class Scanner:
         """For each group of the expression."""
         return [rule.name for rule in self._rules for _ in range(re.compile(rule.pattern).groups)]
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         text, expression = views.flat, self._expression
         done = start
         for place in places:

@@ -13,7 +13,7 @@ from typing import Final
 
 from orihon.guard.masking.anchors import Anchor
 from orihon.guard.masking.judgement import is_quoted_secret
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 
 _LONGEST_ROW: Final = 400
 _MOST_ROWS: Final = 64
@@ -33,8 +33,8 @@ class Tables:
 
     anchors: tuple[Anchor, ...] = tuple(map(Anchor, ("|--", "| --", "|:-", "| :-", "-+-", "-|-")))
 
-    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[Span]:
-        spans: list[Span] = []
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
         text, done = views.text, start
         for place in places:
             if place < done:
@@ -63,9 +63,9 @@ def _columns(text: str, below: int) -> dict[int, bool]:
     return {number: name["password"] is not None for number, name in enumerate(names) if name is not None}
 
 
-def _cells(text: str, columns: dict[int, bool], place: int, end: int) -> tuple[list[Span], int]:
+def _cells(text: str, columns: dict[int, bool], place: int, end: int) -> tuple[list[SecretSpan], int]:
     """The secrets in those columns, and where the table ends."""
-    spans: list[Span] = []
+    spans: list[SecretSpan] = []
     for _ in range(_MOST_ROWS):
         line = text.find("\n", place, min(place + _LONGEST_ROW, end))
         last = min(place + _LONGEST_ROW, end) if line < 0 else line

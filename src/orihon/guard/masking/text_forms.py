@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Start, end and kind of one secret in a text.
-Span = tuple[int, int, str]
+SecretSpan = tuple[int, int, str]
 
 # How much of a value is a secret, by what was asked.
 Judged = dict[object, int]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from orihon.guard.masking.judgement import is_env_secret, is_numbered_word, is_passphrase, is_quoted_secret, is_strong
-from orihon.guard.masking.text_forms import Span, Views
+from orihon.guard.masking.text_forms import SecretSpan, Views
 
 # How many characters of a value, which may be that of a password, are a secret.
 Judge = Callable[[str, bool], int]
@@ -50,7 +50,7 @@ def with_value(binding: str) -> re.Pattern[str]:
     return re.compile(rf"(?>{binding})(?P<value>(?!{_NO_VALUE}){_VALUE})?")
 
 
-def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -> Span | None:
+def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -> SecretSpan | None:
     """What is a secret of the value that begins at ``start``."""
     key = judge, written, kind == "PASSWORD"
     length = views.judged.get(key)
@@ -59,7 +59,7 @@ def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -
     return (start, start + length, kind) if length else None
 
 
-def phrase_at(views: Views, start: int, end: int) -> Span | None:
+def phrase_at(views: Views, start: int, end: int) -> SecretSpan | None:
     """The passphrase of several words behind the quote that ends at ``start``."""
     phrase = _PHRASE.match(views.text, start, end)
     if phrase is None or not is_passphrase(phrase[0]):
@@ -108,7 +108,7 @@ SAID: Final[dict[int, Judge]] = {least: partial(told, least, _TRAILING) for leas
 _CHANGED = with_value(rf"[\"'`”」』’]?[ \t]{{0,3}}(?:to(?=[ \t])|→|->|=>|から)[ \t]{{0,3}}{OPEN}")
 
 
-def changed_to(views: Views, after: int, old: Span, end: int) -> Span | None:
+def changed_to(views: Views, after: int, old: SecretSpan, end: int) -> SecretSpan | None:
     """The value that replaces ``old``, which belongs to a name that ends at ``after``: "from … to …", 「…から…に」."""
     change = _CHANGED.match(views.text, old[1], end)
     if change is None or change["value"] is None:

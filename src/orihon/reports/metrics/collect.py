@@ -16,7 +16,7 @@ import orihon
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.reports.metrics.ages import write_ages
 from orihon.reports.metrics.families import OTHER, Sample, counted
-from orihon.reports.sizes import Sizes, size_of
+from orihon.reports.sizes import FileSizes, size_of
 from orihon.settings import Settings
 from orihon.system.counters import MODEL_TOKENS, series
 from orihon.values.task import TaskStatus
@@ -26,7 +26,7 @@ from orihon.values.tokens.prices import PriceList
 MOST_TASKS = 100
 
 
-def collect(catalogue: Catalogue, base_dir: Path, settings: Settings, sizes: Sizes | None) -> list[Sample]:
+def collect(catalogue: Catalogue, base_dir: Path, settings: Settings, sizes: FileSizes | None) -> list[Sample]:
     """All figures. ``sizes``: the last that is known, if anything is."""
     started = time.monotonic()
     active = catalogue.list_tasks(status=TaskStatus.RUNNING, limit=MOST_TASKS)
@@ -100,7 +100,9 @@ def _active(active: list[TaskRow], base_dir: Path, settings: Settings) -> Iterat
         yield Sample.of("orihon_durable_write_age_seconds", round(age, 3), task_id=uuid)
 
 
-def _sizes(active: list[TaskRow], base_dir: Path, sizes: Sizes | None, database: Catalogue | None) -> Iterator[Sample]:
+def _sizes(
+    active: list[TaskRow], base_dir: Path, sizes: FileSizes | None, database: Catalogue | None
+) -> Iterator[Sample]:
     """Tasks at work are looked at, the rest is what the last walk has found; of a database only the whole is known."""
     name = "context_db_size_bytes"
     here = {row.uuid: base_dir / "running" / row.uuid for row in active}

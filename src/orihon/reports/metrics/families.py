@@ -14,7 +14,7 @@ from typing import Literal
 from orihon.system import counters as counts
 from orihon.system.counters import BOUNDS, MICROSECONDS, series
 
-Kind = Literal["counter", "gauge", "histogram"]
+MetricKind = Literal["counter", "gauge", "histogram"]
 
 #: The label of everything that belongs to no task at work.
 OTHER = "other"
@@ -25,7 +25,7 @@ class Family:
     """One metric."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     labels: tuple[str, ...] = ()
     #: Labels that are there from the beginning with 0, so that their rate is known when they first grow.

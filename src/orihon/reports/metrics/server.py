@@ -24,7 +24,7 @@ from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import InvalidInput, OrihonError, StorageUnavailable
 from orihon.reports.metrics.collect import collect
 from orihon.reports.metrics.families import Sample, counted, written
-from orihon.reports.sizes import Sizes, known_sizes, measure, sizes_of
+from orihon.reports.sizes import FileSizes, known_sizes, measure, sizes_of
 from orihon.settings import Settings, load_settings
 
 logger = logging.getLogger("orihon.metrics")
@@ -71,7 +71,7 @@ class MetricsServer:
         self._catalogue: Catalogue | None = None
         self._turn = threading.Lock()
         self._over = threading.Event()
-        self._sizes: Sizes | None = known_sizes(self._base)
+        self._sizes: FileSizes | None = known_sizes(self._base)
         self._http = _listening(host, port, self)
         self._walker = threading.Thread(target=self._walk, name="orihon-sizes", daemon=True)
         self._walker.start()

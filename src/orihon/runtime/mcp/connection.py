@@ -22,7 +22,7 @@ from orihon.errors import ToolServerError
 from orihon.runtime.mcp.config import McpServerConfig
 from orihon.runtime.mcp.http import http_transport
 from orihon.runtime.mcp.stdio import StdioTransport
-from orihon.runtime.tool import Answer
+from orihon.runtime.tool import ServerAnswer
 from orihon.system import jsonio
 from orihon.texts import text
 
@@ -35,7 +35,7 @@ _LISTEN_AGAIN_SECONDS = 5.0
 _ABOUT_THE_REQUEST = frozenset({mcp_types.INVALID_PARAMS, mcp_types.METHOD_NOT_FOUND, mcp_types.INTERNAL_ERROR})
 
 
-class Connection:
+class McpConnection:
     """A server that runs, or has run."""
 
     def __init__(self, config: McpServerConfig) -> None:
@@ -50,7 +50,7 @@ class Connection:
         self.tools_have_changed = False
 
     @classmethod
-    async def open(cls, config: McpServerConfig, timeout: float) -> Connection:
+    async def open(cls, config: McpServerConfig, timeout: float) -> McpConnection:
         """Start the server and agree on a protocol."""
         connection = cls(config)
         try:
@@ -147,7 +147,7 @@ class Connection:
             raise ToolServerError("too_many_tools", server=self.config.name, most=MOST_TOOLS)
         return list(found.values())
 
-    async def call(self, tool: str, arguments: dict[str, Any], call_id: str, timeout: float) -> Answer:
+    async def call(self, tool: str, arguments: dict[str, Any], call_id: str, timeout: float) -> ServerAnswer:
         """Run a tool. One that takes too long is ended with its server: it shall not go on behind our back."""
         meta: Any = {IDEMPOTENCY_KEY: call_id} if call_id else None
         name = self.config.name
@@ -165,7 +165,7 @@ class Connection:
             self._leave.set()
             await asyncio.wait({self._life}, timeout=_LAST_WORDS_SECONDS)
             raise ToolServerError("ended", server=name, tool=tool, detail=self._why(error)) from error
-        return Answer("\n".join(_texts(result)), is_error=result.is_error)
+        return ServerAnswer("\n".join(_texts(result)), is_error=result.is_error)
 
     def _is_about_the_request(self, error: MCPError) -> bool:
         if self._stdio is not None:

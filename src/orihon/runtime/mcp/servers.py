@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from orihon.errors import ToolServerError
 from orihon.runtime.mcp.approval import Approvals, definition_digest
 from orihon.runtime.mcp.config import McpServerConfig
-from orihon.runtime.tool import Answer, Call, Tool
+from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 
 if TYPE_CHECKING:
     import mcp_types
 
-    from orihon.runtime.mcp.connection import Connection
+    from orihon.runtime.mcp.connection import McpConnection
 
 logger = logging.getLogger("orihon.runtime.mcp")
 
@@ -48,7 +48,7 @@ def mcp_servers(
     _require_package()
     loop = LoopThread(users=len(configured))
     approvals = Approvals(base_dir)
-    limits = Limits(start_timeout, max_restarts)
+    limits = ServerLimits(start_timeout, max_restarts)
     return [McpServer(config, loop, approvals, limits) for config in configured]
 
 
@@ -112,7 +112,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """What a server gets of our patience."""
 
     start_timeout: float
@@ -123,24 +123,24 @@ class Limits:
 class Listing:
     """What a server offers, and what of it is not as it was approved."""
 
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[ServerTool, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
 
-    def usable(self) -> tuple[Tool, ...]:
+    def usable(self) -> tuple[ServerTool, ...]:
         return tuple(tool for tool in self.tools if tool.name not in self.refused)
 
 
 class McpServer:
     """One configured server; what it does with its connection happens in the loop's thread."""
 
-    def __init__(self, config: McpServerConfig, loop: LoopThread, approvals: Approvals, limits: Limits) -> None:
+    def __init__(self, config: McpServerConfig, loop: LoopThread, approvals: Approvals, limits: ServerLimits) -> None:
         self.config = config
         self._loop = loop
         self._approvals = approvals
         self._limits = limits
         self._connecting = asyncio.Lock()
-        self._connection: Connection | None = None
+        self._connection: McpConnection | None = None
         self._listing: Listing | None = None
         self._deaths = 0  # since the last call that was answered
         self._last_death = 0.0  # on the monotonic clock
@@ -152,7 +152,7 @@ class McpServer:
     def name(self) -> str:
         return self.config.name
 
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[ServerTool]:
         """The approved tools. A server that died is not started for this: what it had is still what it has."""
         connection = self._connection
         if self._listing is None or (connection is not None and connection.tools_have_changed):
@@ -177,7 +177,7 @@ class McpServer:
         self._listing = Listing(self._listing.tools, self._listing.digests)
         return refused
 
-    def call(self, call: Call) -> Answer:
+    def call(self, call: ServerCall) -> ServerAnswer:
         try:
             return self._run(self._call(call))
         except CancelledError as error:  # by close, when the call may have been on its way for long
@@ -210,7 +210,7 @@ class McpServer:
             logger.warning("MCP server %s is left out: %s", self.name, error)
             self._listing = Listing()
 
-    async def _call(self, call: Call) -> Answer:
+    async def _call(self, call: ServerCall) -> ServerAnswer:
         connection = await self._connected()
         assert self._listing is not None
         if call.tool in self._listing.refused:
@@ -227,7 +227,7 @@ class McpServer:
         self._deaths = 0
         return answer
 
-    async def _connected(self) -> Connection:
+    async def _connected(self) -> McpConnection:
         """The connection, made again if need be, with its tools known."""
         async with self._connecting:
             if self._is_closed:
@@ -240,7 +240,7 @@ class McpServer:
                 await self._list(connection)
             return connection
 
-    async def _bury(self, connection: Connection) -> None:
+    async def _bury(self, connection: McpConnection) -> None:
         self._connection = None
         self._count_death()
         await connection.close()
@@ -251,8 +251,8 @@ class McpServer:
         self._deaths += 1
         self._last_death = time.monotonic()
 
-    async def _reconnect(self) -> Connection:
-        from orihon.runtime.mcp.connection import Connection
+    async def _reconnect(self) -> McpConnection:
+        from orihon.runtime.mcp.connection import McpConnection
 
         if self._deaths > self._limits.max_restarts and time.monotonic() - self._last_death >= _COOL_OFF:
             self._deaths = 0
@@ -261,7 +261,7 @@ class McpServer:
         if self._deaths:
             await asyncio.sleep(min(_FIRST_PAUSE * 2 ** (self._deaths - 1), _LONGEST_PAUSE))
         try:
-            connection = await Connection.open(self.config, self._limits.start_timeout)
+            connection = await McpConnection.open(self.config, self._limits.start_timeout)
             await self._list(connection)
         except ToolServerError as error:
             self._count_death()
@@ -273,7 +273,7 @@ class McpServer:
         self._connection = connection
         return connection
 
-    async def _list(self, connection: Connection) -> None:
+    async def _list(self, connection: McpConnection) -> None:
         try:
             found = await connection.list_tools(self._limits.start_timeout)
             digests = {tool.name: definition_digest(_definition(tool)) for tool in found}
@@ -289,11 +289,11 @@ class McpServer:
         refused = await asyncio.to_thread(self._approvals.refused, self.name, listing.digests)
         return Listing(listing.tools, listing.digests, refused)
 
-    def _tool(self, tool: mcp_types.Tool) -> Tool:
+    def _tool(self, tool: mcp_types.Tool) -> ServerTool:
         hints = tool.annotations
         hinted = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
         repeatable = hinted or tool.name in self.config.repeatable
-        return Tool(self.name, tool.name, tool.description or "", tool.input_schema, repeatable)
+        return ServerTool(self.name, tool.name, tool.description or "", tool.input_schema, repeatable)
 
 
 def _definition(tool: mcp_types.Tool) -> dict[str, Any]:

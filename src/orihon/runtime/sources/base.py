@@ -18,8 +18,8 @@ from typing import ClassVar, Literal
 from orihon.texts import text
 from orihon.values.task import TaskKey, new_uuid
 
-Outcome = Literal["completed", "failed", "cancelled", "paused"]
-OUTCOMES: tuple[Outcome, ...] = ("completed", "failed", "cancelled", "paused")
+SourceOutcome = Literal["completed", "failed", "cancelled", "paused"]
+OUTCOMES: tuple[SourceOutcome, ...] = ("completed", "failed", "cancelled", "paused")
 
 _MARKER = re.compile(r"(?<!\n)\n*+<!-- orihon:[A-Za-z0-9_-]*:[^>\n]*-->")
 
@@ -35,7 +35,7 @@ class SourceComment:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTask:
+class SourceTask:
     """A task as its source shows it."""
 
     key: TaskKey
@@ -57,19 +57,19 @@ class TaskSource(ABC):
     is_shared: ClassVar[bool] = False
 
     @abstractmethod
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         """The tasks that wait for somebody, oldest first."""
 
     @abstractmethod
-    def claimed(self) -> Iterator[FoundTask]:
+    def claimed(self) -> Iterator[SourceTask]:
         """The tasks that were claimed and not ended, by whomever."""
 
     @abstractmethod
-    def find(self, key: TaskKey) -> FoundTask:
+    def find(self, key: TaskKey) -> SourceTask:
         """The task as it is now, claimed or not."""
 
     @abstractmethod
-    def claim(self, found: FoundTask) -> bool:
+    def claim(self, found: SourceTask) -> bool:
         """Take the task; ``False`` when another was faster."""
 
     @abstractmethod
@@ -77,19 +77,19 @@ class TaskSource(ABC):
         """Say something about the task, once for each ``kind`` (without one: once for each text) and UUID."""
 
     @abstractmethod
-    def finish(self, key: TaskKey, outcome: Outcome, said: str) -> None:
+    def finish(self, key: TaskKey, outcome: SourceOutcome, said: str) -> None:
         """Comment, and show that the task ended this way; a paused one stays claimed."""
 
     @abstractmethod
     def resumed(self, key: TaskKey) -> None:
         """Show that a paused task goes on."""
 
-    def prompt(self, found: FoundTask) -> str:
+    def prompt(self, found: SourceTask) -> str:
         """The first user message for the agent."""
         return prompt(found)
 
 
-def prompt(found: FoundTask) -> str:
+def prompt(found: SourceTask) -> str:
     """The task as a message: where it comes from, what it says, and what was said about it."""
     head = [text("sources.prompt.task", label=found.key.label, kind=found.key.task_type)]
     if found.user:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from orihon.errors import InvalidInput, SourceError
-from orihon.runtime.sources.base import FoundTask, Outcome, TaskSource
+from orihon.runtime.sources.base import SourceOutcome, SourceTask, TaskSource
 from orihon.values.task import TaskKey
 
 MAX_BYTES = 1024 * 1024
@@ -43,7 +43,7 @@ class CommandSource(TaskSource):
         named = task_id or hashlib.sha256(data).hexdigest()[:12]
         first = body.split("\n", 1)[0].strip()
         title = first if len(first) <= _TITLE_CHARS else first[: _TITLE_CHARS - 1] + "…"
-        self._task = FoundTask(TaskKey(self.name, "", "", "task", named, user=user), title, body, user=user)
+        self._task = SourceTask(TaskKey(self.name, "", "", "task", named, user=user), title, body, user=user)
         self._claimed = False
         self._told: set[tuple[str, str]] = set()
         self._tell = tell
@@ -67,20 +67,20 @@ class CommandSource(TaskSource):
             raise InvalidInput("task_encoding", offset=error.start) from error
         return cls(said, user=user, task_id=task_id, tell=tell)
 
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         if not self._claimed:
             yield self._task
 
-    def claimed(self) -> Iterator[FoundTask]:
+    def claimed(self) -> Iterator[SourceTask]:
         if self._claimed:
             yield self._task
 
-    def find(self, key: TaskKey) -> FoundTask:
+    def find(self, key: TaskKey) -> SourceTask:
         if key != self._task.key:
             raise SourceError("foreign_key", key=key.label, service=self.name)
         return self._task
 
-    def claim(self, found: FoundTask) -> bool:
+    def claim(self, found: SourceTask) -> bool:
         won = not self._claimed and found.key == self._task.key
         self._claimed = self._claimed or won
         return won
@@ -91,12 +91,12 @@ class CommandSource(TaskSource):
             self._tell(said)
             self._told.add(once)
 
-    def finish(self, key: TaskKey, outcome: Outcome, said: str) -> None:
+    def finish(self, key: TaskKey, outcome: SourceOutcome, said: str) -> None:
         self.comment(key, said, kind=f"finish-{outcome}")
 
     def resumed(self, key: TaskKey) -> None:
         """Nobody is shown whether the task waits."""
 
-    def prompt(self, found: FoundTask) -> str:
+    def prompt(self, found: SourceTask) -> str:
         """The words as they were given: nobody else has added to them."""
         return found.body

@@ -18,7 +18,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from orihon.errors import OrihonError, SourceError, StorageError
-from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, TaskSource, marker, without_markers
+from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, TaskSource, marker, without_markers
 from orihon.runtime.sources.task_file import MAX_BYTES, TaskFile, read_plain, read_task
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
@@ -30,7 +30,7 @@ IN_PROGRESS, DONE, FAILED = "in-progress", "done", "failed"
 COMMENTS = ".comments.md"
 MOST_COMMENT_BYTES = 16 * MAX_BYTES
 
-_PLACES: dict[Outcome, str] = {"completed": DONE, "failed": FAILED, "cancelled": FAILED, "paused": IN_PROGRESS}
+_PLACES: dict[SourceOutcome, str] = {"completed": DONE, "failed": FAILED, "cancelled": FAILED, "paused": IN_PROGRESS}
 
 
 _Version = tuple[str, int, int]  # a file's path, time and size
@@ -50,7 +50,7 @@ class FolderSource(TaskSource):
     def __repr__(self) -> str:
         return f"FolderSource({str(self._folder)!r})"
 
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         if not self._folder.is_dir():
             raise SourceError("folder_missing", path=self._folder)
         taken = {task.key.task_id for task in self._tasks(IN_PROGRESS)}
@@ -61,14 +61,14 @@ class FolderSource(TaskSource):
             taken.add(task.key.task_id)
             yield self._found(task)
 
-    def claimed(self) -> Iterator[FoundTask]:
+    def claimed(self) -> Iterator[SourceTask]:
         for task in self._tasks(IN_PROGRESS):
             yield self._found(task)
 
-    def find(self, key: TaskKey) -> FoundTask:
+    def find(self, key: TaskKey) -> SourceTask:
         return self._found(read_task(self._path(key, IN_PROGRESS, "", DONE, FAILED)))
 
-    def claim(self, found: FoundTask) -> bool:
+    def claim(self, found: SourceTask) -> bool:
         try:
             path = self._path(found.key, "")
         except SourceError:
@@ -90,7 +90,7 @@ class FolderSource(TaskSource):
             path = self._path(key, IN_PROGRESS, "", DONE, FAILED)
             _append(self._comments_path(path), plain, marker(key, kind, plain))
 
-    def finish(self, key: TaskKey, outcome: Outcome, said: str) -> None:
+    def finish(self, key: TaskKey, outcome: SourceOutcome, said: str) -> None:
         goal = _PLACES[outcome]
         # After a crash the work may have gone on and ended otherwise than the file's place says.
         path = self._path(key, IN_PROGRESS, goal, "", DONE, FAILED)
@@ -167,7 +167,7 @@ class FolderSource(TaskSource):
     def _comments_path(self, path: Path) -> Path:
         return self._folder / (path.stem + COMMENTS)
 
-    def _found(self, task: TaskFile) -> FoundTask:
+    def _found(self, task: TaskFile) -> SourceTask:
         path = self._comments_path(task.path)
         said = ""
         try:
@@ -175,7 +175,7 @@ class FolderSource(TaskSource):
         except (SourceError, StorageError) as error:
             self._report(path, error)
         comments = (SourceComment("", said),) if said else ()
-        return FoundTask(task.key, task.title, task.body, comments, user=task.user)
+        return SourceTask(task.key, task.title, task.body, comments, user=task.user)
 
 
 def _version(path: Path) -> _Version:

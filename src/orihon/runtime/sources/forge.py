@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
 from orihon.errors import InvalidSettings, SourceError
-from orihon.runtime.sources.base import FoundTask, Outcome, SourceComment, TaskSource, marker, without_markers
+from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, TaskSource, marker, without_markers
 from orihon.values.task import TaskKey, shortened
 
 _log = logging.getLogger("orihon.sources")
@@ -49,7 +49,7 @@ class Labels:
         """Those of tasks that nobody works on."""
         return frozenset((self.completed, self.failed, self.cancelled))
 
-    def of(self, outcome: Outcome) -> str:
+    def of(self, outcome: SourceOutcome) -> str:
         return {
             "completed": self.completed,
             "failed": self.failed,
@@ -95,13 +95,13 @@ class ForgeSource(TaskSource):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self._repositories)})"
 
-    def poll(self) -> Iterator[FoundTask]:
+    def poll(self) -> Iterator[SourceTask]:
         yield from self._everywhere(self._labels.todo)
 
-    def claimed(self) -> Iterator[FoundTask]:
+    def claimed(self) -> Iterator[SourceTask]:
         yield from self._everywhere(self._labels.processing)
 
-    def claim(self, found: FoundTask) -> bool:
+    def claim(self, found: SourceTask) -> bool:
         key, labels = found.key, self._labels
         standing = self._standing(key)
         if not standing.is_open or labels.todo not in standing.labels or not self._take(key):
@@ -121,14 +121,14 @@ class ForgeSource(TaskSource):
             plain = plain[: self._longest_comment - len(mark) - 3] + "…"
         self._post_once(key, f"{plain}\n\n{mark}", mark)
 
-    def finish(self, key: TaskKey, outcome: Outcome, said: str) -> None:
+    def finish(self, key: TaskKey, outcome: SourceOutcome, said: str) -> None:
         self.comment(key, said, kind=f"finish-{outcome}")
         self._show(key, self._labels.of(outcome))
 
     def resumed(self, key: TaskKey) -> None:
         self._show(key, self._labels.processing)
 
-    def _everywhere(self, label: str) -> Iterator[FoundTask]:
+    def _everywhere(self, label: str) -> Iterator[SourceTask]:
         """A repository that cannot be read does not stop the others; the first error comes after them."""
         problem: SourceError | None = None
         for repository in self._repositories:
@@ -159,7 +159,7 @@ class ForgeSource(TaskSource):
         return TaskKey(self.name, owner, repo, kind, str(number), user=user)
 
     @abstractmethod
-    def _listed(self, repository: str, label: str) -> Iterator[FoundTask]:
+    def _listed(self, repository: str, label: str) -> Iterator[SourceTask]:
         """The open tasks of a repository with this label, oldest first."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orihon.errors import InvalidSettings
-from orihon.runtime.sources.base import FoundTask, SourceComment
+from orihon.runtime.sources.base import SourceComment, SourceTask
 from orihon.runtime.sources.forge import (
     PAGE,
     ForgeSource,
@@ -82,11 +82,11 @@ class GitHubSource(ForgeSource):
         """Give the connections back."""
         self._github.close()
 
-    def find(self, key: TaskKey) -> FoundTask:
+    def find(self, key: TaskKey) -> SourceTask:
         item = self._item(key)
         return self._call(lambda: self._found(key.repository, key.task_type, item))
 
-    def _listed(self, repository: str, label: str) -> Iterator[FoundTask]:
+    def _listed(self, repository: str, label: str) -> Iterator[SourceTask]:
         repo = self._github.get_repo(repository)
         # Whole lists before the first task is handed out: claiming one would move the others over the pages.
         if "issue" in self._wanted:
@@ -99,11 +99,11 @@ class GitHubSource(ForgeSource):
     # Issues and pull requests are alike and have no common type. Any attribute of theirs may cost a request: they are
     # read inside a call only.
 
-    def _found(self, repository: str, kind: str, item: Any) -> FoundTask:
+    def _found(self, repository: str, kind: str, item: Any) -> SourceTask:
         is_pull = kind == "pull_request"
         said = (*_said_of(item, kind), *(item.get_review_comments() if is_pull else ()))
         user = _login(item.user)
-        return FoundTask(
+        return SourceTask(
             key=self._key(repository, kind, item.number, user),
             title=item.title,
             body=item.body or "",

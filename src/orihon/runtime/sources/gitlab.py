@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from orihon.errors import InvalidSettings, SourceError
-from orihon.runtime.sources.base import FoundTask, SourceComment
+from orihon.runtime.sources.base import SourceComment, SourceTask
 from orihon.runtime.sources.forge import (
     PAGE,
     ForgeSource,
@@ -97,7 +97,7 @@ class GitLabSource(ForgeSource):
         """Give the connections back."""
         self._session.close()
 
-    def find(self, key: TaskKey) -> FoundTask:
+    def find(self, key: TaskKey) -> SourceTask:
         item = self._read(key)
         return self._call(lambda: self._found(key.repository, key.task_type, item))
 
@@ -106,7 +106,7 @@ class GitLabSource(ForgeSource):
         if response.status_code == 429 or response.status_code >= 500:
             raise _Answered(response.status_code, response.text[:500], dict(response.headers))
 
-    def _listed(self, repository: str, label: str) -> Iterator[FoundTask]:
+    def _listed(self, repository: str, label: str) -> Iterator[SourceTask]:
         for kind in self._wanted:
             manager = self._manager(repository, kind)
             # Whole lists before the first task is handed out: claiming one would move the others over the pages.
@@ -125,11 +125,11 @@ class GitLabSource(ForgeSource):
         """The issue or request without asking for it."""
         return self._manager(key.repository, key.task_type).get(task_number(key, self.name), lazy=True)
 
-    def _found(self, repository: str, kind: str, item: Any) -> FoundTask:
+    def _found(self, repository: str, kind: str, item: Any) -> SourceTask:
         data: dict[str, Any] = item.attributes
         number, user = int(data["iid"]), _username(data.get("author"))
         notes = item.notes.list(order_by="created_at", sort="asc", get_all=True)
-        return FoundTask(
+        return SourceTask(
             key=self._key(repository, kind, number, user),
             title=str(data.get("title") or ""),
             body=str(data.get("description") or ""),

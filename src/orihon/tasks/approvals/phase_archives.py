@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.compression.documents.markdown import Section, parse
+from orihon.compression.documents.markdown import MarkdownSection, parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.errors import InvalidInput, OrihonError
 from orihon.settings import Settings
@@ -202,13 +202,13 @@ def section_seqs(content: str, section: str | None) -> list[int]:
     return exact or [piece.seq for piece in pieces if list(_named(parse(piece.text), section, exact=False))]
 
 
-def _sections(content: str, section: str) -> list[Section]:
+def _sections(content: str, section: str) -> list[MarkdownSection]:
     roots = _roots(content)
     exact = [one for root in roots for one in _named(root, section, exact=True)]
     return exact or [one for root in roots for one in _named(root, section, exact=False)]
 
 
-def _named(root: Section, name: str, *, exact: bool) -> Iterator[Section]:
+def _named(root: MarkdownSection, name: str, *, exact: bool) -> Iterator[MarkdownSection]:
     wanted, title = normal(name), normal(root.title)
     if root.level and wanted and (title == wanted if exact else wanted in title):
         yield root  # with all that is below it
@@ -222,7 +222,7 @@ def normal(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
-def _roots(content: str) -> list[Section]:
+def _roots(content: str) -> list[MarkdownSection]:
     pieces = _pieces(content)
     return [parse(content)] if pieces is None else [parse(piece.text) for piece in pieces]
 

@@ -16,7 +16,7 @@ from orihon.texts import text
 #: ``error``: history or the proof of it is damaged. ``warning``: something derived or left over; nothing is lost.
 Severity = Literal["error", "warning"]
 #: ``none``: for a person to do. ``possible``, ``done``, ``failed``: what the doctor can do, has done, could not do.
-Repair = Literal["none", "possible", "done", "failed"]
+RepairState = Literal["none", "possible", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Finding:
     where: str  # the file, record or row
     task: str = ""  # the task's UUID; empty when it is about the base folder
     severity: Severity = "error"
-    repair: Repair = "none"
+    repair: RepairState = "none"
     note: str = ""  # why a repair failed
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

@@ -12,12 +12,13 @@ from itertools import pairwise
 from typing import TypeVar
 
 from orihon.errors import IllegalFold, InvalidInput, NothingToUndo, StateError
+from orihon.store.reader import Record
 from orihon.store.record_codec import unpack_record
 from orihon.store.steps import compression_at
 from orihon.store.task_store import TaskStore
 from orihon.tasks.verify.findings import Finding, Report
 from orihon.tasks.verify.log import LogFacts
-from orihon.tasks.verify.streams import Record, made_of, records_of
+from orihon.tasks.verify.streams import made_of, records_of
 from orihon.values import view as algebra
 from orihon.values.records import REWIND, SUMMARY_PREFIX, Compression, Fold, Pin
 from orihon.values.tokens.message_tokens import estimate_message

@@ -12,9 +12,10 @@ from typing import Any
 
 from orihon.store.call_ids import CallIds
 from orihon.store.contract import RecordStore
+from orihon.store.reader import Record
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.tasks.verify.findings import Finding, Report
-from orihon.tasks.verify.streams import Record, made_of, records_of
+from orihon.tasks.verify.streams import made_of, records_of
 from orihon.values.message.message import Message
 from orihon.values.tokens.message_tokens import estimate_message
 from orihon.values.view import SYSTEM_ROLES

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from orihon.errors import DamagedStore, OrihonError
 from orihon.store.contract import NUMBER_FIELD, RecordStore, Stream
+from orihon.store.reader import Record
 from orihon.store.record_codec import unpack_record
 from orihon.system import jsonio
 from orihon.tasks.verify.findings import Finding, Report
 
-Record = dict[str, Any]
 _Made = TypeVar("_Made")
 
 _TO_THE_END = (1 << 62) - 1

@@ -18,7 +18,7 @@ from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
 from orihon.texts import text
-from orihon.transfer.archive.packing import ENDINGS, Contents, Packed, examine, unpack
+from orihon.transfer.archive.packing import ENDINGS, Packed, PackedContents, examine, unpack
 from orihon.transfer.archive.streams import ChunkReader
 from orihon.values.task import TaskStatus
 
@@ -45,8 +45,8 @@ class ArchivedTask:
         return asdict(self)
 
     @property
-    def contents(self) -> Contents:
-        return Contents(self.members, self.content_bytes, self.content_sha256)
+    def contents(self) -> PackedContents:
+        return PackedContents(self.members, self.content_bytes, self.content_sha256)
 
     @classmethod
     def from_dict(cls, fields: Any, origin: str) -> ArchivedTask:
@@ -89,7 +89,7 @@ class Shelf:
             raise DamagedStore("archive", path=key, detail=text("archive.other_task"))
         return found
 
-    def check(self, task: ArchivedTask, contents: Contents) -> None:
+    def check(self, task: ArchivedTask, contents: PackedContents) -> None:
         """Refuse a packed task that holds something else, or that is not what its description says."""
         if task.contents != contents:
             raise DamagedStore("archive_differs", uuid=task.uuid, key=task.key, place=self.storage.place)
@@ -152,7 +152,7 @@ class Shelf:
         self.storage.delete(description_of(task.uuid))
         self.storage.delete(task.key)
 
-    def _check_contents(self, uuid: str, key: str, contents: Contents, form: str) -> None:
+    def _check_contents(self, uuid: str, key: str, contents: PackedContents, form: str) -> None:
         """An object that a crash, or another machine, left without a description: does it hold the same files?"""
         reader = ChunkReader(self.storage.chunks(key))
         try:

@@ -58,7 +58,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class PackedContents:
     """What is in a packed file, whatever it was packed with."""
 
     members: int
@@ -66,7 +66,7 @@ class Contents:
     sha256: str  # over every name, size and digest
 
     @classmethod
-    def of(cls, members: Iterable[Member]) -> Contents:
+    def of(cls, members: Iterable[Member]) -> PackedContents:
         known = sorted(members, key=lambda member: member.name)
         lines = (f"{member.sha256 or '-'} {member.size} {member.name}\n" for member in known)
         digest = hashlib.sha256("".join(lines).encode())
@@ -79,7 +79,7 @@ class Packed:
 
     bytes: int
     sha256: str
-    contents: Contents
+    contents: PackedContents
 
 
 # ---- packing -------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def pack(folder: Path, path: Path, form: str) -> Packed:
             _write(folder, copies, form, measured, members)
             raw.flush()
             os.fsync(raw.fileno())
-        written = Contents.of(members)
+        written = PackedContents.of(members)
         with wrapping(temporary), temporary.open("rb") as file:
             if examine(file, form, expected=written, origin=str(path)) != written:
                 raise DamagedStore("archive", path=path, detail=text("archive.not_read_back"))
@@ -113,10 +113,10 @@ def pack(folder: Path, path: Path, form: str) -> Packed:
     return Packed(measured.size, measured.digest.hexdigest(), written)
 
 
-def contents_of(folder: Path, workplace: Path) -> Contents:
+def contents_of(folder: Path, workplace: Path) -> PackedContents:
     """What packing this folder would put in, by reading it; ``workplace`` is a folder for temporary files."""
     with database_copies(folder, workplace) as copies:
-        return Contents.of(_described(path, name) for path, name in _walk(folder, copies))
+        return PackedContents.of(_described(path, name) for path, name in _walk(folder, copies))
 
 
 def _write(folder: Path, copies: Mapping[str, Path], form: str, measured: Measured, members: list[Member]) -> None:
@@ -170,19 +170,19 @@ def _walk(folder: Path, copies: Mapping[str, Path], below: str = "") -> Iterator
 # ---- reading -------------------------------------------------------------------------------------------------------
 
 
-def examine(file: Readable, form: str, *, expected: Contents, origin: str) -> Contents:
+def examine(file: Readable, form: str, *, expected: PackedContents, origin: str) -> PackedContents:
     """What is in a packed file; reading stops with an error when it is more than expected."""
-    return Contents.of(_read(file, form, expected, origin, lambda _info, pieces: [None for _ in pieces]))
+    return PackedContents.of(_read(file, form, expected, origin, lambda _info, pieces: [None for _ in pieces]))
 
 
-def unpack(file: Readable, form: str, folder: Path, *, expected: Contents, origin: str) -> None:
+def unpack(file: Readable, form: str, folder: Path, *, expected: PackedContents, origin: str) -> None:
     """Make the new folder ``folder`` out of a packed file that holds exactly what is expected; synced, or nothing."""
     make_private_folder(folder.parent)
     with wrapping(folder):
         folder.mkdir(mode=0o700)
     try:
         members = list(_read(file, form, expected, origin, lambda info, pieces: _put(folder, info, pieces)))
-        if Contents.of(members) != expected:
+        if PackedContents.of(members) != expected:
             raise DamagedStore("archive", path=origin, detail=text("archive.other_contents"))
         with wrapping(folder):
             for path, _, _ in os.walk(folder):
@@ -208,7 +208,7 @@ def _put(folder: Path, info: tarfile.TarInfo, pieces: Iterator[bytes]) -> None:
 def _read(
     file: Readable,
     form: str,
-    expected: Contents,
+    expected: PackedContents,
     origin: str,
     take: Callable[[tarfile.TarInfo, Iterator[bytes]], object],
 ) -> Iterator[Member]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,21 +22,20 @@ from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUn
 from orihon.guard.encryption.keys import FOLDER as KEYS
 from orihon.settings import Settings
 from orihon.store.contract import is_unfinished
+from orihon.system import ProgressObserver
 from orihon.system.clock import utc_now
 from orihon.system.files import storage_error, wrapping
 from orihon.tasks.base import BaseFolder, is_id
 from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, tries_while_moved
 from orihon.transfer.archive.archive_store import FOLDER as ARCHIVE
 from orihon.transfer.backup.catalogue_copy import CatalogueCopy
-from orihon.transfer.backup.manifest import BASE, Earlier, FileEntry, ManifestWriter, Piece
+from orihon.transfer.backup.manifest import BASE, Chunk, Earlier, FileEntry, ManifestWriter
 from orihon.transfer.backup.snapshot import ChangedMeanwhile, SourceFile, read_exactly, seen, task_snapshot
-from orihon.transfer.backup.vault import BackupInfo, Vault, storage_at
+from orihon.transfer.backup.vault import BackupInfo, BackupRepository, storage_at
 from orihon.values.task import TaskStatus, folder
 
 logger = logging.getLogger("orihon.backup")
 
-#: Told how many tasks have been copied, and of how many.
-Progress = Callable[[int, int], None]
 
 #: What is read, sent and compared at a time.
 PIECE = 4 << 20
@@ -66,7 +65,7 @@ def backup(
     base_dir: Path | str,
     settings: Settings,
     target: str | Path,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
     *,
     keep: int | None = None,
 ) -> BackupReport:
@@ -77,7 +76,7 @@ def backup(
     storage = storage_at(target, settings.archive.endpoint)
     base_path = Path(base_dir).absolute()
     _refuse_inside(base_path, storage)
-    vault = Vault(storage)
+    vault = BackupRepository(storage)
     with BaseFolder(base_path, settings) as base, vault.locked(), tempfile.TemporaryDirectory(prefix="orihon-") as work:
         with audited(base_path, settings, "backup", begun=True) as act:
             report = _Run(base, vault, Path(work), progress).made(keep)
@@ -107,7 +106,9 @@ class _TaskLeft(Exception):
 class _Run:
     """One backup on its way."""
 
-    def __init__(self, base: BaseFolder, vault: Vault, work: Path, progress: Progress | None) -> None:
+    def __init__(
+        self, base: BaseFolder, vault: BackupRepository, work: Path, progress: ProgressObserver | None
+    ) -> None:
         self._base = base
         self._vault = vault
         self._work = work
@@ -262,13 +263,13 @@ class _Run:
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
-    def _stored(self, source: SourceFile, known: FileEntry | None) -> tuple[Piece, ...]:
+    def _stored(self, source: SourceFile, known: FileEntry | None) -> tuple[Chunk, ...]:
         """The pieces of a file, cut where an earlier backup has cut it; only those are sent that are new."""
         if known is not None and source.seen and known.seen == source.seen and self._has_all(known):
             return known.pieces
         cuts = [] if known is None else list(known.pieces)
         usual = DATABASE_PIECE if source.is_database else PIECE
-        pieces: list[Piece] = []
+        pieces: list[Chunk] = []
         left = source.size
         while left > 0:
             old = cuts[len(pieces)] if len(pieces) < len(cuts) else None
@@ -281,7 +282,7 @@ class _Run:
         """Is every piece of an earlier copy still there? One that somebody has removed is sent again."""
         return all(map(self._vault.has, entry.pieces))
 
-    def _put(self, data: bytes) -> Piece:
+    def _put(self, data: bytes) -> Chunk:
         piece, is_new = self._vault.put(data)
         if is_new:
             self._new_pieces += 1

@@ -26,7 +26,7 @@ LONGEST_ENTRY = 1 << 28
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """A run of bytes, by its SHA-256."""
 
     sha256: str
@@ -40,7 +40,7 @@ class FileEntry:
     task: str
     place: str
     name: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Chunk, ...]
     seen: str = ""
 
     @property
@@ -60,7 +60,7 @@ class FileEntry:
     def from_record(cls, record: dict[str, Any]) -> FileEntry:
         """A checked entry; ``ValueError`` for one that no backup of ours has written."""
         try:
-            pieces = tuple(Piece(_digest(sha256), _size(size)) for sha256, size in record["pieces"])
+            pieces = tuple(Chunk(_digest(sha256), _size(size)) for sha256, size in record["pieces"])
             entry = cls(record["task"], record["place"], record["name"], pieces, str(record.get("seen", "")))
             is_placed = entry.task == BASE or (is_id(entry.task) and entry.place in PLACES)
             if not is_placed or not is_tame(entry.name):

@@ -23,11 +23,12 @@ from orihon.settings import Settings
 from orihon.store.contract import SEALED
 from orihon.store.factory import open_for_reading
 from orihon.store.sqlite_copies import DATABASE
+from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder, open_private, storage_error, sync_folder, wrapping
 from orihon.tasks.place import PLACES
-from orihon.transfer.backup.backup import Progress, refuse_database
+from orihon.transfer.backup.backup import refuse_database
 from orihon.transfer.backup.manifest import FileEntry
-from orihon.transfer.backup.vault import BackupInfo, Vault, storage_at
+from orihon.transfer.backup.vault import BackupInfo, BackupRepository, storage_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class RestoreReport:
 
 def list_backups(target: str | Path, settings: Settings) -> list[BackupInfo]:
     """The backups in a place, oldest first."""
-    vault = Vault(storage_at(target, settings.archive.endpoint))
+    vault = BackupRepository(storage_at(target, settings.archive.endpoint))
     return [vault.info(run) for run in vault.runs()]
 
 
@@ -57,9 +58,9 @@ class CheckReport:
     damage: tuple[DamagedStore, ...]
 
 
-def check_backups(target: str | Path, settings: Settings, progress: Progress | None = None) -> CheckReport:
+def check_backups(target: str | Path, settings: Settings, progress: ProgressObserver | None = None) -> CheckReport:
     """Read every piece that a backup needs and compare it with its name; changes nothing."""
-    vault = Vault(storage_at(target, settings.archive.endpoint))
+    vault = BackupRepository(storage_at(target, settings.archive.endpoint))
     infos = [vault.info(run) for run in vault.runs()]
     if not infos:  # a name that is misspelt must not pass for a backup that is whole
         raise InvalidInput("no_backup", place=vault.place)
@@ -76,7 +77,9 @@ def check_backups(target: str | Path, settings: Settings, progress: Progress | N
     return CheckReport(len(infos), len(checked), sum(checked.values()), tuple(damage))
 
 
-def _check(vault: Vault, info: BackupInfo, path: Path, checked: dict[str, int], damage: list[DamagedStore]) -> None:
+def _check(
+    vault: BackupRepository, info: BackupInfo, path: Path, checked: dict[str, int], damage: list[DamagedStore]
+) -> None:
     vault.fetch_manifest(info, path)
     for entry in vault.entries(info, path):
         for piece in entry.pieces:
@@ -93,7 +96,7 @@ def restore_backup(
     target: str | Path,
     base_dir: Path | str,
     settings: Settings,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
     *,
     run: str | None = None,
 ) -> RestoreReport:
@@ -101,7 +104,7 @@ def restore_backup(
     refuse_database(settings)
     folder = Path(base_dir).absolute()
     _refuse_used(folder)
-    vault = Vault(storage_at(target, settings.archive.endpoint))
+    vault = BackupRepository(storage_at(target, settings.archive.endpoint))
     info = vault.find(run)
     make_private_folder(folder.parent)
     staging = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
@@ -129,7 +132,9 @@ def _refuse_used(folder: Path) -> None:
 class _Restore:
     """The files of one backup on their way into a folder."""
 
-    def __init__(self, vault: Vault, info: BackupInfo, folder: Path, progress: Progress | None) -> None:
+    def __init__(
+        self, vault: BackupRepository, info: BackupInfo, folder: Path, progress: ProgressObserver | None
+    ) -> None:
         self._vault = vault
         self._info = info
         self._folder = folder

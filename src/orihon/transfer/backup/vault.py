@@ -1,4 +1,4 @@
-"""``Vault``: the place that backups are kept in, a folder or an object storage.
+"""``BackupRepository``: the place that backups are kept in, a folder or an object storage.
 
 ``pieces/`` holds contents by their SHA-256, each stored once for all backups; ``manifests/`` says which pieces make up
 which files; ``runs/`` has one small object for each backup, which is written last: what it does not name is no backup
@@ -23,7 +23,7 @@ from orihon.errors import DamagedStore, InvalidInput, StorageError, StorageUnava
 from orihon.system import jsonio
 from orihon.system.clock import is_alive, process_identity, utc_now
 from orihon.tasks.heartbeat import Heartbeat
-from orihon.transfer.backup.manifest import FileEntry, Piece, read_manifest
+from orihon.transfer.backup.manifest import Chunk, FileEntry, read_manifest
 
 VERSION = 1
 _LOCK = "lock.json"
@@ -53,7 +53,7 @@ def storage_at(target: str | Path, endpoint: str | None) -> ObjectStorage:
     return FolderStorage(Path(target))
 
 
-class Vault:
+class BackupRepository:
     """The backups in one storage."""
 
     def __init__(self, storage: ObjectStorage) -> None:
@@ -136,13 +136,13 @@ class Vault:
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
-    def has(self, piece: Piece) -> bool:
+    def has(self, piece: Chunk) -> bool:
         """Is the piece there? One look at the beginning tells, and nobody else removes any under the lock."""
         return piece.sha256 in self._known
 
-    def put(self, data: bytes) -> tuple[Piece, bool]:
+    def put(self, data: bytes) -> tuple[Chunk, bool]:
         """Keep a piece; ``False`` when it was there already."""
-        piece = Piece(hashlib.sha256(data).hexdigest(), len(data))
+        piece = Chunk(hashlib.sha256(data).hexdigest(), len(data))
         if self.has(piece):
             return piece, False
         try:
@@ -153,7 +153,7 @@ class Vault:
         self._known.add(piece.sha256)
         return piece, True
 
-    def get(self, piece: Piece, run: str, file: str) -> bytes:
+    def get(self, piece: Chunk, run: str, file: str) -> bytes:
         """A piece back, compared with its name; ``run`` and ``file`` are for the error."""
         key = _key(piece.sha256)
         named = {"run": run, "place": self.place, "key": key, "file": file}

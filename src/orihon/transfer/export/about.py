@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orihon.catalogue.metadata import key_in, read_metadata
-from orihon.tasks.view_reader import Figures
+from orihon.tasks.view_reader import ViewStatistics
 from orihon.texts import text
 from orihon.transfer.export.source import OpenTask
 from orihon.transfer.export.visible import one_line
@@ -23,7 +23,7 @@ class About:
     status: str
     facts: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str], ...]
-    view: Figures
+    view: ViewStatistics
     error: str
 
 
@@ -59,7 +59,7 @@ def _facts(task: OpenTask) -> Iterator[tuple[str, str]]:
     yield "parent", row.parent_uuid or ""
 
 
-def _counts(task: OpenTask, view: Figures) -> Iterator[tuple[str, int]]:
+def _counts(task: OpenTask, view: ViewStatistics) -> Iterator[tuple[str, int]]:
     yield "messages", task.view.last_seq
     yield "entries", view.entries
     yield "tokens", view.tokens

@@ -29,7 +29,7 @@ from orihon.transfer.export.html_text import Html, closing, escape, join, openin
 from orihon.transfer.export.pieces import pretty
 from orihon.transfer.export.prose import code, prose
 from orihon.transfer.export.source import OpenTask
-from orihon.transfer.export.story import Event, FoldBegins, FoldEnds, Story, Told
+from orihon.transfer.export.story import FoldBegins, FoldEnds, Story, StoryEvent, StoryMessage
 from orihon.values.records import Fold
 
 
@@ -117,9 +117,9 @@ def _question_line(asked: Checkpoint) -> Html:
     return tag("p", tag("a", tag("bdi", asked.name), href=f"#q{asked.id}"), ": ", tag("b", state))
 
 
-def _event(event: Event) -> Iterator[Html]:
+def _event(event: StoryEvent) -> Iterator[Html]:
     match event:
-        case Told():
+        case StoryMessage():
             yield message(event)
         case FoldBegins():
             yield opening("section", cls="fold", id=f"f{event.fold.id}")

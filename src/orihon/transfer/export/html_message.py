@@ -8,9 +8,9 @@ from typing import Any
 from orihon.texts import text
 from orihon.transfer.export.about import call_figures, moment, role_name
 from orihon.transfer.export.html_text import Html, escape, join, tag
-from orihon.transfer.export.pieces import Piece, call_arguments, call_name, pieces_of
+from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of
 from orihon.transfer.export.prose import code, prose
-from orihon.transfer.export.story import Told
+from orihon.transfer.export.story import StoryMessage
 from orihon.values.message.parts import ToolCall
 
 #: Longer texts are closed at first: outputs and instructions sooner than what people and models say.
@@ -22,7 +22,7 @@ _FIRST_LINE = 100
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 
 
-def message(told: Told) -> Html:
+def message(told: StoryMessage) -> Html:
     """The message as an element with its number as its name."""
     stored = told.stored
     role = stored.message.role
@@ -55,7 +55,7 @@ def long_prose(said: str) -> Html:
     return _on_demand(said, prose(said), "summary")
 
 
-def _title(told: Told) -> Html:
+def _title(told: StoryMessage) -> Html:
     said = told.stored.message
     seq = told.stored.seq
     name = said.tool_name or said.name or (told.tool or {}).get("tool_name") or ""
@@ -63,7 +63,7 @@ def _title(told: Told) -> Html:
     return join((*who, " ", tag("bdi", name, cls="name")) if name else who)
 
 
-def _notes(told: Told) -> Iterator[Html]:
+def _notes(told: StoryMessage) -> Iterator[Html]:
     stored = told.stored
     yield tag("time", moment(stored.timestamp))
     yield escape(text("export.token_count", tokens=stored.tokens))
@@ -77,7 +77,7 @@ def _notes(told: Told) -> Iterator[Html]:
         yield tag("b", text("export.pinned"))
 
 
-def _body(told: Told) -> Iterator[Html]:
+def _body(told: StoryMessage) -> Iterator[Html]:
     said = told.stored.message
     for piece in pieces_of(said):
         yield _piece(piece, said.role)
@@ -88,7 +88,7 @@ def _body(told: Told) -> Iterator[Html]:
         yield tag("details", title, code(told.preview.text), cls="preview")
 
 
-def _piece(piece: Piece, role: str) -> Html:
+def _piece(piece: MessagePiece, role: str) -> Html:
     if piece.picture is not None:
         return tag("img", src=f"data:{piece.picture.type};base64,{piece.picture.encoded}", alt="")
     match piece.kind:

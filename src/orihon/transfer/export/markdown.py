@@ -21,9 +21,9 @@ from orihon.transfer.export.about import (
     moment,
     role_name,
 )
-from orihon.transfer.export.pieces import Piece, call_arguments, call_name, pieces_of, pretty
+from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of, pretty
 from orihon.transfer.export.source import OpenTask
-from orihon.transfer.export.story import FoldBegins, FoldEnds, Story, Told
+from orihon.transfer.export.story import FoldBegins, FoldEnds, Story, StoryMessage
 from orihon.transfer.export.visible import one_line, visible
 from orihon.values.records import Fold
 
@@ -43,7 +43,7 @@ def _blocks(story: Story) -> Iterator[str]:
     yield f"## {text('export.conversation')}"
     for event in story.events():
         match event:
-            case Told():
+            case StoryMessage():
                 yield from _message(event)
             case FoldBegins():
                 yield f"### ⟪ {fold_title(event.fold)}"
@@ -79,7 +79,7 @@ def _head(story: Story) -> Iterator[str]:
         yield quoted(content) if isinstance(content, str) else fenced(pretty(content), "json")
 
 
-def _message(told: Told) -> Iterator[str]:
+def _message(told: StoryMessage) -> Iterator[str]:
     stored, message = told.stored, told.stored.message
     name = message.tool_name or message.name or (told.tool or {}).get("tool_name") or ""
     title = [str(stored.seq), role_name(message.role), plain(name)]
@@ -95,7 +95,7 @@ def _message(told: Told) -> Iterator[str]:
         yield fenced(told.preview.text)
 
 
-def _notes(told: Told) -> Iterator[str]:
+def _notes(told: StoryMessage) -> Iterator[str]:
     stored = told.stored
     yield plain(moment(stored.timestamp))
     yield text("export.token_count", tokens=stored.tokens)
@@ -116,7 +116,7 @@ def tool_outcome(record: dict[str, object]) -> str:
     return " · ".join(filter(None, (str(record.get("status") or ""), took, str(record.get("error") or ""))))
 
 
-def _piece(piece: Piece, *, in_fence: bool) -> str:
+def _piece(piece: MessagePiece, *, in_fence: bool) -> str:
     match piece.kind:
         case "text":
             return fenced(piece.text) if in_fence else quoted(piece.text)

@@ -26,7 +26,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class RasterImage:
     """A raster picture; ``type`` is what its bytes say, not what its sender said."""
 
     type: str
@@ -34,38 +34,38 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MessagePiece:
     """``text`` is said, ``thought`` was only thought; ``unshown`` names something that is in the task but not here."""
 
     kind: Literal["text", "thought", "picture", "unshown"]
     text: str = ""
-    picture: Picture | None = None
+    picture: RasterImage | None = None
 
 
-def pieces_of(message: Message) -> Iterator[Piece]:
+def pieces_of(message: Message) -> Iterator[MessagePiece]:
     """Thoughts first, as they came; calls apart."""
     for thought in _thoughts(message.extra):
-        yield Piece("thought", thought)
+        yield MessagePiece("thought", thought)
     if message.content:
-        yield Piece("text", message.content)
+        yield MessagePiece("text", message.content)
     for part in message.parts or ():
         yield from _pieces_of_part(part)
     if isinstance(refusal := message.extra.get("refusal"), str):
-        yield Piece("text", refusal)
+        yield MessagePiece("text", refusal)
 
 
-def _pieces_of_part(part: Part) -> Iterator[Piece]:
+def _pieces_of_part(part: Part) -> Iterator[MessagePiece]:
     if part.kind == "image":
         yield _picture(part.data)
         return
     kind: Literal["text", "thought"] = "thought" if part.kind == "reasoning" else "text"
     if said := part.text:
-        yield Piece(kind, said)
+        yield MessagePiece(kind, said)
     pictures = list(part.images())
     for picture in pictures:
         yield _picture(picture.data)
     if not said and not pictures:
-        yield Piece("unshown", _name_of(part.data))
+        yield MessagePiece("unshown", _name_of(part.data))
 
 
 def _thoughts(extra: Mapping[str, Any]) -> Iterator[str]:
@@ -77,16 +77,16 @@ def _thoughts(extra: Mapping[str, Any]) -> Iterator[str]:
             yield said
 
 
-def _picture(data: Mapping[str, Any]) -> Piece:
+def _picture(data: Mapping[str, Any]) -> MessagePiece:
     source = data.get("image_url") or data.get("source") or {}
     source = source if isinstance(source, Mapping) else {"url": source}
     sent = str(source.get("data") or source.get("url") or "")
     head, comma, body = sent.partition(",") if sent.startswith("data:") else ("", "", sent)
     kind = _type_of(body) if not comma or head.endswith(";base64") else None
     if kind is not None and _BASE64.fullmatch(body):
-        return Piece("picture", picture=Picture(kind, body))
+        return MessagePiece("picture", picture=RasterImage(kind, body))
     place = "" if sent.startswith("data:") or not source.get("url") else sent
-    return Piece("unshown", f"{_name_of(data)} {place}".rstrip())
+    return MessagePiece("unshown", f"{_name_of(data)} {place}".rstrip())
 
 
 def _type_of(encoded: str) -> str | None:

@@ -25,7 +25,7 @@ _MOST_WAITING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class StoryMessage:
     """A message; ``preview`` is the shorter text that stands for its content in the view."""
 
     stored: StoredMessage
@@ -47,7 +47,7 @@ class FoldEnds:
     fold: Fold
 
 
-Event = Told | FoldBegins | FoldEnds | Phase | Checkpoint
+StoryEvent = StoryMessage | FoldBegins | FoldEnds | Phase | Checkpoint
 
 
 class Story:
@@ -95,7 +95,7 @@ class Story:
             if not record.get("call_id"):
                 yield record
 
-    def events(self) -> Iterator[Event]:
+    def events(self) -> Iterator[StoryEvent]:
         """The log, told from its beginning to its end."""
         origins = self._origins()
         tools = _ToolRecords(self._store, self.task.lasts["tools"])
@@ -110,7 +110,7 @@ class Story:
                 yield from self._phases(stored.seq)
                 preview = fold if summary is None else None
                 pins = self._view.pins_in(stored.seq, stored.seq)
-                yield Told(stored, preview, pins, tools.of(stored.message.answers))
+                yield StoryMessage(stored, preview, pins, tools.of(stored.message.answers))
                 yield from self._questions(stored.seq)
             if summary is not None:
                 yield FoldEnds(summary)

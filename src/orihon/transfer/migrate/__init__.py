@@ -9,7 +9,7 @@ skipped, a damaged one is left as it is; both are reported and keep nobody else 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.guard.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
+from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
 from orihon.tasks.naming import is_subject, task_about
 from orihon.transfer.migrate.move import Move
@@ -28,26 +29,24 @@ from orihon.transfer.migrate.notices import carry_the_rest
 from orihon.transfer.migrate.transfers import Transfer, local_settings, transfer_between
 from orihon.values.task import check_id
 
-__all__ = ["MigrationReport", "TaskOutcome", "migrate_tasks"]
+__all__ = ["MigratedTask", "MigrationReport", "migrate_tasks"]
 
 logger = logging.getLogger("orihon.migration")
 
 BACKENDS = ("files", "sqlite", "postgres")
 _PAGE = 1000
 
-#: Told how many tasks have been dealt with, and of how many.
-Progress = Callable[[int, int], None]
 #: ``moved``: records and row. ``row``: there were no records. ``finished``: an earlier move was interrupted after the
 #: switch. ``skipped``: a live process owns it. ``failed``: it was left as it was; ``why`` says the cause.
-Outcome = Literal["moved", "row", "finished", "skipped", "failed"]
+MigrationOutcome = Literal["moved", "row", "finished", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOutcome:
+class MigratedTask:
     """What became of one task; in a dry run, what would."""
 
     uuid: str
-    outcome: Outcome
+    outcome: MigrationOutcome
     why: str = ""
 
 
@@ -58,14 +57,14 @@ class MigrationReport:
     source: str
     target: str
     dry_run: bool
-    tasks: tuple[TaskOutcome, ...]
+    tasks: tuple[MigratedTask, ...]
 
-    def having(self, *outcomes: Outcome) -> list[TaskOutcome]:
+    def having(self, *outcomes: MigrationOutcome) -> list[MigratedTask]:
         """The tasks that one of these became of."""
         return [task for task in self.tasks if task.outcome in outcomes]
 
     @property
-    def left(self) -> list[TaskOutcome]:
+    def left(self) -> list[MigratedTask]:
         """Tasks that are where they were."""
         return self.having("skipped", "failed")
 
@@ -90,7 +89,7 @@ def migrate_tasks(
     source: str,
     target: str,
     tasks: Iterable[str] | None = None,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
     dry_run: bool = False,
 ) -> MigrationReport:
     """Move tasks (all, or those named by a UUID or the beginning of one) from one back end to another.
@@ -111,7 +110,7 @@ def migrate_tasks(
         audited(base, loaded, "migrate", source=source, target=target, dry_run=dry_run) as act,
     ):
         names = sides.candidates() if tasks is None else [sides.resolve(name) for name in dict.fromkeys(tasks)]
-        outcomes: list[TaskOutcome] = []
+        outcomes: list[MigratedTask] = []
         for number, uuid in enumerate(names, start=1):
             outcome = _dealt_with(sides, uuid, dry_run=dry_run)
             outcomes.extend([outcome] if outcome is not None else [])
@@ -196,7 +195,7 @@ def _rows(catalogue: Catalogue) -> Iterator[TaskRow]:
         last = page[-1].uuid
 
 
-def _dealt_with(sides: _Sides, uuid: str, *, dry_run: bool) -> TaskOutcome | None:
+def _dealt_with(sides: _Sides, uuid: str, *, dry_run: bool) -> MigratedTask | None:
     """One task; whatever keeps it from being moved keeps no other. ``None``: there is nothing to do for it."""
     enter_task(uuid)
     try:
@@ -207,13 +206,13 @@ def _dealt_with(sides: _Sides, uuid: str, *, dry_run: bool) -> TaskOutcome | Non
             return None
         if not dry_run:
             move.run()
-        return TaskOutcome(uuid, outcome)
+        return MigratedTask(uuid, outcome)
     except TaskBusy as busy:
-        return TaskOutcome(uuid, "skipped", str(busy))
+        return MigratedTask(uuid, "skipped", str(busy))
     except StorageUnavailable:
         raise  # a full disk or a server that is away stops all of them
     except OrihonError as error:
         logger.warning("%s: not moved: %s", uuid, error)
-        return TaskOutcome(uuid, "failed", str(error))
+        return MigratedTask(uuid, "failed", str(error))
     finally:
         leave_task(uuid)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from orihon.errors import DamagedStore
-from orihon.store.copy import Contents, refuse_difference
+from orihon.store.copy import StoreContents, refuse_difference
 from orihon.store.task_store import TaskStore
 from orihon.tasks.verify.verify import verify_task
 
 
-def check_copy(uuid: str, source: Contents, copy: TaskStore) -> None:
+def check_copy(uuid: str, source: StoreContents, copy: TaskStore) -> None:
     """Raises ``DamagedStore`` when the copy is not the same, or not sound in itself."""
     refuse_difference(uuid, source, copy)
     wrong = [finding for finding in verify_task(copy) if finding.severity == "error"]

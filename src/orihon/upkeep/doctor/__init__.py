@@ -20,6 +20,7 @@ from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.search.connect import damage_in_index
 from orihon.search.maintenance import look_again
 from orihon.settings import Settings
+from orihon.system import ProgressObserver
 from orihon.system.files import wrapping
 from orihon.tasks.base import BaseFolder, is_id
 from orihon.tasks.verify.database import damage_in
@@ -31,8 +32,6 @@ from orihon.upkeep.doctor.repairs import REPAIRS, Operation
 
 logger = logging.getLogger("orihon.doctor")
 
-#: Told how many tasks have been looked at, and of how many.
-Progress = Callable[[int, int], None]
 _Look = Callable[[], list[Finding]]
 
 #: One repair can uncover the next thing to repair; nothing needs more steps than this.
@@ -41,14 +40,14 @@ _ROUNDS = 4
 _SECONDS_TO_FINISH = 60.0
 
 
-def examine(base_dir: Path | str, settings: Settings, progress: Progress | None = None) -> list[Finding]:
+def examine(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
     """Everything that is wrong in a base folder; nothing is changed."""
     with BaseFolder(base_dir, settings) as base:
         found = [finding for look in _looks(base, progress) for finding in look()]
         return [_with_prospect(finding, base) for finding in found]
 
 
-def repair(base_dir: Path | str, settings: Settings, progress: Progress | None = None) -> list[Finding]:
+def repair(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
     """Put right what can be; returns what was done, what could not be done, and what is for a person."""
     with BaseFolder(base_dir, settings) as base:
         found = [finding for look in _looks(base, progress) for finding in _mended(base, look)]
@@ -59,7 +58,7 @@ def repair(base_dir: Path | str, settings: Settings, progress: Progress | None =
     return found
 
 
-def _looks(base: BaseFolder, progress: Progress | None) -> Iterator[_Look]:
+def _looks(base: BaseFolder, progress: ProgressObserver | None) -> Iterator[_Look]:
     """One look after the other, each at what the repairs before it have left."""
     yield lambda: list(_check_catalogue(base))
     yield lambda: list(_check_base(base))

@@ -23,19 +23,20 @@ from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskN
 from orihon.reports.notifications import NotificationRun, look_after_notifications
 from orihon.search.maintenance import remove_traces
 from orihon.settings import Settings
+from orihon.system import ProgressObserver
 from orihon.tasks.approvals.phase_archives import delete_old_phase_archives
 from orihon.tasks.base import BaseFolder
 from orihon.transfer.archive.archive import archive_task, ended_before, is_elsewhere, rows_having
 from orihon.transfer.archive.cleanup import Cleaning, read_task
 from orihon.transfer.archive.work import ARCHIVED, at_work, refuse_local
 from orihon.upkeep.retention.lock import only_one
-from orihon.upkeep.retention.vacuum import Progress, VacuumRun, vacuum_databases
+from orihon.upkeep.retention.vacuum import VacuumRun, vacuum_databases
 from orihon.values.task import FINISHED, TaskStatus
 
 __all__ = [
     "Maintenance",
+    "RetainedTask",
     "RetentionRun",
-    "TaskOutcome",
     "VacuumRun",
     "archive_old_contexts",
     "delete_old_contexts",
@@ -48,7 +49,7 @@ logger = logging.getLogger("orihon.retention")
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOutcome:
+class RetainedTask:
     """A task that was dealt with, and the bytes that it takes."""
 
     uuid: str
@@ -61,7 +62,7 @@ class RetentionRun:
     """What was done with old tasks; in a dry run, what would be."""
 
     dry_run: bool
-    tasks: list[TaskOutcome] = field(default_factory=list)
+    tasks: list[RetainedTask] = field(default_factory=list)
     left: dict[str, OrihonError] = field(default_factory=dict)
     counts_before: dict[str, int] = field(default_factory=dict)  # all tasks, by their status
     counts_after: dict[str, int] = field(default_factory=dict)
@@ -121,7 +122,7 @@ def archive_old_contexts(
     days: float | None = None,
     *,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
     without: Collection[str] = (),
 ) -> RetentionRun:
     """Pack every task that ended so many days ago (``archive.threshold_days`` unless told).
@@ -132,8 +133,8 @@ def archive_old_contexts(
         return RetentionRun(dry_run)
     moment = _days_ago(settings.archive.threshold_days if days is None else days)
 
-    def archive(row: TaskRow, before: int) -> TaskOutcome:
-        return TaskOutcome(row.uuid, before, archive_task(base_dir, row.uuid, settings).bytes)
+    def archive(row: TaskRow, before: int) -> RetainedTask:
+        return RetainedTask(row.uuid, before, archive_task(base_dir, row.uuid, settings).bytes)
 
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         rows = [row for row in rows_having(base, FINISHED) if ended_before(row, moment) and row.uuid not in without]
@@ -146,7 +147,7 @@ def delete_old_contexts(
     days: float | None = None,
     *,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
 ) -> RetentionRun:
     """Remove the records of every task that ended so many days ago (``retention.days`` unless told), packed or not.
 
@@ -154,14 +155,14 @@ def delete_old_contexts(
     """
     moment = _days_ago(settings.retention.days if days is None else days)
 
-    def delete(row: TaskRow, before: int) -> TaskOutcome | None:
+    def delete(row: TaskRow, before: int) -> RetainedTask | None:
         with (
             audited(base_dir, settings, "delete", row.uuid, begun=True, bytes=before) as act,
             at_work(base_dir, row.uuid, settings, Cleaning) as work,
         ):
             cleaned = work.clean(moment)
             act.result = "nothing" if cleaned is None else act.result
-        return None if cleaned is None else TaskOutcome(row.uuid, cleaned.bytes, 0)
+        return None if cleaned is None else RetainedTask(row.uuid, cleaned.bytes, 0)
 
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         found = rows_having(base, (*FINISHED, TaskStatus.ARCHIVED))
@@ -179,7 +180,7 @@ def maintain(
     days: float | None = None,
     archive_days: float | None = None,
     dry_run: bool = False,
-    progress: Progress | None = None,
+    progress: ProgressObserver | None = None,
 ) -> Maintenance:
     """Remove the oldest tasks, pack the old ones, give the room back; ``StateError`` when somebody else is at it.
 
@@ -220,10 +221,10 @@ def _days_ago(days: float) -> datetime:
 def _each(
     base: BaseFolder,
     rows: list[TaskRow],
-    act: Callable[[TaskRow, int], TaskOutcome | None],
+    act: Callable[[TaskRow, int], RetainedTask | None],
     *,
     dry_run: bool,
-    progress: Progress | None,
+    progress: ProgressObserver | None,
     check: Callable[[str, Path, Settings], None] | None = None,
 ) -> RetentionRun:
     run = RetentionRun(dry_run, counts_before=_counts(base))
@@ -233,7 +234,7 @@ def _each(
             if check is not None and (place := base.folders.find(row.uuid)) is not None:
                 check(row.uuid, place, base.settings)
             before = _size(base, row)
-            outcome = TaskOutcome(row.uuid, before, 0) if dry_run else act(row, before)
+            outcome = RetainedTask(row.uuid, before, 0) if dry_run else act(row, before)
             run.tasks.extend(() if outcome is None else (outcome,))
         except (StateError, StorageError) as error:
             if not is_elsewhere(row, error, base.settings):

@@ -7,7 +7,6 @@ On PostgreSQL the space becomes free for new rows, while everybody goes on worki
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orihon.errors import StateError, StorageError, StorageUnavailable
 from orihon.settings import Settings
+from orihon.system import ProgressObserver
 from orihon.tasks.base import BaseFolder, is_id
 from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("orihon.retention")
 
-#: Told how many have been dealt with, and of how many.
-Progress = Callable[[int, int], None]
 _DATABASE = "context.db"
 
 
@@ -53,7 +51,7 @@ class VacuumRun:
 
 
 def vacuum_databases(
-    base_dir: Path | str, settings: Settings, *, dry_run: bool = False, progress: Progress | None = None
+    base_dir: Path | str, settings: Settings, *, dry_run: bool = False, progress: ProgressObserver | None = None
 ) -> VacuumRun:
     """Make the databases of a base folder, and those that the settings name, as small as what is in them."""
     run = VacuumRun(dry_run)

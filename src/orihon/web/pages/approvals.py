@@ -14,7 +14,7 @@ from orihon.tasks.approvals.phase_restore import read_phase
 from orihon.transfer.export.about import role_name
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
-from orihon.web.message_view import Block, said_text
+from orihon.web.message_view import ContentBlock, said_text
 from orihon.web.requested_task import task_of, users_of
 
 _PAGE = 20
@@ -31,7 +31,7 @@ class LastMessage:
     seq: int
     role: str
     kind: str  # the role as a class of the style sheet
-    said: Block
+    said: ContentBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Asked:
     """A question, ready for a template; without ``about`` where its records cannot be read this moment."""
 
     pending: PendingApproval
-    question: Block
-    context: Block | None
+    question: ContentBlock
+    context: ContentBlock | None
     about: AskedAbout | None
     messages: tuple[LastMessage, ...]
     plan: str

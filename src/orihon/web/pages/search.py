@@ -26,7 +26,7 @@ _SPANS = ("1d", "7d", "30d")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HitView:
     """One hit, with its text in pieces that were found or not."""
 
     hit: SearchHit
@@ -35,13 +35,13 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTask:
+class TaskHits:
     """The hits of one task; the task with the best of all is the first."""
 
     uuid: str
     label: str
     status: str
-    hits: list[Found] = field(default_factory=list)
+    hits: list[HitView] = field(default_factory=list)
 
 
 def search_page(call: Call) -> Page:
@@ -69,12 +69,12 @@ def search_page(call: Call) -> Page:
     return Page("search.html", shows, 200 if error is None else status_of(error))
 
 
-def by_task(results: SearchResults) -> Iterator[FoundTask]:
+def by_task(results: SearchResults) -> Iterator[TaskHits]:
     """The hits by task, in the order of the best of each."""
-    tasks: dict[str, FoundTask] = {}
+    tasks: dict[str, TaskHits] = {}
     for hit in results.hits:
-        task = tasks.setdefault(hit.uuid, FoundTask(hit.uuid, hit.label, hit.status))
-        task.hits.append(Found(hit, address_of(hit), tuple(pieces(hit))))
+        task = tasks.setdefault(hit.uuid, TaskHits(hit.uuid, hit.label, hit.status))
+        task.hits.append(HitView(hit, address_of(hit), tuple(pieces(hit))))
     return iter(tasks.values())
 
 

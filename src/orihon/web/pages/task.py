@@ -10,10 +10,10 @@ from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
 from orihon.reports.overview import kept_summary
 from orihon.tasks.view_reader import ViewReading
-from orihon.transfer.export.story import Told
+from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold
 from orihon.web.call import Call, Page, PageRoute
-from orihon.web.conversation import Broken, Closed, Run, Stretch, Teller, inside
+from orihon.web.conversation import Broken, Closed, ConversationRange, ConversationReader, Stretch, inside
 from orihon.web.fields import Field
 from orihon.web.message_view import ShownMessage, said_text, shown_message
 from orihon.web.pages import task_tabs
@@ -70,7 +70,7 @@ def message_piece(call: Call) -> Page:
         reading = task.reading()
         if not 1 <= call.given["number"] <= reading.last_seq:
             raise NoSuchMessage("seq", seq=call.given["number"], last=reading.last_seq)
-        whole = Run(call.given["number"], call.given["number"], _previews(reading.folds))
+        whole = ConversationRange(call.given["number"], call.given["number"], _previews(reading.folds))
         stretch = _teller(task, reading).after(whole, call.given["number"], 1)
         return Page("task_stretch.html", _piece_shows(call, task, stretch, reading, whole=True))
 
@@ -155,7 +155,7 @@ def _conversation(call: Call, task: LookedAt) -> dict[str, Any]:
 
 
 def _stretch(call: Call, task: LookedAt, reading: ViewReading) -> Stretch:
-    run = Run(1, reading.last_seq, reading.folds)
+    run = ConversationRange(1, reading.last_seq, reading.folds)
     teller = _teller(task, reading)
     given = call.given
     if given["at"] is not None:
@@ -167,8 +167,8 @@ def _stretch(call: Call, task: LookedAt, reading: ViewReading) -> Stretch:
     return teller.before(run, (given.get("before") or run.last + 1) - 1)
 
 
-def _teller(task: LookedAt, reading: ViewReading) -> Teller:
-    return Teller(task.records, reading.pins, task.ledger)
+def _teller(task: LookedAt, reading: ViewReading) -> ConversationReader:
+    return ConversationReader(task.records, reading.pins, task.ledger)
 
 
 def _previews(folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
@@ -191,7 +191,7 @@ def _piece_shows(
 def shown_item(item: Any, memory: TaskMemory, visible: set[int], *, whole: bool = False) -> ShownItem:
     """An item of the conversation, ready for a template."""
     match item:
-        case Told():
+        case StoryMessage():
             shown: ShownMessage = shown_message(item, whole=whole)
             return ShownItem("message", shown)
         case Closed(fold):

@@ -11,7 +11,7 @@ from orihon.transfer.export.pieces import pretty
 from orihon.values.records import Fold
 from orihon.values.view import history
 from orihon.web.call import Call
-from orihon.web.message_view import Block, outcome, output, said_text
+from orihon.web.message_view import ContentBlock, outcome, output, said_text
 from orihon.web.pages.actions import standing
 from orihon.web.task_head import LookedAt
 from orihon.web.task_memory import ChangeMark
@@ -52,7 +52,7 @@ def _tools(call: Call, task: LookedAt) -> dict[str, Any]:
     return {"tools": tools, "more": more}
 
 
-def _value(value: Any) -> Block | None:
+def _value(value: Any) -> ContentBlock | None:
     said = "" if value is None else pretty(value)
     return output(said, _LONGEST_RESULT) if said.strip() not in ("", "{}", "null") else None
 
@@ -63,7 +63,7 @@ def _plans(call: Call, task: LookedAt) -> dict[str, Any]:
     return {"plans": plans, "more": more}
 
 
-def _plan(content: Any) -> Block:
+def _plan(content: Any) -> ContentBlock:
     return said_text(content) if isinstance(content, str) else output(pretty(content))
 
 

@@ -13,9 +13,9 @@ from orihon.tasks.view_reader import ShownEntry, ViewReading
 from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
 from orihon.values.view import history
 from orihon.web.call import Call, Download, Page, PageRoute
-from orihon.web.conversation import Run, Teller, spans_before
+from orihon.web.conversation import ConversationRange, ConversationReader, spans_before
 from orihon.web.fields import Field
-from orihon.web.message_view import Block, entry_blocks, said_text, shown_message
+from orihon.web.message_view import ContentBlock, entry_blocks, said_text, shown_message
 from orihon.web.pages.actions import can_of, standing
 from orihon.web.task_head import LookedAt, gauge_of, looking_at, title_of
 from orihon.web.task_memory import ChangeMark
@@ -32,7 +32,7 @@ class SeenEntry:
     """One entry of a view: a message, or a fold, as the model gets it."""
 
     entry: ShownEntry
-    blocks: tuple[Block, ...]
+    blocks: tuple[ContentBlock, ...]
     line: str
     line_left_out: int
 
@@ -61,7 +61,7 @@ def view_page(call: Call) -> Page:
         reading = task.reading(at)
         memory = task.memory
         memory.follow(task.records)
-        run = Run(1, reading.last_seq, reading.folds)
+        run = ConversationRange(1, reading.last_seq, reading.folds)
         last = min(call.given["before"] - 1 if call.given["before"] else run.last, run.last)
         spans = spans_before(run, last, _ENTRIES)
         first = (spans[0].start_seq if isinstance(spans[0], Fold) else spans[0][0]) if spans else 1
@@ -136,7 +136,7 @@ def _named(task: LookedAt) -> dict[str, Any]:
 
 
 def _answer(task: LookedAt, seq: int) -> Any:
-    told = Teller(task.records).after(Run(seq, seq), seq, 1).items[0]
+    told = ConversationReader(task.records).after(ConversationRange(seq, seq), seq, 1).items[0]
     return shown_message(told)  # type: ignore[arg-type]  # it has been read just before
 
 
