@@ -518,6 +518,6 @@ def _break_page(path: Path, table: str) -> None:
 def test_every_kind_of_finding_is_documented(page: str) -> None:
     text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| `(\w+\.\w+)` \|.*\| (.*)\|$", text, re.MULTILINE))
-    known = tomllib.loads(files("orihon.texts").joinpath("en.toml").read_text(encoding="utf-8"))["findings"]
+    known = tomllib.loads(files("orihon.texts").joinpath("en", "tasks.toml").read_text(encoding="utf-8"))["findings"]
     assert rows.keys() == {f"{check}.{detail}" for check, details in known.items() for detail in details}
     assert {kind for kind, repaired in rows.items() if repaired.strip()} == {".".join(kind) for kind in REPAIRS}

@@ -7,7 +7,6 @@ import pickle
 import string
 import tomllib
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,21 @@ SOURCE = Path(orihon.errors.__file__).parent
 
 
 def catalogue(lang: str) -> dict[str, str]:
-    return dict(_flat(tomllib.loads(files("orihon.texts").joinpath(f"{lang}.toml").read_text(encoding="utf-8"))))
+    return {key: said for texts in files_of(lang).values() for key, said in texts.items()}
+
+
+def files_of(lang: str) -> dict[str, dict[str, str]]:
+    """The texts of each file."""
+    paths = (SOURCE / "texts" / lang).glob("*.toml")
+    return {path.stem: dict(_flat(tomllib.loads(path.read_text(encoding="utf-8")))) for path in paths}
 
 
 def _flat(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for key, value in node.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
+        elif isinstance(value, list):
+            yield from zip((f"{prefix}{key}.cause", f"{prefix}{key}.remedy"), value, strict=True)
         else:
             yield prefix + key, value
 
@@ -61,6 +68,15 @@ def test_both_catalogues_have_the_same_keys_and_fields() -> None:
     assert english.keys() == japanese.keys()
     for key in english:
         assert _fields(english[key]) == _fields(japanese[key]), key
+
+
+@pytest.mark.parametrize("lang", LANGUAGES)
+def test_every_text_is_in_the_file_in_which_it_is_looked_for(lang: str) -> None:
+    found = [key for texts in files_of(lang).values() for key in texts]
+    assert len(found) == len(set(found)), "texts that are in two files"
+    for key, said in catalogue(lang).items():
+        fields = dict.fromkeys(_fields(said), 1)
+        assert text(key, lang=lang, **fields) == said.format_map(fields), key
 
 
 def test_every_error_in_the_source_has_its_texts_and_their_fields() -> None:

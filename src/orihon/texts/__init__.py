@@ -1,9 +1,10 @@
 """Everything Orihon says to people, in English and Japanese.
 
-Owns the two catalogue files beside it and the choice between them: ``set_language`` (the setting), then
-``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. ``speaking`` chooses for one block, such as
-the answer to one reader of a page. A text is found by a dotted key and filled with named fields. A missing key is a
-programming error and raises ``KeyError``; a test compares both catalogues.
+Owns the files in ``en`` and ``ja``, one for each room, and the choice between the languages: ``set_language`` (the
+setting), then ``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. ``speaking`` chooses for one
+block, such as the answer to one reader of a page. A text is found by a dotted key and filled with named fields; the
+reason of an error, a finding or a refusal is written as ``reason = ["cause", "remedy"]``. A missing key is a
+programming error and raises ``KeyError``; a test compares both languages.
 """
 
 from __future__ import annotations
@@ -16,8 +17,66 @@ from functools import cache
 from typing import Any
 
 LANGUAGES = ("en", "ja")
-#: How many names of a key say which tables it is looked for in.
-_DEPTH = 2
+#: The files of a language and how the keys of their texts begin. Large rooms have several files, so that a quick
+#: command reads little; an error belongs to the room of its class.
+_FILES = {
+    "audit": ("audit",),
+    "classic": ("memory", "old_tools"),
+    "cli": ("cli",),
+    "cli_queue": (
+        *("cli.enqueue", "cli.worker", "cli.workers", "cli.pause", "cli.resume", "cli.cancel", "cli.retry"),
+        *("cli.approvals", "cli.answer", "cli.approve", "cli.reject", "cli.revise", "cli.notifications"),
+    ),
+    "cli_tasks": (
+        *("cli.list", "cli.show", "cli.view", "cli.diff", "cli.chain", "cli.search", "cli.export", "cli.import"),
+        *("cli.change", "cli.compress", "cli.undo", "cli.redo", "cli.rewind", "cli.fork", "cli.unfold", "cli.edit"),
+        *("cli.pin", "cli.unpin"),
+    ),
+    "cli_upkeep": (
+        *("cli.restore", "cli.archive", "cli.unarchive", "cli.keep", "cli.cleanup", "cli.vacuum", "cli.maintain"),
+        *("cli.tools", "cli.verify", "cli.scan", "cli.doctor", "cli.backup", "cli.migrate", "cli.keys", "cli.audit"),
+        *("cli.stats", "cli.monitor", "cli.costs", "cli.metrics", "cli.serve", "cli.privacy", "cli.grants"),
+        *("cli.squeeze", "cli.completion", "cli.demo", "cli.config", "cli.init"),
+    ),
+    "compression": (
+        *("compression", "folds", "nothing", "notes", "offload", "optimizer", "prompts", "sections"),
+        *("errors.BudgetExceeded", "errors.IllegalFold", "errors.NothingToUndo"),
+    ),
+    "demo": ("demo",),
+    "docs": ("docs",),
+    "importers": ("importing",),
+    "input": (
+        *("errors.InvalidInput", "errors.InvalidId", "errors.InvalidMessage", "errors.NoSuchMessage"),
+        "errors.ToolCallError",
+    ),
+    "llm": (
+        *("errors.Unreachable", "errors.TimedOut", "errors.Refused", "errors.Overflow", "errors.CutOff"),
+        *("errors.NotJSON", "errors.EmptyAnswer", "errors.Cancelled"),
+    ),
+    "notifications": ("notifications",),
+    "reports": ("monitor",),
+    "runtime": (
+        *("agent", "queue", "sources", "tools"),
+        *("errors.GaveUp", "errors.SourceError", "errors.ToolFailed", "errors.ToolServerError"),
+    ),
+    "settings": ("settings", "errors.InvalidSettings"),
+    "store": (
+        *("errors.DamagedStore", "errors.KeyUnavailable", "errors.NewerSchema", "errors.StaleWriter"),
+        "errors.StorageUnavailable",
+    ),
+    "tasks": (
+        *("approvals", "findings", "inheritance"),
+        *("errors.IllegalTransition", "errors.NotWaiting", "errors.QuotaExceeded", "errors.StateError"),
+        *("errors.TaskBusy", "errors.TaskNotFound", "errors.Waiting"),
+    ),
+    "transfer": ("archive", "export"),
+    "web": ("web",),
+    "web_api": ("web.api", "web.api_page", "web.fields", "web.refused"),
+    "web_task": ("web.actions", "web.approvals", "web.compare", "web.names", "web.task", "web.view"),
+}
+_FILE_OF = {beginning: file for file, beginnings in _FILES.items() for beginning in beginnings}
+#: The two texts of a reason, in the order in which they are written.
+_OF_A_REASON = {"cause": 0, "remedy": 1}
 
 _chosen: str | None = None
 _spoken: ContextVar[str | None] = ContextVar("orihon_language", default=None)
@@ -54,36 +113,19 @@ def language() -> str:
 
 def text(key: str, /, *, lang: str | None = None, **fields: object) -> str:
     """The text under ``key``, with ``{field}`` places filled in; ``{{`` stands for a brace."""
-    node: Any = _tables(lang or language(), ".".join(key.split(".")[:_DEPTH]))
-    for part in key.split("."):
-        node = node[part]
+    parts = key.split(".")
+    node: Any = _file(lang or language(), _FILE_OF.get(".".join(parts[:2])) or _FILE_OF[parts[0]])
+    for part in parts:
+        node = node[_OF_A_REASON[part]] if isinstance(node, list) else node[part]
     if not isinstance(node, str):
         raise KeyError(key)
     return node.format_map(fields)
 
 
 @cache
-def _tables(lang: str, name: str) -> dict[str, Any]:
-    """As much of a catalogue as has the texts below ``name``: to read all of it takes a tenth of a quick command."""
+def _file(lang: str, name: str) -> dict[str, Any]:
+    """The texts of one room: to read all of them takes a tenth of a quick command."""
     import tomllib  # only when something has to be said
-
-    pieces = _pieces(lang)
-    head = name.partition(".")[0]
-    return tomllib.loads("".join(pieces.get(one, "") for one in dict.fromkeys((head, name))))
-
-
-@cache
-def _pieces(lang: str) -> dict[str, str]:
-    """The catalogue cut at its tables, by the first names of each."""
     from importlib.resources import files
 
-    pieces: dict[str, list[str]] = {}
-    here: list[str] = []
-    is_inside = False  # of a text of several lines, which may look like a table
-    for line in files(__package__).joinpath(f"{lang}.toml").read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.startswith("[") and not is_inside:
-            name = ".".join(line.strip(" \n[]").split(".")[:_DEPTH])
-            here = pieces.setdefault(name, [])
-        here.append(line)
-        is_inside ^= line.count('"""') % 2 == 1
-    return {name: "".join(lines) for name, lines in pieces.items()}
+    return tomllib.loads(files(__package__).joinpath(lang, f"{name}.toml").read_text(encoding="utf-8"))
