@@ -29,7 +29,7 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.search import catch_up, rebuild_index
 from orihon.search.words import tokens
 from orihon.settings import Settings, load_settings
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 
 WANTED_MILLISECONDS = 50.0
 WANTED_COST = 1.02
@@ -72,7 +72,7 @@ def fill(base: Path, settings: Settings, words: Words, messages: int) -> tuple[i
         key = TaskKey("cli", "bench", "search", "issue", str(number))
         task = TaskContextManager(base, key, settings, inherit=False)
         said = [words.message() for _ in range(min(_TASK, messages - number))]
-        task.message_store.task_store.append_many([Said(Message("user", text)) for text in said])
+        task.message_store.task_store.append([Said(Message("user", text)) for text in said])
         task.stop()  # to write its last summary would take longer than all the rest
         task.catalogue.close()
         size += sum(len(text.encode()) for text in said)

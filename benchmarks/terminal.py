@@ -14,7 +14,7 @@ from benchmarks.catalogue import sqlite
 from benchmarks.start import wall
 from orihon import TaskContextManager, TaskKey
 from orihon.settings import load_settings
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.values.message.message import Message
 from tests.helpers import raw_database
 
@@ -30,7 +30,7 @@ def long_task(base: Path, messages: int) -> str:
         for start in range(0, messages, AT_ONCE):
             roles = ("user", "assistant")
             texts = (f"Message {seq} of a long log. " * 12 for seq in range(start, min(start + AT_ONCE, messages)))
-            store.append_many([Said(Message(roles[number % 2], said)) for number, said in enumerate(texts)])
+            store.append([Said(Message(roles[number % 2], said)) for number, said in enumerate(texts)])
         return task.uuid
 
 

@@ -37,7 +37,7 @@ from orihon import PlannedFold, TaskContextManager, TaskKey
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import Waiting
 from orihon.settings import Settings, load_settings
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.values.message.message import Message
 
 WANTED_MILLISECONDS = 100.0
@@ -84,7 +84,7 @@ def fill(task: TaskContextManager, messages: int) -> None:
     for start in range(1, messages, _AT_ONCE):
         texts = (f"Message {seq} of a long log. " * 12 for seq in range(start, min(start + _AT_ONCE, messages)))
         roles = ("user", "assistant")
-        store.task_store.append_many([Said(Message(roles[at % 2], said)) for at, said in enumerate(texts)])
+        store.task_store.append([Said(Message(roles[at % 2], said)) for at, said in enumerate(texts)])
         if start > 1:
             store.folding.compress([PlannedFold(start - _AT_ONCE + 1, start, f"What happened until {start}.")])
 

@@ -11,7 +11,7 @@ import pytest
 
 from orihon.errors import ToolCallError
 from orihon.store import MessageStore
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall, Usage
@@ -64,11 +64,11 @@ class LogBehaviour(Behaviour):
             Said(Message.build("user", "question"), "2026-01-31T21:00:00+09:00"),
             Said(Message.build("assistant", "answer"), "2026-01-31T12:00:01.5Z", ModelCall("gpt-4o")),
         ]
-        assert store.task_store.append_many(said) == 2
+        assert store.task_store.append(said) == 2
         times = [stored.timestamp for stored in store.get_messages()]
         assert times == ["2026-01-31T12:00:00.000000+00:00", "2026-01-31T12:00:01.500000+00:00"]
         with pytest.raises(ToolCallError):
-            store.task_store.append_many([Said(Message.build("user", "more")), Said(Message.build("tool", "orphan"))])
+            store.task_store.append([Said(Message.build("user", "more")), Said(Message.build("tool", "orphan"))])
         assert store.count_messages() == 2
         check_task(store)
 
@@ -76,10 +76,10 @@ class LogBehaviour(Behaviour):
         messages = [Message.build("user", "梨はいくつ？" * 20), Message.build("assistant", extra={"a": [1.5]})]
         said = [Said(one, encoded=jsonio.encode(one.body())) for one in messages]
         told: list[tuple[Message, int]] = []
-        store.task_store.append_many(said, stored=lambda one, tokens: told.append((one.message, tokens)))
+        store.task_store.append(said, stored=lambda one, tokens: told.append((one.message, tokens)))
         assert told == [(stored.message, stored.tokens) for stored in store.get_messages()]
         with pytest.raises(ToolCallError):
-            store.task_store.append_many(
+            store.task_store.append(
                 [Said(Message.build("tool", "orphan"))], stored=lambda one, tokens: told.append((one.message, tokens))
             )
         assert len(told) == 2

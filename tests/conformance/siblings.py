@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.errors import InvalidMessage
+from orihon.errors import InvalidMessage, ToolCallError
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.store.documents import load_document, save_document
 from orihon.values.message.message import Message
@@ -96,6 +96,21 @@ class SiblingBehaviour(Behaviour):
         assert store.add_message("assistant", "I looked", tool_call=record) == 1
         (found,) = tools.get_tool_calls()
         assert {key: found[key] for key in record} == record
+
+    def test_a_message_and_its_tool_call_are_recorded_both_or_not_at_all(
+        self, store: MessageStore, tools: ToolStore
+    ) -> None:
+        done: list[str] = []
+        store.task_store.told = lambda action, result, details: done.append(action)
+        with refused(InvalidMessage, "not_json"):
+            store.add_message("user", "look", tool_call={"tool_name": "ls", "result": object()})
+        with refused(ToolCallError, "none_open"):
+            store.add_message("tool", "orphan", tool_call={"tool_name": "ls"})
+        assert (store.count_messages(), tools.count_tool_calls(), done) == (0, 0, [])
+        assert store.add_message("user", "look", tool_call={"tool_name": "ls"}) == 1
+        assert (store.count_messages(), tools.count_tool_calls()) == (1, 1)
+        assert sorted(done) == ["append", "write"]
+        check_task(store)
 
     def test_a_large_result_goes_to_a_blob(self, tools: ToolStore, store: MessageStore) -> None:
         result = {"stdout": ["出力 " * 400_000], "code": 0}

@@ -165,7 +165,7 @@ def plan(store: MessageStore) -> int:
 #: A change, how many records it adds, and how many answers it waits for at least.
 CHANGES: dict[str, tuple[Callable[[MessageStore], object], int, int]] = {
     "message": (lambda store: store.add_message("user", "once"), 1, 1),
-    "message and call": (lambda store: store.add_message("user", "once", tool_call={"tool_name": "ls"}), 2, 2),
+    "message and call": (lambda store: store.add_message("user", "once", tool_call={"tool_name": "ls"}), 2, 1),
     "plan": (plan, 1, 1),
     "fold": (lambda store: store.create_summary(2, 6, "the first turn"), 2, 2),
     "sure": (surely, 1, 4),

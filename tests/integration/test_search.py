@@ -30,7 +30,7 @@ from orihon.search.query import parse_query
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.search.task_search import ranked_messages
 from orihon.settings import Settings, load_settings
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.system.clock import utc_now
 from orihon.tasks.place import folders_of
 from orihon.transfer.archive.cleanup import Cleaning
@@ -265,7 +265,7 @@ def test_there_may_be_no_time_to_read_everything(local: Place) -> None:
 def test_what_was_begun_is_gone_on_with(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with local.task("1") as task:
         said = [Said(Message("user", f"{local.word} {number}")) for number in range(120)]
-        task.message_store.task_store.append_many(said)
+        task.message_store.task_store.append(said)
     monkeypatch.setattr("orihon.search.indexer._BATCH_DOCUMENTS", 20)
     runs = 1
     while not catch_up(local.base, local.settings, seconds=0.001):  # no machine reads all of it in that time
@@ -277,7 +277,7 @@ def test_what_was_begun_is_gone_on_with(local: Place, monkeypatch: pytest.Monkey
 def test_a_process_that_is_killed_leaves_nothing_twice(local: Place) -> None:
     for number in range(2):
         with local.task(str(number)) as task:
-            task.message_store.task_store.append_many([Said(Message("user", local.word)) for _ in range(200)])
+            task.message_store.task_store.append([Said(Message("user", local.word)) for _ in range(200)])
     program = (
         "import sys; from orihon.search import catching_up, rebuild_index; from orihon.settings import load_settings;"
         "catching_up._BATCH_DOCUMENTS = 10; print('go', flush=True); rebuild_index(sys.argv[1], load_settings({}))"
@@ -295,7 +295,7 @@ def test_a_process_that_is_killed_leaves_nothing_twice(local: Place) -> None:
 
 def test_a_folder_that_moves_all_the_time_is_found(local: Place) -> None:
     with local.task("1") as task:
-        task.message_store.task_store.append_many([Said(Message("user", local.word)) for _ in range(20)])
+        task.message_store.task_store.append([Said(Message("user", local.word)) for _ in range(20)])
     places = [local.base / name / task.uuid for name in ("completed", "paused")]
     places[1].parent.mkdir(exist_ok=True)
     stop = threading.Event()

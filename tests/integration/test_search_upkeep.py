@@ -21,7 +21,7 @@ from orihon.search.connect import open_index
 from orihon.search.index import IndexProgress
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.settings import Settings, load_settings
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.upkeep.doctor import examine, repair
 from orihon.upkeep.retention import delete_old_contexts
 from tests.helpers import raw_database
@@ -43,7 +43,7 @@ def settings() -> Settings:
 def told(base: Path, settings: Settings, *said: str, number: str = "1") -> str:
     """A finished task in which this was said; its UUID."""
     with TaskContextManager(base, TaskKey("cli", "o", "r", "issue", number), settings) as task:
-        task.message_store.task_store.append_many([Said(Message("user", text)) for text in said])
+        task.message_store.task_store.append([Said(Message("user", text)) for text in said])
     return task.uuid
 
 

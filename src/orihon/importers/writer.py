@@ -25,7 +25,7 @@ from orihon.importers.report import ImportedTask
 from orihon.importers.tool_pairing import FoldStep, LogStep, Mended, SaidStep, ToolPairing
 from orihon.store.contract import Stream
 from orihon.store.folding import Folding
-from orihon.store.task_store import Said
+from orihon.store.record_codec import Said
 from orihon.system.clock import as_utc, utc_now
 from orihon.tasks.usage_sums import UsageSums
 from orihon.texts import text
@@ -276,7 +276,7 @@ class TaskWriter:
         store = self._owned().store
         if said:
             try:
-                store.append_many(said, stored=self._count)
+                store.append(said, stored=self._count)
             except InvalidInput:  # one of them: the others shall not suffer for it
                 self._one_by_one(said)
         self._add("tools", tools)
@@ -287,13 +287,13 @@ class TaskWriter:
         store = self._owned().store
         for one in said:
             try:
-                store.append_many([one], stored=self._count)
+                store.append([one], stored=self._count)
             except InvalidInput as error:
                 self.problems.append(Problem("message", fields={"detail": error.cause}))
                 # Its number stays taken, or the next import would count wrongly.
                 notice = text("importing.left_out", lang="en", detail=error.cause)
                 left = replace(one.message, content=notice, parts=None, extra={})
-                store.append_many([replace(one, message=left, encoded=None)], stored=self._count)
+                store.append([replace(one, message=left, encoded=None)], stored=self._count)
 
     def _count(self, said: Said, tokens: int) -> None:
         if self._used is not None and said.timestamp is not None:

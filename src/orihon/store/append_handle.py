@@ -1,7 +1,7 @@
 """``AppendHandle``: a file of the ``files`` back end while lines are appended to it.
 
 Lines are written in one call, whole or not at all: a disk that takes only a part of them is full. What was appended
-since the last commit can be taken back. When it reaches the disk (``durable``) is the business of its owner.
+since the last commit can be taken back. When it reaches the disk (``sync``) is the business of its owner.
 """
 
 from __future__ import annotations
@@ -19,22 +19,30 @@ _MOST_PIECES = 1000
 class AppendHandle:
     """A file open for appending that can take back what was appended since the last commit."""
 
-    __slots__ = ("durable", "fd", "grown", "size")
+    __slots__ = ("_is_synced", "durable", "fd", "grown", "size")
 
     def __init__(self, fd: int, *, durable: bool) -> None:
         self.fd = fd
         self.durable = durable
         self.size = os.fstat(fd).st_size
         self.grown = 0
+        self._is_synced = True
 
     def append(self, lines: Sequence[Pieces]) -> None:
         data: list[bytes | memoryview] = [piece for line in lines for piece in (*line, b"\n")]
         if len(data) > _MOST_PIECES:
             data = [b"".join(data)]
         length = sum(map(len, data))
+        self._is_synced = False
         if os.writev(self.fd, data) != length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self.grown += length
+
+    def sync(self) -> None:
+        """What was appended reaches the disk, where that is wanted."""
+        if self.durable and not self._is_synced:
+            os.fsync(self.fd)
+            self._is_synced = True
 
     def commit(self) -> None:
         self.size += self.grown

@@ -214,23 +214,22 @@ class FilesRecords(RecordStore):
 
     def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         log = self._handle(f"{stream}.jsonl", durable=self._durable)
+        lines = [(log, records)]
+        if view_lines:
+            view = self._handle("current.jsonl", durable=False)
+            lines.append((view, [(line,) for line in view_lines]))
+        # Of several the log comes first: a crash in between must leave no lines that it cannot account for.
+        if len(view_lines) == 1:
+            lines.reverse()
         try:
             if self._written and self._written[-1] is not log:
                 self._sync_written()  # what this record may mention must be on the disk before it
-            # Of several the log comes first: a crash in between must leave no lines that it cannot account for.
-            if len(view_lines) > 1:
-                self._written_to(log, records)
-            if view_lines:
-                self._written_to(self._handle("current.jsonl", durable=False), [(line,) for line in view_lines])
-            if len(view_lines) <= 1:
-                self._written_to(log, records)
+            for handle, new in lines:
+                if handle not in self._written:
+                    self._written.append(handle)
+                handle.append(new)
         except OSError as error:
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
-
-    def _written_to(self, handle: AppendHandle, lines: Sequence[Pieces]) -> None:
-        if handle not in self._written:
-            self._written.append(handle)
-        handle.append(lines)
 
     def _sync(self) -> None:
         """The end of a section, after its lock is free again: a process that is stopped here can be taken over."""
@@ -250,8 +249,7 @@ class FilesRecords(RecordStore):
 
     def _sync_written(self) -> None:
         for handle in self._written:
-            if handle.durable:
-                os.fsync(handle.fd)
+            handle.sync()
 
     def _roll_back(self) -> None:
         """Nothing of this section stays; what cannot be taken back now is put right, or found, by the next claim."""

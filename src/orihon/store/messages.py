@@ -17,7 +17,7 @@ from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.folding import Folding
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
-from orihon.store.tools import ToolStore
+from orihon.store.tools import tool_record
 from orihon.system import jsonio
 from orihon.system.files import wrapping
 from orihon.values.ladder import fullness_of, ladder_of
@@ -90,28 +90,17 @@ class MessageStore:
         """
         if tool_call is not None and expect_mapping(tool_call, "tool_call") and tool_name is None:
             tool_name = tool_call.get("tool_name")
-        seq = self.append(
-            Message.build(
-                role,
-                content,
-                tool_name=tool_name,
-                tool_calls=tool_calls,
-                tool_call_id=tool_call_id,
-                name=name,
-                extra=metadata or None,
-            ),
-            call=call,
+        message = Message.build(
+            role,
+            content,
+            tool_name=tool_name,
+            tool_calls=tool_calls,
+            tool_call_id=tool_call_id,
+            name=name,
+            extra=metadata or None,
         )
-        if tool_call is not None:
-            ToolStore(self.context_dir, task_store=self.task_store).add_tool_call(
-                tool_call.get("tool_name") or tool_name or "",
-                tool_call.get("arguments"),
-                tool_call.get("result"),
-                tool_call.get("error_message") or tool_call.get("error"),
-                status=tool_call.get("status"),
-                duration_ms=tool_call.get("duration_ms"),
-            )
-        return seq
+        tool = None if tool_call is None else _tool_record(tool_call, tool_name)
+        return self.task_store.append(message, call=call, tool=tool)
 
     def append(self, message: Message | Mapping[str, Any], *, call: ModelCall | None = None) -> int:
         """Store a ``Message``, or an OpenAI chat message as a dict, and return its number."""
@@ -262,6 +251,17 @@ class MessageStore:
         if not isinstance(bare, SqliteRecords):
             raise InvalidSettings("not_sqlite", backend="files")
         return bare.reading_connection()
+
+
+def _tool_record(told: Mapping[str, Any], tool_name: str | None) -> dict[str, Any]:
+    return tool_record(
+        told.get("tool_name") or tool_name or "",
+        told.get("arguments"),
+        told.get("result"),
+        told.get("error_message") or told.get("error"),
+        status=told.get("status"),
+        duration_ms=told.get("duration_ms"),
+    )
 
 
 def _count_lines(path: Path) -> int:

@@ -196,10 +196,11 @@ class PostgresRecords(RecordStore):
                     raise self._error(again) from again
 
     def _is_written(self, section: Section) -> bool:
-        """Is our first record there, byte for byte? Each message carries something random, so it can only be ours."""
+        """Is our record there, byte for byte? Each message carries something random, so it can only be ours."""
         if not section.appended:
             return False
-        stream, number, record = section.appended[0]
+        said = (one for one in section.appended if one[0] == "messages")
+        stream, number, record = next(said, section.appended[0])
         _, rows = self._page([(stream, number, number)])
         return [found for _, _, found in rows] == [record]
 

@@ -12,20 +12,57 @@ import binascii
 import hashlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from orihon.errors import InvalidMessage
 from orihon.store.contract import Pieces
+from orihon.store.tail import Tail
 from orihon.system import jsonio
+from orihon.system.clock import as_utc
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
+from orihon.values.task import shortened
 from orihon.values.tokens.message_tokens import estimate_message
 
 #: Encoded contents (images, files) are moved from this length on; plain text from ``blob_bytes`` on.
 ENCODED_LENGTH = 1024
 _PREVIEW_LENGTH = 200
 _ENCODED_KEYS = frozenset({"data", "file_data", "b64_json"})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message on its way into the log, with what is known about it; without a time it was said now."""
+
+    message: Message
+    timestamp: str | None = None  # ISO 8601; kept in the form of ``utc_now``
+    call: ModelCall | None = None
+    encoded: bytes | None = None  # the message's body as JSON, where somebody has needed it already
+
+    def __post_init__(self) -> None:
+        if self.timestamp is not None:
+            try:
+                object.__setattr__(self, "timestamp", as_utc(self.timestamp))
+            except (ValueError, OverflowError) as error:
+                raise InvalidMessage("timestamp", value=shortened(self.timestamp)) from error
+
+
+@dataclass(slots=True)
+class Packed:
+    """Messages as the records get them."""
+
+    messages: list[Message]
+    lines: list[Pieces] = field(default_factory=list)
+    view_lines: list[bytes] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+
+    def count_in(self, tail: Tail) -> None:
+        """They are in the log now, and at the end of the view."""
+        for message, tokens in zip(self.messages, self.tokens, strict=True):
+            calls = {call.id: call.name for call in message.tool_calls}
+            tail.count(tail.seq + 1, calls, tokens)
+            tail.show(calls, message.answers, tokens)
 
 
 @dataclass(frozen=True, slots=True)

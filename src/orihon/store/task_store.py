@@ -11,26 +11,24 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orihon.errors import IllegalTransition, InvalidInput, InvalidMessage, StaleWriter, StateError, StorageError
+from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
 from orihon.store.call_ids import CallIds
-from orihon.store.contract import NUMBER_FIELD, LostRace, Pieces, RecordStore, Stream
+from orihon.store.contract import NUMBER_FIELD, LostRace, RecordStore, Stream
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
 from orihon.store.reader import TaskReader
-from orihon.store.record_codec import pack, pack_record
+from orihon.store.record_codec import Packed, Said, pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
 from orihon.store.tool_pairs import admit
 from orihon.system import jsonio
-from orihon.system.clock import as_utc, utc_now
+from orihon.system.clock import utc_now
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
-from orihon.values.task import shortened
 
 logger = logging.getLogger("orihon.store")
 
@@ -41,23 +39,6 @@ OK = "ok"
 
 #: How often a reader looks at the view's file before it takes a difference for what a crash has left.
 _LOOKS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """A message on its way into the log, with what is known about it; without a time it was said now."""
-
-    message: Message
-    timestamp: str | None = None  # ISO 8601; kept in the form of ``utc_now``
-    call: ModelCall | None = None
-    encoded: bytes | None = None  # the message's body as JSON, where somebody has needed it already
-
-    def __post_init__(self) -> None:
-        if self.timestamp is not None:
-            try:
-                object.__setattr__(self, "timestamp", as_utc(self.timestamp))
-            except (ValueError, OverflowError) as error:
-                raise InvalidMessage("timestamp", value=shortened(self.timestamp)) from error
 
 
 class TaskStore(TaskReader):
@@ -89,23 +70,51 @@ class TaskStore(TaskReader):
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
-    def append(self, message: Message, *, call: ModelCall | None = None) -> int:
-        """Add a message; its number is returned once it is stored."""
-        return self.append_many([Said(message, call=call)])
+    def append(
+        self,
+        said: Message | Iterable[Said],
+        *,
+        call: ModelCall | None = None,
+        tool: Mapping[str, Any] | None = None,
+        stored: Callable[[Said, int], None] | None = None,
+    ) -> int:
+        """Add a message, or several, all of them or none; the number of the last is returned once they are stored.
 
-    def append_many(self, said: Iterable[Said], *, stored: Callable[[Said, int], None] | None = None) -> int:
-        """Add messages, all of them or none; returns the number of the last one.
-
-        ``stored`` is told each message as the log has it, and its tokens, once they are stored.
+        ``tool`` is the record of a tool call that belongs to them. ``stored`` is told each message as the log has it,
+        and its tokens, once they are stored.
         """
-        masked = self._masked(said)
-        last, tokens = self.change(partial(self._append, masked))
+        masked = self._masked([Said(said, call=call)] if isinstance(said, Message) else said)
+        record = None if tool is None else self.redactor.clean(dict(tool))
+        sure = False
+        while True:
+            try:
+                with self._section(sure=sure) as tail:
+                    packed = self._packed(masked, tail)
+                    # The tool's record first: where a crash leaves one of the two, the message is not there yet.
+                    number = 0 if record is None else self._add_all("tools", [record])
+                    self.records.append("messages", tail.seq + 1, packed.lines, packed.view_lines)
+                    packed.count_in(tail)
+                    last = tail.seq
+                break
+            except LostRace:
+                sure = True  # see ``change``
         self._roles.update([one.message.role for one in masked])
         self.tell("append", OK, seq=last, messages=len(masked))
+        if number:
+            self.tell("write", OK, stream="tools", number=number)
         if stored is not None:
-            for one, size in zip(masked, tokens, strict=True):
+            for one, size in zip(masked, packed.tokens, strict=True):
                 stored(one, size)
         return last
+
+    def append_inside(self, message: Message, tail: Tail) -> int:
+        """One message inside ``change``, where a record and a message belong together."""
+        masked = self._masked([Said(message)])
+        packed = self._packed(masked, tail)
+        self.records.append("messages", tail.seq + 1, packed.lines, packed.view_lines)
+        packed.count_in(tail)
+        self._roles.update([one.message.role for one in masked])
+        return tail.seq
 
     def tell(self, action: str, result: str, **details: Any) -> None:
         """Say what was done to the task, in words and numbers that hold nothing of its contents."""
@@ -117,58 +126,41 @@ class TaskStore(TaskReader):
         taken, self._roles = self._roles, Counter()
         return dict(taken)
 
-    def append_inside(self, message: Message, tail: Tail) -> int:
-        """One message inside ``change``, where a record and a message belong together."""
-        masked = self._masked([Said(message)])
-        last, _ = self._append(masked, tail)
-        self._roles.update(one.message.role for one in masked)
-        return last
-
     def _masked(self, said: Iterable[Said]) -> Sequence[Said]:
         """As the log keeps them; one message may become several, the first of which has the call."""
         mask = self.redactor.mask if self.redactor.enabled else None
         result = []
         for one in said:
             call = one.call if one.call is None or mask is None else replace(one.call, model=mask(one.call.model))
-            messages = one.message.as_chat()
-            if mask is None and messages[0] is one.message:
-                result.append(one)
-                continue
-            for message in messages:
-                kept = message.map_strings(mask) if mask else message
-                encoded = one.encoded if kept is one.message else None
-                result.append(Said(kept, one.timestamp, call, encoded))
+            for message in one.message.as_chat():
+                kept = message if mask is None else message.map_strings(mask)
+                if kept is one.message and call == one.call:
+                    result.append(one)
+                else:
+                    encoded = one.encoded if kept is one.message else None
+                    result.append(Said(kept, one.timestamp, call, encoded))
                 call = None
         return result
 
-    def _append(self, said: Sequence[Said], tail: Tail) -> tuple[int, list[int]]:
-        """The number of the last one, and the tokens of each."""
-        admitted = admit([one.message for one in said], tail, self._was_used)
-        packed = [
-            self._packed(message, seq, one)
-            for seq, (message, one) in enumerate(zip(admitted, said, strict=True), start=tail.seq + 1)
-        ]
-        self.records.append(
-            "messages", tail.seq + 1, [line for line, _, _ in packed], [view_line for _, view_line, _ in packed]
-        )
-        for one, (_, _, tokens) in zip(admitted, packed, strict=True):
-            calls = {call.id: call.name for call in one.tool_calls}
-            tail.count(tail.seq + 1, calls, tokens)
-            tail.show(calls, one.answers, tokens)
-        return tail.seq, [tokens for _, _, tokens in packed]
-
-    def _packed(self, message: Message, seq: int, said: Said) -> tuple[Pieces, bytes, int]:
-        return pack(
-            message,
-            seq=seq,
-            timestamp=said.timestamp or utc_now(),
-            call=said.call,
-            epoch=self.epoch or 0,
-            blob_bytes=self.blob_bytes,
-            max_bytes=self.max_bytes,
-            put_blob=self.records.put_blob,
-            encoded=said.encoded if message is said.message else None,
-        )
+    def _packed(self, said: Sequence[Said], tail: Tail) -> Packed:
+        """What the records get; refuses what must not stand after the messages that are there."""
+        packed = Packed(admit([one.message for one in said], tail, self._was_used))
+        for message, one in zip(packed.messages, said, strict=True):
+            line, view_line, tokens = pack(
+                message,
+                seq=tail.seq + len(packed.lines) + 1,
+                timestamp=one.timestamp or utc_now(),
+                call=one.call,
+                epoch=self.epoch or 0,
+                blob_bytes=self.blob_bytes,
+                max_bytes=self.max_bytes,
+                put_blob=self.records.put_blob,
+                encoded=one.encoded if message is one.message else None,
+            )
+            packed.lines.append(line)
+            packed.view_lines.append(view_line)
+            packed.tokens.append(tokens)
+        return packed
 
     def _was_used(self, call_id: str) -> bool:
         needle = jsonio.encode(call_id)

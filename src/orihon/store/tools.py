@@ -10,6 +10,27 @@ from orihon.system.clock import utc_now
 from orihon.values.message.extra import expect_mapping
 
 
+def tool_record(
+    tool_name: str,
+    arguments: Mapping[str, Any] | None,
+    result: Any,
+    error: str | None,
+    *,
+    status: str | None = None,
+    duration_ms: float | None = None,
+) -> dict[str, Any]:
+    """The record of one call, before it has a number."""
+    return {
+        "tool_name": tool_name,
+        "arguments": {} if arguments is None else dict(expect_mapping(arguments, "arguments")),
+        "result": result,
+        "status": status or ("success" if error is None else "error"),
+        "error": error,
+        "duration_ms": duration_ms,
+        "timestamp": utc_now(),
+    }
+
+
 class ToolStore(SideStore):
     """Tool calls of one task, oldest first, numbered from 1."""
 
@@ -30,19 +51,8 @@ class ToolStore(SideStore):
         ``call_id`` is the id of the call in the log: by it a result is found again that is not in the log yet.
         """
         asked = arguments if arguments is not None else args
-        return self._store.add(
-            "tools",
-            {
-                "tool_name": tool_name,
-                "arguments": {} if asked is None else dict(expect_mapping(asked, "arguments")),
-                "result": result,
-                "status": status or ("success" if error is None else "error"),
-                "error": error,
-                "duration_ms": duration_ms,
-                "timestamp": utc_now(),
-                **({} if call_id is None else {"call_id": call_id}),
-            },
-        )
+        record = tool_record(tool_name, asked, result, error, status=status, duration_ms=duration_ms)
+        return self._store.add("tools", record if call_id is None else {**record, "call_id": call_id})
 
     def get_tool_calls(self, first: int = 1, last: int | None = None) -> list[dict[str, Any]]:
         """Calls as they are stored."""

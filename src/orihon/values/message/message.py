@@ -83,7 +83,7 @@ class Message:
             chat.read_text(tool_name, "tool_name"),
             _checked_extra(extra) if extra is not None else {},
         )
-        return message.as_chat()[0]
+        return message.as_chat()[0] if chat.is_old(message.role, message.tool_calls, message.extra) else message
 
     @classmethod
     def from_chat(cls, data: Mapping[str, Any]) -> Message:
