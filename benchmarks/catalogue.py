@@ -85,7 +85,7 @@ def sqlite(folder: Path, tasks: int) -> Iterator[Catalogue]:
             connection.execute(str(text))
         connection.execute("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
         connection.close()
-        catalogue.rebuild_rollups()
+        catalogue.statistics.rebuild_rollups()
         yield catalogue
 
 
@@ -120,7 +120,7 @@ def fill_postgres(catalogue: Catalogue, url: str, schema: str, tasks: int) -> No
         session.execute(text.encode(), values)
         session.execute("ALTER TABLE tasks ENABLE TRIGGER USER")
         session.execute("VACUUM ANALYZE tasks")
-    catalogue.rebuild_rollups()
+    catalogue.statistics.rebuild_rollups()
     assert isinstance(catalogue._db, PostgresTasks)
     catalogue._db.merge_rollups()  # as whoever writes next does
 
@@ -138,31 +138,31 @@ def answers(url: str) -> bool:
 
 def actions(catalogue: Catalogue, tasks: int) -> dict[str, Callable[[], object]]:
     """What is timed."""
-    middle = catalogue.list_tasks(status=TaskStatus.COMPLETED, user="user-7", limit=100)[-1].uuid
+    middle = catalogue.tasks.page(status=TaskStatus.COMPLETED, user="user-7", limit=100)[-1].uuid
     limited = ClaimLimits(max_attempts=3, tasks_per_user=3)
     return {
-        "list: first page": catalogue.list_tasks,
-        "list: by status": lambda: catalogue.list_tasks(status=TaskStatus.FAILED),
-        "list: by user": lambda: catalogue.list_tasks(user="user-77"),
-        "list: by repository": lambda: catalogue.list_tasks(repository="team/repo-77"),
-        "list: by user and status": lambda: catalogue.list_tasks(user="user-77", status=TaskStatus.FAILED),
-        "list: a later page": lambda: catalogue.list_tasks(before=middle),
-        "list: a later page by status": lambda: catalogue.list_tasks(status=TaskStatus.COMPLETED, before=middle),
-        "find by the beginning": lambda: catalogue.find_by_prefix("task-0a"),
-        "claim": catalogue.claim_next,
-        "claim, with a limit on users": lambda: catalogue.claim_next(limits=limited),
-        "claim, looking for dead workers": lambda: catalogue.claim_next(abandoned=True),
-        "statistics: rollups": catalogue.rollups,
-        "statistics: by status": catalogue.count_by_status,
-        "statistics: by user and status": catalogue.count_by_user_and_status,
-        "statistics: tokens": catalogue.token_usage,
-        "statistics: what waits": catalogue.count_waiting,
+        "list: first page": catalogue.tasks.page,
+        "list: by status": lambda: catalogue.tasks.page(status=TaskStatus.FAILED),
+        "list: by user": lambda: catalogue.tasks.page(user="user-77"),
+        "list: by repository": lambda: catalogue.tasks.page(repository="team/repo-77"),
+        "list: by user and status": lambda: catalogue.tasks.page(user="user-77", status=TaskStatus.FAILED),
+        "list: a later page": lambda: catalogue.tasks.page(before=middle),
+        "list: a later page by status": lambda: catalogue.tasks.page(status=TaskStatus.COMPLETED, before=middle),
+        "find by the beginning": lambda: catalogue.tasks.find_by_prefix("task-0a"),
+        "claim": catalogue.queue.claim_next,
+        "claim, with a limit on users": lambda: catalogue.queue.claim_next(limits=limited),
+        "claim, looking for dead workers": lambda: catalogue.queue.claim_next(abandoned=True),
+        "statistics: rollups": catalogue.statistics.rollups,
+        "statistics: by status": catalogue.statistics.count_by_status,
+        "statistics: by user and status": catalogue.statistics.count_by_user_and_status,
+        "statistics: tokens": catalogue.statistics.token_usage,
+        "statistics: what waits": catalogue.queue.count_waiting,
     }
 
 
 def medians(catalogue: Catalogue, tasks: int, rounds: int) -> dict[str, float]:
     """Milliseconds."""
-    assert sum(catalogue.count_by_status().values()) == tasks
+    assert sum(catalogue.statistics.count_by_status().values()) == tasks
     found = {}
     for name, action in actions(catalogue, tasks).items():
         times = []

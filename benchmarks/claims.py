@@ -73,7 +73,7 @@ def measure(folder: Path, tasks: int, workers: int) -> None:
         process.communicate()
     twice = len(claimed) - len(set(claimed))
     assert sorted(claimed) == sorted(names)
-    assert queue.catalogue.count_by_status() == {TaskStatus.COMPLETED: tasks}
+    assert queue.catalogue.statistics.count_by_status() == {TaskStatus.COMPLETED: tasks}
     print(
         f"claims, {workers} workers, {tasks:,} tasks: {tasks / claiming:,.0f} a second (wanted: at least 300), "
         f"run twice: {twice}; acknowledged {tasks / acknowledging:,.0f} a second, each on disk"

@@ -88,7 +88,7 @@ class Hosts:
 def kill_one(queue: TaskQueue, chance: random.Random) -> bool:
     """End a worker that is at work, as a crash does."""
     working = [
-        row for row in queue.catalogue.workers(3600) if row.state == "working" and is_alive(row.pid, row.pid_start)
+        row for row in queue.catalogue.workers.all(3600) if row.state == "working" and is_alive(row.pid, row.pid_start)
     ]
     if working:
         os.kill(chance.choice(working).pid, signal.SIGKILL)
@@ -97,7 +97,7 @@ def kill_one(queue: TaskQueue, chance: random.Random) -> bool:
 
 def check(queue: TaskQueue, folder: Path, settings: Settings, uuids: list[str], calls: int) -> dict[str, int]:
     """Everything once; what is printed was counted here."""
-    rows = [queue.catalogue.get(uuid) for uuid in uuids]
+    rows = [queue.catalogue.tasks.get(uuid) for uuid in uuids]
     lost = [row.uuid for row in rows if row.status is not TaskStatus.COMPLETED]
     findings = messages = 0
     twice: list[str] = []
@@ -114,7 +114,7 @@ def check(queue: TaskQueue, folder: Path, settings: Settings, uuids: list[str], 
         "messages": messages,
         "findings": findings,
         "take-overs": sum(row.retry_count for row in rows),
-        "rollup differences": len(queue.catalogue.check_rollups()),
+        "rollup differences": len(queue.catalogue.statistics.check_rollups()),
     }
 
 
@@ -150,7 +150,7 @@ def campaign(options: argparse.Namespace, folder: Path, config: dict[str, Any], 
     print(f"{2 * options.workers} workers on 2 hosts, {kills} killed, broker restarted: {restarted}")
     print(f"{taken:.1f} s, {len(uuids) / taken:.1f} tasks/s")
     print(", ".join(f"{name}: {count}" for name, count in figures.items()))
-    attempts = Counter(queue.catalogue.get(uuid).attempts for uuid in uuids)
+    attempts = Counter(queue.catalogue.tasks.get(uuid).attempts for uuid in uuids)
     print("attempts: " + ", ".join(f"{count} x {tries}" for tries, count in sorted(attempts.items())))
 
 

@@ -208,7 +208,7 @@ def catalogue(meter: Meter, folder: Path, settings: Settings) -> None:
     tasks = [task for task in held if task is not None]
     assert len(tasks) == TASKS
     _line("renew a lease", meter.cost(lambda: each(queue.renew, tasks)).per(TASKS))
-    _line("look for a wish", meter.cost(lambda: each(queue.catalogue.requested, names)).per(TASKS))
+    _line("look for a wish", meter.cost(lambda: each(queue.catalogue.queue.requested, names)).per(TASKS))
     meter.run("CHECKPOINT")
     scattered = tasks[::10]  # no two of them on one page
     after = meter.cost(lambda: each(queue.renew, scattered)).per(len(scattered))
@@ -267,7 +267,7 @@ def life(meter: Meter, folder: Path, config: dict[str, Any], steps: int, count: 
             WorkerProcess(1, settings, base_dir=folder / "base", until_empty=True).run()
 
         cost = meter.cost(live)
-        completed = sum(row.task_id.startswith(f"{steps}-") for row in queue.catalogue.list_tasks(limit=count))
+        completed = sum(row.task_id.startswith(f"{steps}-") for row in queue.catalogue.tasks.page(limit=count))
         assert completed == count
         queue.close()
     return cost.per(count), (meter.size(*STORED, "tasks") - size) / count

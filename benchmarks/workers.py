@@ -64,9 +64,9 @@ def measure(count: int, tasks: int, calls: int, seconds: float) -> Measured:
     thread = threading.Thread(target=supervisor.run)
     thread.start()
     try:
-        while sum(row.state == "idle" for row in queue.catalogue.workers(60)) < count:
+        while sum(row.state == "idle" for row in queue.catalogue.workers.all(60)) < count:
             time.sleep(0.05)
-        processes = [psutil.Process(row.pid) for row in queue.catalogue.workers(60)]
+        processes = [psutil.Process(row.pid) for row in queue.catalogue.workers.all(60)]
         before = sum(sum(process.cpu_times()[:2]) for process in processes)
         started = time.perf_counter()
         for number in range(tasks):
@@ -76,7 +76,7 @@ def measure(count: int, tasks: int, calls: int, seconds: float) -> Measured:
         taken = time.perf_counter() - started
         used = sum(sum(process.cpu_times()[:2]) for process in processes) - before
         memory = sum(process.memory_full_info().pss for process in processes) / 2**20
-        others = [row for row in queue.catalogue.list_tasks(limit=tasks) if row.status is not TaskStatus.COMPLETED]
+        others = [row for row in queue.catalogue.tasks.page(limit=tasks) if row.status is not TaskStatus.COMPLETED]
         assert not others, [(row.status, row.requested, row.attempts, row.error_message) for row in others]
         return Measured(taken, used / taken, memory)
     finally:

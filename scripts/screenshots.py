@@ -98,7 +98,7 @@ def main() -> None:
         subprocess.run([program, "demo", "--folder", str(demo)], check=True, capture_output=True)
         base, settings = demo / "contexts", _settings()
         with closing(open_catalogue(base, settings)) as catalogue:
-            first = min(catalogue.list_tasks(limit=10), key=lambda row: row.created_at).uuid
+            first = min(catalogue.tasks.page(limit=10), key=lambda row: row.created_at).uuid
         with _at_work(base, settings):
             _photograph(base, settings, first)
     finally:
@@ -133,8 +133,8 @@ def _at_work(base: Path, settings: Settings) -> Iterator[None]:
     _let_weeks_pass(base)
     for number, task in enumerate(running, 1):
         figures = WorkerFigures(f"laptop-{number}", 4 * number, number // 3)
-        task.catalogue.add_worker(figures.name, f"worker-{number}")
-        task.catalogue.note_worker(figures, "working", task.uuid)
+        task.catalogue.workers.add(figures.name, f"worker-{number}")
+        task.catalogue.workers.note(figures, "working", task.uuid)
     try:
         yield
     finally:
@@ -186,7 +186,7 @@ def _task(
             )
     # What a worker does beside its work.
     record_usage_of_log(task.catalogue, store, task.uuid)
-    task.catalogue.update(task.uuid, prompt=subject)
+    task.catalogue.tasks.update(task.uuid, prompt=subject)
     task.heartbeat()
     return task
 
@@ -209,7 +209,7 @@ def _ask(base: Path, settings: Settings, chance: random.Random) -> None:
         if phase == "research":
             approve(base, task.uuid, settings, by="ana", reason="B is cheaper and has the better API.")
     with closing(open_catalogue(base, settings)) as catalogue:
-        assert catalogue.list_tasks(status=TaskStatus.WAITING)
+        assert catalogue.tasks.page(status=TaskStatus.WAITING)
 
 
 def _photograph(base: Path, settings: Settings, demo: str) -> None:

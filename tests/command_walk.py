@@ -138,10 +138,10 @@ def prepare(folder: Path) -> None:
     start_task(base, settings, uuid="done-1", key=DONE).complete()
     start_task(base, settings, uuid="packed-1", key=DONE).complete()
     with Catalogue(base / "tasks.db") as catalogue:
-        catalogue.update("done-1", keep=True)
+        catalogue.tasks.update("done-1", keep=True)
         archive_old_contexts(base, settings, 0)
-        catalogue.update("done-1", keep=False)
-        catalogue.register(KEY, "queued-1", status=TaskStatus.QUEUED, prompt="steps 1 0")
+        catalogue.tasks.update("done-1", keep=False)
+        catalogue.tasks.register(KEY, "queued-1", status=TaskStatus.QUEUED, prompt="steps 1 0")
     start_task(base, settings, uuid="paused-1").stop()
     undone = start_task(base, settings, uuid="undone-1")
     undone.message_store.folding.undo()
@@ -155,7 +155,7 @@ def prepare(folder: Path) -> None:
     chat = [{"role": "user", "content": f"Question {number}: " + "why? " * 40} for number in range(6)]
     (folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chat), encoding="utf-8")
     with Catalogue(base / "tasks.db") as catalogue:
-        catalogue.add_grant(Grant("0a1b2c3d", "ann", "read", "", utc_now(), None, None), "0" * 64)
+        catalogue.grants.add(Grant("0a1b2c3d", "ann", "read", "", utc_now(), None, None), "0" * 64)
     backup(base, settings, str(folder / "backups"))
 
 

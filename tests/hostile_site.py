@@ -59,7 +59,7 @@ def tell(base: Path, number: int = 0) -> None:
         for kind in (*KINDS, short("notice.kind")):
             said = {name: long(f"notice.{name}") for name in ("message", "reason", "error", "question", "name", "by")}
             body = {**said, "details": {short("notice.detail"): long("notice.value")}, "compression_id": short("x")}
-            catalogue.add_notification(NewNotice(f"{kind} {number}", kind, short("notice.type"), WAITING, body))
+            catalogue.outbox.add(NewNotice(f"{kind} {number}", kind, short("notice.type"), WAITING, body))
 
 
 def _wait(base: Path, settings: Settings) -> None:

@@ -177,13 +177,13 @@ def test_workers_and_what_they_hold_are_shown_while_they_work_and_when_they_are_
     supervisor = subprocess.Popen(command, env=inherited, stderr=subprocess.DEVNULL)
     queue = TaskQueue(cluster.base, cluster.settings)
     try:
-        eventually(lambda: queue.catalogue.get(uuid).lease_owner)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).lease_owner)
         at_work = cluster.json("workers")
         figures = cluster.json("stats")
         japanese = run_on_terminal(*cluster.options, "workers", language="ja")
     finally:
         supervisor.send_signal(signal.SIGSTOP)  # or it would start another worker at once
-        for row in queue.catalogue.workers(PATIENCE):
+        for row in queue.catalogue.workers.all(PATIENCE):
             if row.state != "dead":
                 os.kill(row.pid, signal.SIGKILL)
         supervisor.kill()
@@ -198,7 +198,7 @@ def test_workers_and_what_they_hold_are_shown_while_they_work_and_when_they_are_
     assert figures["queue"] == {"waiting": 0, "put_off": 0, "to_resume": 0, "running": 1}
     assert "作業中" in japanese.out
     assert "リースの持ち主" in japanese.out
-    eventually(lambda: queue.catalogue.stale_leases())
+    eventually(lambda: queue.catalogue.leases.stale())
     queue.close()
     lines = [line.split("\t") for line in cluster.run("workers").out.splitlines()]
     assert [line[0] for line in lines] == ["worker", "lease"]
@@ -212,19 +212,19 @@ def test_take_overs_and_the_line_are_counted(cluster: Cluster) -> None:
     queue = TaskQueue(cluster.base, cluster.settings)
     catalogue = queue.catalogue
     first = cluster.run("enqueue", "steps 1 0").out.strip()
-    claimed = catalogue.claim_next(owner="gone", seconds=0.1)
+    claimed = catalogue.queue.claim_next(owner="gone", seconds=0.1)
     assert claimed is not None
     assert claimed[0].uuid == first
-    eventually(lambda: catalogue.stale_leases())
-    again = catalogue.claim_next(owner="heir", abandoned=True)
+    eventually(lambda: catalogue.leases.stale())
+    again = catalogue.queue.claim_next(owner="heir", abandoned=True)
     assert again is not None
     assert (again[0].uuid, cluster.json("stats")["take_overs"]) == (first, 1)
-    catalogue.put_back(first, epoch=again[1].epoch, error_message="later", delay=600)
+    catalogue.queue.put_back(first, epoch=again[1].epoch, error_message="later", delay=600)
     cluster.run("enqueue", "steps 1 0")
     figures = cluster.json("stats")
     assert figures["queue"] == {"waiting": 1, "put_off": 1, "to_resume": 0, "running": 0}
     assert figures["tasks"] == {"queued": 2}
-    catalogue.add_statistics(first, llm_calls=3, tool_calls=2, tokens=1234, compressions=1, messages=9)
+    catalogue.tasks.add_statistics(first, llm_calls=3, tool_calls=2, tokens=1234, compressions=1, messages=9)
     queue.close()
     shown = dict(line.split("\t") for line in cluster.run("stats").out.splitlines() if line.count("\t") == 1)
     assert (shown["sums.tokens"], shown["sums.llm_calls"], shown["sums.compressions"]) == ("1234", "3", "1")
@@ -236,8 +236,8 @@ def test_take_overs_and_the_line_are_counted(cluster: Cluster) -> None:
 def test_a_narrow_terminal_leaves_no_field_out(cluster: Cluster) -> None:
     worker = "worker-1@a-host-with-a-very-long-name:123"
     with open_catalogue(cluster.base, cluster.settings) as catalogue:
-        catalogue.add_worker(worker, "1")
-        host = catalogue.workers(60)[0].host
+        catalogue.workers.add(worker, "1")
+        host = catalogue.workers.all(60)[0].host
     for language in ("en", "ja"):
         shown = run_on_terminal(*cluster.options, "workers", language=language, COLUMNS="40", NO_COLOR="1").out
         assert worker in "".join(shown.split())

@@ -150,7 +150,7 @@ def test_each_compression_is_counted(base: Path, config: Path, backend: str) -> 
     assert compress(base, config, uuid, "--strategy", "summarize", "--target", "0.1").code == 0
     assert compress(base, config, uuid, "--preview").code == 0
     with open_catalogue(base, settings_for(backend)) as catalogue:
-        assert catalogue.get(uuid).compression_count == 2
+        assert catalogue.tasks.get(uuid).compression_count == 2
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])

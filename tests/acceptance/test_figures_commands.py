@@ -24,8 +24,8 @@ def base(tmp_path: Path) -> Path:
     base = tmp_path / "contexts"
     uuid, _ = paused_task(base, "files")
     with Catalogue(base / "tasks.db") as catalogue:
-        catalogue.add_usage(uuid, "gpt-4o", "2026-03-01", calls=4, input=1_000_000, output=100_000, saved=500_000)
-        catalogue.add_usage(uuid, "myst\x1b[31mery", "2026-03-02", calls=2, input=10)
+        catalogue.usage.add(uuid, "gpt-4o", "2026-03-01", calls=4, input=1_000_000, output=100_000, saved=500_000)
+        catalogue.usage.add(uuid, "myst\x1b[31mery", "2026-03-02", calls=2, input=10)
     return base
 
 
@@ -43,9 +43,9 @@ def test_costs_are_printed_for_programs_and_what_has_no_price_is_said(base: Path
 
 def test_of_very_many_models_without_a_price_the_first_are_named(base: Path) -> None:
     with Catalogue(base / "tasks.db") as catalogue:
-        (row,) = catalogue.list_tasks()
+        (row,) = catalogue.tasks.page()
         for number in range(20):
-            catalogue.add_usage(row.uuid, f"house-{number:02}", "2026-03-01", input=1)
+            catalogue.usage.add(row.uuid, f"house-{number:02}", "2026-03-01", input=1)
     said = run("--base-dir", base, "costs", "--by", "day").err
     assert "house-09, …." in said
     assert "house-10" not in said

@@ -50,8 +50,8 @@ def test_a_task_is_queued_and_worked_off(base: Path) -> None:
         "Completed: 1, failed or dead: 0, waiting: 0.",
     ]
     queue = TaskQueue(base, {})
-    assert queue.catalogue.get(first).status is TaskStatus.COMPLETED
-    row = queue.catalogue.get(second["uuid"])
+    assert queue.catalogue.tasks.get(first).status is TaskStatus.COMPLETED
+    row = queue.catalogue.tasks.get(second["uuid"])
     assert (row.status, row.key.label) == (TaskStatus.CANCELLED, "cli:o/r#7")
     assert json.loads(run("--base-dir", base, "retry", row.uuid, "--json").out)["status"] == "queued"
     queue.close()
@@ -63,11 +63,11 @@ def test_ctrl_c_drains_and_what_runs_is_asked(base: Path) -> None:
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment("en", PYTHONPATH=str(ROOT)))
     queue = TaskQueue(base, {})
     try:
-        eventually(lambda: queue.catalogue.get(uuid).lease_owner)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).lease_owner)
         assert "has been asked to pause" in run("--base-dir", base, "pause", uuid).out
-        eventually(lambda: queue.catalogue.get(uuid).status is TaskStatus.PAUSED)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).status is TaskStatus.PAUSED)
         run("--base-dir", base, "resume", uuid)
-        eventually(lambda: queue.catalogue.get(uuid).status is TaskStatus.RUNNING)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).status is TaskStatus.RUNNING)
         worker.send_signal(signal.SIGINT)
         out, _ = worker.communicate(timeout=PATIENCE)
     finally:
@@ -75,7 +75,7 @@ def test_ctrl_c_drains_and_what_runs_is_asked(base: Path) -> None:
         worker.wait()
     assert worker.returncode == 0
     assert json.loads(out)["tasks"] == {"paused": 1}
-    assert queue.catalogue.get(uuid).requested == "resume"
+    assert queue.catalogue.tasks.get(uuid).requested == "resume"
     queue.close()
 
 

@@ -80,7 +80,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def test_the_programs_do_what_the_page_says(played: tuple[str, Path]) -> None:
     _, folder = played
     catalogue = open_catalogue(folder / "contexts", load_settings({}))
-    found = {row.key.task_id: row for row in catalogue.list_tasks()}
+    found = {row.key.task_id: row for row in catalogue.tasks.page()}
     catalogue.close()
     assert {row.status for row in found.values()} == {TaskStatus.COMPLETED}
     assert set(found) == {"1", "2", "typo"}
@@ -105,7 +105,7 @@ def test_the_commands_run(played: tuple[str, Path]) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     queue = TaskQueue(folder / "contexts", {})
-    row = queue.catalogue.get(ran.stdout.splitlines()[-1])
+    row = queue.catalogue.tasks.get(ran.stdout.splitlines()[-1])
     queue.close()
     assert (row.status, row.requested, row.prompt) == (TaskStatus.QUEUED, None, "Fix the failing test")
 

@@ -65,7 +65,7 @@ def test_a_fork_in_json_and_in_japanese(base: Path, backend: str) -> None:
     assert told["forked_from"] == {"uuid": uuid, "at": 10}
     assert (told["status"], told["messages"], told["entries"]) == ("paused", 10, 10)
     with open_catalogue(base, settings_for(backend)) as catalogue:
-        assert catalogue.get(told["uuid"]).status is TaskStatus.PAUSED
+        assert catalogue.tasks.get(told["uuid"]).status is TaskStatus.PAUSED
     japanese = run("--base-dir", base, "fork", uuid, "--at", 13, language="ja")
     assert f"{uuid} のステップ 13 から始まります: メッセージ 13 件、ビューは 8 項目、405 トークン。" in japanese.out
 

@@ -45,7 +45,7 @@ def view_bytes(folder: Path, backend: str) -> bytes:
 
 def row_of(base: Path, backend: str, uuid: str) -> tuple[TaskStatus, str | None, int | None]:
     with open_catalogue(base, settings_for(backend)) as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
         return row.status, row.lease_owner, row.view_tokens
 
 

@@ -113,7 +113,7 @@ class ClientTalk(ClientBehaviour):
             client.close()
             assert (client.last_usage.input, client.last_usage.output) == (120, 7)
             assert client.last_usage.cached == usage.get("cached", 0)
-            row = task.catalogue.get(task.uuid)
+            row = task.catalogue.tasks.get(task.uuid)
             assert (row.llm_call_count, row.total_tokens) == (1, 120)
             estimated = 100 + estimate(json.dumps(client.tools[0].as_openai(), separators=(",", ":")))
             assert task.correction.factor == pytest.approx(120 / estimated)  # the tools are part of the request

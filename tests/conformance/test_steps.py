@@ -158,7 +158,7 @@ def check_fork(base: Path, settings: Settings, life: Life, at: int) -> None:
         assert (store.count("tools"), store.count("planning")) == life.counts[at]
         ours, theirs = store.records, life.task.task_store.records
         assert list(ours.read("messages")) == list(theirs.read("messages", (1, at)))
-    row = life.task.catalogue.get(new)
+    row = life.task.catalogue.tasks.get(new)
     assert (row.status, row.total_messages, row.lease_owner) == (TaskStatus.PAUSED, at, None)
     assert row.metadata[FORKED_FROM] == {"uuid": life.task.uuid, "at": at}
     with TaskContextManager.resume(base, new, settings) as fork:
@@ -229,7 +229,7 @@ def test_a_step_that_splits_tool_calls_from_their_results_is_refused(kind: str, 
     settings = settings_of(kind)
     with TaskContextManager(tmp_path, KEY, settings) as task:
         store = task.message_store
-        known = [row.uuid for row in task.catalogue.open_tasks(KEY)]
+        known = [row.uuid for row in task.catalogue.tasks.unfinished(KEY)]
         store.add_message("user", "look")
         calls = [{"id": f"c{n}", "type": "function", "function": {"name": TOOL, "arguments": "{}"}} for n in (1, 2)]
         store.add_message("assistant", None, tool_calls=calls)
@@ -253,7 +253,7 @@ def test_a_step_that_splits_tool_calls_from_their_results_is_refused(kind: str, 
                 fork_task(tmp_path, task.uuid, settings, at)
         with refused(NothingToUndo, "at_end"):
             store.rewind(5)
-        assert [row.uuid for row in task.catalogue.open_tasks(KEY)] == known, "nothing was made"
+        assert [row.uuid for row in task.catalogue.tasks.unfinished(KEY)] == known, "nothing was made"
 
 
 def test_a_fork_has_the_files_that_its_messages_mention(kind: str, tmp_path: Path) -> None:

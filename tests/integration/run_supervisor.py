@@ -40,7 +40,7 @@ class Workers:
 
     def pids(self) -> dict[str, int]:
         """The live workers by id."""
-        rows = self.queue.catalogue.workers(silence=3600)
+        rows = self.queue.catalogue.workers.all(silence=3600)
         return {row.worker_id: row.pid for row in rows if row.state not in ("dead", "stopped")}
 
     def wait(self) -> int:
@@ -75,7 +75,7 @@ def workers(
         if process.poll() is None:
             process.kill()
             process.wait()
-        for row in queue.catalogue.workers(silence=3600):
+        for row in queue.catalogue.workers.all(silence=3600):
             if is_alive(row.pid, row.pid_start):
                 os.kill(row.pid, signal.SIGKILL)
 

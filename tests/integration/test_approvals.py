@@ -98,12 +98,12 @@ class Loop:
 
     def row(self) -> Any:
         with closing(open_catalogue(self.base, self.settings)) as catalogue:
-            return catalogue.get(self.uuid)
+            return catalogue.tasks.get(self.uuid)
 
     def compressions(self) -> int:
         """As they are counted by time; a database may have those of other tests, too."""
         with closing(open_catalogue(self.base, self.settings)) as catalogue:
-            return catalogue.counted("")["compressions"]
+            return catalogue.counters.counted("")["compressions"]
 
     def read(self, look: Callable[[Any], Any]) -> Any:
         folder = folders_of(self.base, self.settings).find(self.uuid)

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from orihon import TaskContextManager
-from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
+from orihon.catalogue.tasks import Tasks
 from orihon.errors import DamagedStore, IllegalTransition, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
@@ -80,7 +81,7 @@ def finished(base: Path, config: dict[str, Any], end: str = "complete", messages
 
 def row_of(base: Path, uuid: str, settings: Settings) -> TaskRow:
     with closing(open_catalogue(base, settings)) as catalogue:
-        return catalogue.get(uuid)
+        return catalogue.tasks.get(uuid)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -149,7 +150,7 @@ def test_a_restored_task_can_be_worked_on_and_archived_anew(base: Path, config: 
     first = archive_task(base, uuid, settings)
     restore_task(base, uuid, settings)
     with closing(open_catalogue(base, settings)) as catalogue:
-        catalogue.change_status(uuid, TaskStatus.QUEUED)
+        catalogue.tasks.change_status(uuid, TaskStatus.QUEUED)
     with TaskContextManager(base, uuid=uuid, config=config) as task:
         task.message_store.add_message("user", "once more")
     second = archive_task(base, uuid, settings)
@@ -185,7 +186,7 @@ def test_an_end_that_nobody_was_told_of_is_not_archived_away(base: Path) -> None
     settings = load_settings({})
     uuid = finished(base, {})
     with closing(open_catalogue(base, settings)) as catalogue:
-        assert catalogue.request(uuid, "tell", TaskStatus.COMPLETED)
+        assert catalogue.queue.request(uuid, "tell", TaskStatus.COMPLETED)
     with refused(IllegalTransition, "untold"):
         archive_task(base, uuid, settings)
     assert archive_old(base, settings, days=0).archived == []
@@ -198,7 +199,7 @@ def test_old_tasks_are_archived_and_kept_ones_are_not(base: Path, config: dict[s
     settings = load_settings(config)
     ended, kept, failed = finished(base, config), finished(base, config), finished(base, config, "fail")
     with closing(open_catalogue(base, settings)) as catalogue:
-        catalogue.update(kept, keep=True)
+        catalogue.tasks.update(kept, keep=True)
     assert archive_old(base, settings).archived == [], "none of them is seven days old"
     run = archive_old(base, settings, days=0)
     assert {task.uuid for task in run.archived} == {ended, failed}
@@ -324,14 +325,14 @@ def test_two_machines_with_the_same_task_agree_and_with_another_one_say_so(
 def test_a_task_that_is_taken_up_meanwhile_keeps_its_folder(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = load_settings({})
     uuid = finished(base, {}, "fail")
-    change = Catalogue.change_status
+    change = Tasks.change_status
 
-    def retried_first(self: Catalogue, *args: Any, **kwargs: Any) -> TaskRow:
-        monkeypatch.setattr(Catalogue, "change_status", change)
+    def retried_first(self: Tasks, *args: Any, **kwargs: Any) -> TaskRow:
+        monkeypatch.setattr(Tasks, "change_status", change)
         change(self, uuid, TaskStatus.QUEUED)
         return change(self, *args, **kwargs)
 
-    monkeypatch.setattr(Catalogue, "change_status", retried_first)
+    monkeypatch.setattr(Tasks, "change_status", retried_first)
     with refused(IllegalTransition, "change"):
         archive_task(base, uuid, settings)
     assert (base / "completed" / uuid / "messages.jsonl").exists()

@@ -244,8 +244,8 @@ def test_a_folder_becomes_a_task_in_the_database_where_the_settings_want_that(
     with closing(open_for_reading(folder, local)) as store:
         before = contents_of(store)
     with closing(open_catalogue(base, local)) as catalogue:
-        reached = catalogue.raise_epoch(catalogue.acquire(uuid), above=40)
-        catalogue.release(reached)
+        reached = catalogue.leases.raise_epoch(catalogue.leases.acquire(uuid), above=40)
+        catalogue.leases.release(reached)
     archive_task(base, uuid, local)
     assert restore_task(base, uuid, settings) == base / "scratch" / uuid
     assert not folder.exists()

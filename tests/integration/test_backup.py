@@ -275,7 +275,7 @@ def test_what_happens_between_the_catalogue_and_the_tasks(base: Path, backend: s
     assert happened
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue:
-        rows = {row.uuid: row for row in catalogue.list_tasks()}
+        rows = {row.uuid: row for row in catalogue.tasks.page()}
     # Because of the one that was archived a second round began, which has seen everything.
     assert rows["task-5"].status is TaskStatus.ARCHIVED
     assert rows["task-2"].status is TaskStatus.COMPLETED
@@ -305,7 +305,7 @@ def test_a_task_that_is_archived_while_it_is_read_is_not_half_of_it(
     assert archived
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue:
-        assert catalogue.get("task-1").status is TaskStatus.ARCHIVED
+        assert catalogue.tasks.get("task-1").status is TaskStatus.ARCHIVED
     assert {path.name for path in (copy / "archive").iterdir()} == {"task-1.json", "task-1.tar.zst"}
 
 
@@ -347,9 +347,9 @@ def test_rows_that_are_older_than_their_tasks_are_made_to_fit(base: Path, backen
     assert backup(base, settings, folder_target.address, meanwhile).tasks == 4, "the youngest waits for the next one"
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue, open_catalogue(base, settings) as original:
-        rows = {row.uuid: row for row in catalogue.list_tasks()}
+        rows = {row.uuid: row for row in catalogue.tasks.page()}
         assert {row.status for row in rows.values()} == {TaskStatus.RUNNING}
-        assert rows["task-1"].epoch == original.get("task-1").epoch
+        assert rows["task-1"].epoch == original.tasks.get("task-1").epoch
     assert {path.name for path in (copy / "running").iterdir()} == set(rows)
     tasks[0].stop()
     with TaskContextManager.resume(copy, "task-1", settings) as again:
@@ -423,7 +423,7 @@ def test_a_backup_while_others_write_holds_everything_acknowledged_before(
             with closing(open_for_reading(here, settings)) as store:
                 assert store.count("messages") >= acknowledged
             with open_catalogue(folder, settings) as catalogue:
-                known = {row.uuid: row.status for row in catalogue.list_tasks(limit=10_000)}
+                known = {row.uuid: row.status for row in catalogue.tasks.page(limit=10_000)}
             for number in range(1, completed + 1):
                 assert known[f"short-{number}"] is ENDS[number % 3]
 

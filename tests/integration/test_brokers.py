@@ -121,7 +121,7 @@ def test_a_message_leads_to_a_claim_and_is_acknowledged(own: OwnQueue, opened: O
     task = queue.dequeue()
     assert task is not None
     assert task.uuid == uuid
-    assert queue.catalogue.get(uuid).status is TaskStatus.RUNNING
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.RUNNING
     queue.close()  # whatever is not acknowledged goes back now
     assert own.size() == 0
     assert queue.ack(task) is TaskStatus.COMPLETED
@@ -157,7 +157,7 @@ def test_one_of_many_deliveries_is_the_claim(own: OwnQueue, opened: Opener) -> N
         own.send({"uuid": uuid})
     tasks = [queue.dequeue() for queue in (*queues, *queues)]
     assert [task.uuid for task in tasks if task is not None] == [uuid]
-    assert queues[0].catalogue.get(uuid).attempts == 1
+    assert queues[0].catalogue.tasks.get(uuid).attempts == 1
     assert own.size() == 0
 
 
@@ -167,11 +167,11 @@ def test_a_late_delivery_changes_nothing(own: OwnQueue, opened: Opener) -> None:
     task = queue.dequeue()
     assert task is not None
     queue.ack(task)
-    before = queue.catalogue.get(uuid)
+    before = queue.catalogue.tasks.get(uuid)
     own.send({"uuid": uuid})
     own.send({"uuid": "no-such-task"})
     assert queue.dequeue() is None
-    assert queue.catalogue.get(uuid) == before
+    assert queue.catalogue.tasks.get(uuid) == before
     assert own.size() == 0
 
 
@@ -229,7 +229,7 @@ def test_resumed_retried_and_drained_tasks_are_announced(own: OwnQueue, opened: 
     assert own.size() == 1
     task = queue.dequeue()
     assert task is not None
-    queue.catalogue.request(uuid, "resume", TaskStatus.RUNNING)  # as a worker does that is to end
+    queue.catalogue.queue.request(uuid, "resume", TaskStatus.RUNNING)  # as a worker does that is to end
     assert queue.ack(task, stopped=True) is TaskStatus.PAUSED
     assert own.size() == 1
     task = queue.dequeue()
@@ -321,7 +321,7 @@ broker.ANSWER_SECONDS = broker.CONNECT_SECONDS = 60.0
 mine = broker.Broker(BrokerAddress.of(url), name)
 delivery = mine.get(60)
 if moment == "claimed":
-    assert TaskQueue(base_dir, {}).catalogue.claim(delivery.uuid)
+    assert TaskQueue(base_dir, {}).catalogue.queue.claim(delivery.uuid)
 print(delivery.uuid, flush=True)
 time.sleep(600)
 """
@@ -399,7 +399,7 @@ def test_a_broker_that_goes_in_between_is_replaced_by_the_catalogue(
     proxy.start()
     # The message comes after all, and is dropped.
     eventually(lambda: queue.dequeue() or (len(said(caplog)) > 1 and own.size() == 0))
-    assert queue.catalogue.get(uuid).attempts == 1
+    assert queue.catalogue.tasks.get(uuid).attempts == 1
     assert ["cannot be used" in line for line in said(caplog)] == [True, False]
 
 
@@ -539,7 +539,7 @@ def test_threads_and_forks_have_connections_of_their_own(own: OwnQueue, opened: 
     assert ended(child) == 0
     enqueue(7)
     assert own.size() == 1 + 7 * 5
-    assert queue.catalogue.count_waiting()[0] == 36
+    assert queue.catalogue.queue.count_waiting()[0] == 36
 
 
 def test_a_connection_that_nobody_uses_is_closed_and_opened_again(
@@ -565,7 +565,7 @@ def test_a_connection_that_nobody_uses_is_closed_and_opened_again(
     queue.enqueue(key(3))
     assert proxy.accepted > before
     assert own.size() == 2
-    assert queue.catalogue.get(uuid).status is TaskStatus.COMPLETED
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED
     assert said(caplog) == []
 
 
@@ -636,14 +636,14 @@ def test_workers_share_the_load_and_use_up_all_messages(own: OwnQueue, tmp_path:
     with workers(queue, 2, config=own.config, limits={"poll_interval": 30.0}) as started:
         eventually(lambda: len(started.pids()) == 2)
         uuids = [put(queue, "meet 2" if number < 2 else "steps 4 0.05", number) for number in range(10)]
-        eventually(lambda: {queue.catalogue.get(uuid).status for uuid in uuids} == {TaskStatus.COMPLETED})
+        eventually(lambda: {queue.catalogue.tasks.get(uuid).status for uuid in uuids} == {TaskStatus.COMPLETED})
         eventually(lambda: own.size() == 0)
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
-    processed = [row.processed for row in queue.catalogue.workers(silence=3600)]
+    processed = [row.processed for row in queue.catalogue.workers.all(silence=3600)]
     assert sum(processed) == 10
     assert min(processed) >= 1, "each has met the other"
-    assert {row.attempts for row in (queue.catalogue.get(uuid) for uuid in uuids)} == {1}
+    assert {row.attempts for row in (queue.catalogue.tasks.get(uuid) for uuid in uuids)} == {1}
     assert sorted((tmp_path / "effects").read_text().split()) == sorted(uuids)
     queue.close()
 
@@ -653,13 +653,13 @@ def test_workers_go_on_while_the_broker_comes_and_goes(own: OwnQueue, proxy: Cut
     queue = open_queue(tmp_path, config, owner="the test")
     with workers(queue, 2, config=config, limits={"poll_interval": 0.5}) as started:
         uuids = [put(queue, "steps 3 0.02", number) for number in range(4)]
-        eventually(lambda: queue.catalogue.get(uuids[0]).status is TaskStatus.COMPLETED)
+        eventually(lambda: queue.catalogue.tasks.get(uuids[0]).status is TaskStatus.COMPLETED)
         proxy.stop()
         uuids += [put(queue, "steps 3 0.02", number) for number in range(4, 12)]
-        eventually(lambda: queue.catalogue.get(uuids[5]).status is TaskStatus.COMPLETED)
+        eventually(lambda: queue.catalogue.tasks.get(uuids[5]).status is TaskStatus.COMPLETED)
         proxy.start()
         eventually(queue.is_empty)
         assert started.process.poll() is None
-    assert {queue.catalogue.get(uuid).status for uuid in uuids} == {TaskStatus.COMPLETED}
+    assert {queue.catalogue.tasks.get(uuid).status for uuid in uuids} == {TaskStatus.COMPLETED}
     assert sorted((tmp_path / "effects").read_text().split()) == sorted(uuids)
     queue.close()

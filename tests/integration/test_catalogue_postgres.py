@@ -38,7 +38,7 @@ GREEDY = f"""{CHILD}
 from orihon.catalogue import ClaimLimits
 print("ready", flush=True)
 sys.stdin.readline()
-while claimed := catalogue.claim_next(limits=ClaimLimits(tasks_per_user=2)):
+while claimed := catalogue.queue.claim_next(limits=ClaimLimits(tasks_per_user=2)):
     print(claimed[0].user, flush=True)
 """
 
@@ -54,11 +54,11 @@ def place(catalogue_schema: Database, tmp_path: Path) -> CataloguePlace:
 def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
     with place.open() as opened:
         yield opened
-        assert opened.check_rollups() == []
+        assert opened.statistics.check_rollups() == []
 
 
 def queued(catalogue: Catalogue, name: str, user: str = "花子") -> None:
-    catalogue.register(TaskKey("github", "o", "r", "issue", name, user), name, status=TaskStatus.QUEUED)
+    catalogue.tasks.register(TaskKey("github", "o", "r", "issue", name, user), name, status=TaskStatus.QUEUED)
 
 
 # ---- many workers --------------------------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_a_claim_does_not_wait_for_a_row_that_another_holds(catalogue: Catalogue
         queued(catalogue, name)
     with catalogue._db.write() as statements:
         assert statements.one("task_to_change", uuid="one") is not None
-        claimed = catalogue.claim_next()  # if it waited, then in vain: for us
+        claimed = catalogue.queue.claim_next()  # if it waited, then in vain: for us
     assert claimed is not None
     assert claimed[0].uuid == "two"
 
@@ -95,7 +95,7 @@ def test_the_same_task_is_registered_once_by_many_threads(catalogue: Catalogue) 
 
     def register() -> None:
         try:
-            catalogue.register(KEY, "one")
+            catalogue.tasks.register(KEY, "one")
             outcomes.append("made")
         except Exception as error:
             outcomes.append(str(getattr(error, "reason", error)))
@@ -111,34 +111,34 @@ def test_the_same_task_is_registered_once_by_many_threads(catalogue: Catalogue) 
 def test_sums_stay_right_while_they_are_rebuilt_and_merged_among_writers(catalogue: Catalogue) -> None:
     assert isinstance(catalogue._db, PostgresTasks)
     for number in range(4):
-        catalogue.register(KEY, f"task-{number}")
+        catalogue.tasks.register(KEY, f"task-{number}")
 
     def count(name: str) -> None:
         for _ in range(40):
-            catalogue.add_statistics(name, tokens=3, messages=1)
+            catalogue.tasks.add_statistics(name, tokens=3, messages=1)
 
     threads = [threading.Thread(target=count, args=(f"task-{number}",)) for number in range(4)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        catalogue.rebuild_rollups()
+        catalogue.statistics.rebuild_rollups()
         catalogue._db.merge_rollups()
     for thread in threads:
         thread.join(PATIENCE)
-    (rollup,) = catalogue.rollups()
+    (rollup,) = catalogue.statistics.rollups()
     assert (rollup.tasks, rollup.tokens, rollup.messages) == (4, 480, 160)
 
 
 def test_parts_of_the_sums_are_merged_on_the_way(catalogue: Catalogue, place: CataloguePlace) -> None:
     assert place.database is not None
-    catalogue.register(KEY, "one")
+    catalogue.tasks.register(KEY, "one")
     for _ in range(250):
-        catalogue.add_statistics("one", tokens=1)
+        catalogue.tasks.add_statistics("one", tokens=1)
     with psycopg.connect(place.database.url, options=f"-c search_path={place.database.schema}") as session:
         counted = session.execute("SELECT count(*) FROM rollup_parts").fetchone()
     assert counted is not None
     assert counted[0] <= 200
-    assert catalogue.rollups()[0].tokens == 250
+    assert catalogue.statistics.rollups()[0].tokens == 250
 
 
 RARE = [
@@ -159,7 +159,7 @@ class AnyBindings(dict[str, object]):
 
 
 def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, place: CataloguePlace) -> None:
-    assert catalogue.list_tasks() == []
+    assert catalogue.tasks.page() == []
     assert place.database is not None
     with psycopg.connect(place.database.url, options=f"-c search_path={place.database.schema}") as session:
         # A scan, or a sort, is left only where no index can be used: whatever the server thinks that the table holds.
@@ -182,15 +182,15 @@ def test_one_connection_is_enough(place: CataloguePlace) -> None:
     config["context_storage"] = {"backend": "files", "db_timeout": 20}  # a second connection would wait in vain
     with open_catalogue(place.base_dir, load_settings(config)) as catalogue:
         queued(catalogue, "one")
-        claimed = catalogue.claim_next(abandoned=True, limits=ClaimLimits(tasks_per_user=1))
+        claimed = catalogue.queue.claim_next(abandoned=True, limits=ClaimLimits(tasks_per_user=1))
         assert claimed is not None
-        lease = catalogue.renew(claimed[1])
-        assert catalogue.is_held(catalogue.get("one"))
-        assert catalogue.claim("one") is None
-        catalogue.take_permission("p", per_second=1, burst=1)
-        catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lease.epoch)
-        catalogue.rebuild_rollups()
-        assert catalogue.check_rollups() == []
+        lease = catalogue.leases.renew(claimed[1])
+        assert catalogue.leases.is_held(catalogue.tasks.get("one"))
+        assert catalogue.queue.claim("one") is None
+        catalogue.rate_limits.take("p", per_second=1, burst=1)
+        catalogue.tasks.change_status("one", TaskStatus.COMPLETED, epoch=lease.epoch)
+        catalogue.statistics.rebuild_rollups()
+        assert catalogue.statistics.check_rollups() == []
 
 
 # ---- other machines ------------------------------------------------------------------------------------------------
@@ -201,42 +201,42 @@ def test_a_dead_worker_elsewhere_is_replaced_when_its_lease_ran_out(
     catalogue: Catalogue, place: CataloguePlace, column: str, value: str
 ) -> None:
     queued(catalogue, "one")
-    assert catalogue.claim_next(seconds=3600) is not None
+    assert catalogue.queue.claim_next(seconds=3600) is not None
     place.change(f"UPDATE tasks SET lease_pid = 2147483647, {column} = ?", value)
-    assert catalogue.abandoned_tasks() == []
-    assert catalogue.claim_next(abandoned=True) is None
-    assert catalogue.claim("one") is None
+    assert catalogue.queue.abandoned() == []
+    assert catalogue.queue.claim_next(abandoned=True) is None
+    assert catalogue.queue.claim("one") is None
     with refused(TaskBusy, "lease"):
-        catalogue.acquire("one")
+        catalogue.leases.acquire("one")
     place.change("UPDATE tasks SET lease_until = extract(epoch FROM clock_timestamp())")
-    assert [row.uuid for row in catalogue.abandoned_tasks()] == ["one"]
-    claimed = catalogue.claim_next(abandoned=True)
+    assert [row.uuid for row in catalogue.queue.abandoned()] == ["one"]
+    claimed = catalogue.queue.claim_next(abandoned=True)
     assert claimed is not None
     assert (claimed[0].attempts, claimed[1].epoch) == (2, 2)
 
 
 def test_a_worker_elsewhere_is_alive_as_long_as_it_is_heard_of(catalogue: Catalogue, place: CataloguePlace) -> None:
-    catalogue.add_worker("near", "1")
-    catalogue.add_worker("far", "2")
+    catalogue.workers.add("near", "1")
+    catalogue.workers.add("far", "2")
     place.change("UPDATE workers SET host = 'elsewhere', boot = 'another', pid = 2147483647 WHERE name = 'far'")
-    assert [row.state for row in catalogue.workers(60)] == ["idle", "idle"]
+    assert [row.state for row in catalogue.workers.all(60)] == ["idle", "idle"]
     place.change("UPDATE workers SET heartbeat = heartbeat - 100")
-    assert {row.name: row.state for row in catalogue.workers(60)} == {"near": "idle", "far": "dead"}
-    catalogue.note_worker(WorkerFigures("far"), "stopped")
-    assert {row.name: row.state for row in catalogue.workers(60)} == {"near": "idle", "far": "stopped"}
+    assert {row.name: row.state for row in catalogue.workers.all(60)} == {"near": "idle", "far": "dead"}
+    catalogue.workers.note(WorkerFigures("far"), "stopped")
+    assert {row.name: row.state for row in catalogue.workers.all(60)} == {"near": "idle", "far": "stopped"}
 
 
 def test_a_local_clock_has_no_say_in_leases(place: CataloguePlace, catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "one")
-    lease = catalogue.acquire("one", seconds=50)
-    row = catalogue.get("one")
+    catalogue.tasks.register(KEY, "one")
+    lease = catalogue.leases.acquire("one", seconds=50)
+    row = catalogue.tasks.get("one")
     assert place.database is not None
     with psycopg.connect(place.database.url) as session:
         found = session.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()
     assert found is not None
     assert 0 < lease.until - found[0] <= 50
     assert row.lease_until == lease.until
-    assert 0 < catalogue.seconds_left(row) <= 50
+    assert 0 < catalogue.leases.seconds_left(row) <= 50
 
 
 # ---- news ----------------------------------------------------------------------------------------------------------
@@ -245,25 +245,25 @@ def test_a_local_clock_has_no_say_in_leases(place: CataloguePlace, catalogue: Ca
 def _waits(catalogue: Catalogue, seconds: float = 60) -> float:
     """Wait for news for a minute at most; how long it took."""
     began = time.monotonic()
-    catalogue.wait_for_news(seconds, threading.Event())
+    catalogue.queue.wait(seconds, threading.Event())
     return time.monotonic() - began
 
 
 def test_whatever_puts_a_task_in_line_wakes_a_waiting_worker(catalogue: Catalogue, place: CataloguePlace) -> None:
     _waits(catalogue)  # listens from here on
     with place.open() as other:
-        other.register(KEY, "paused")
-        other.change_status("paused", TaskStatus.PAUSED)
+        other.tasks.register(KEY, "paused")
+        other.tasks.change_status("paused", TaskStatus.PAUSED)
 
         def put_back() -> object:
-            claimed = other.claim_next()
+            claimed = other.queue.claim_next()
             assert claimed is not None
-            return other.put_back("one", epoch=claimed[1].epoch, error_message="no", delay=0)
+            return other.queue.put_back("one", epoch=claimed[1].epoch, error_message="no", delay=0)
 
         for act in (
             lambda: queued(other, "one"),
             put_back,
-            lambda: other.request("paused", "resume", TaskStatus.PAUSED),
+            lambda: other.queue.request("paused", "resume", TaskStatus.PAUSED),
         ):
             began = time.monotonic()
             timer = threading.Timer(0.2, act)
@@ -290,7 +290,7 @@ def test_a_waiting_worker_sees_that_it_shall_stop(catalogue: Catalogue) -> None:
     timer = threading.Timer(0.2, stop.set)
     timer.start()
     began = time.monotonic()
-    catalogue.wait_for_news(60, stop)
+    catalogue.queue.wait(60, stop)
     assert time.monotonic() - began < 40
     timer.join()
 
@@ -303,7 +303,7 @@ def test_a_worker_that_cannot_listen_waits_its_time_and_listens_again(place: Cat
             _waits(catalogue)
             proxy.stop()
             began = time.monotonic()
-            catalogue.wait_for_news(0.3, threading.Event())
+            catalogue.queue.wait(0.3, threading.Event())
             assert 0.3 <= time.monotonic() - began < 40
             proxy.start()
             assert _waits(catalogue) < 40  # listens anew, and has a look
@@ -316,14 +316,14 @@ def test_a_fork_listens_by_itself(catalogue: Catalogue) -> None:
     child = os.fork()
     if child == 0:
         try:
-            catalogue.wait_for_news(60, threading.Event())
+            catalogue.queue.wait(60, threading.Event())
             queued(catalogue, "one")
             catalogue.close()
         finally:
             os._exit(0)
     ended(child)
     assert _waits(catalogue) < 40
-    assert catalogue.get("one").status is TaskStatus.QUEUED
+    assert catalogue.tasks.get("one").status is TaskStatus.QUEUED
 
 
 # ---- a server that is away, strange, or not ours ---------------------------------------------------------------------
@@ -336,19 +336,19 @@ def test_a_connection_that_was_cut_between_two_calls_is_replaced(place: Catalogu
         with open_catalogue(place.base_dir, load_settings(config)) as catalogue:
             queued(catalogue, "one")
             for act in (
-                lambda: catalogue.get("one"),
-                lambda: catalogue.claim_next(limits=ClaimLimits(tasks_per_user=3)),
-                lambda: catalogue.add_statistics("one", tokens=1),
+                lambda: catalogue.tasks.get("one"),
+                lambda: catalogue.queue.claim_next(limits=ClaimLimits(tasks_per_user=3)),
+                lambda: catalogue.tasks.add_statistics("one", tokens=1),
             ):
                 proxy.cut()
                 act()
-            assert catalogue.get("one").total_tokens == 1
+            assert catalogue.tasks.get("one").total_tokens == 1
             proxy.stop()
             timer = threading.Timer(0.5, proxy.start)
             timer.start()
-            catalogue.add_statistics("one", tokens=1)  # waits until the server is there again
+            catalogue.tasks.add_statistics("one", tokens=1)  # waits until the server is there again
             timer.join()
-            assert catalogue.get("one").total_tokens == 2
+            assert catalogue.tasks.get("one").total_tokens == 2
 
 
 def _settings(url: str, schema: str, **storage: Any) -> Any:
@@ -371,13 +371,13 @@ def test_a_server_with_a_password_that_is_restarted_and_crashes(tmp_path: Path) 
             server.stop()
             starting = threading.Timer(0.3, server.start)
             starting.start()
-            claimed = catalogue.claim_next(seconds=3600)  # waits for the server
+            claimed = catalogue.queue.claim_next(seconds=3600)  # waits for the server
             assert claimed is not None
             starting.join()
             server.restart()  # as after a crash: what was not written out is gone
-            row = catalogue.get("one")
+            row = catalogue.tasks.get("one")
             assert (row.status, row.epoch) == (TaskStatus.RUNNING, claimed[1].epoch)
-            assert catalogue.check_rollups() == []
+            assert catalogue.statistics.check_rollups() == []
         with refused(StorageUnavailable, "server_denied") as caught:
             open_catalogue(tmp_path, _settings(url.replace("right", "wrong"), "ours"))
         assert "wrong" not in str(caught.value)

@@ -53,7 +53,7 @@ def execute(tmp_path: Path, settings: Settings) -> Execute:
 
 def queued(catalogue: Catalogue, number: int) -> str:
     key = TaskKey("cli", "owner", "repo", "task", str(number), "me")
-    return catalogue.register(key, new_uuid(), status=TaskStatus.QUEUED).uuid
+    return catalogue.tasks.register(key, new_uuid(), status=TaskStatus.QUEUED).uuid
 
 
 def by(rows: list[dict[str, Any]], name: str) -> dict[Any, dict[str, Any]]:
@@ -65,13 +65,13 @@ def test_hosts_workers_and_leases_are_told_apart(tmp_path: Path, settings: Setti
         for number in (1, 2):
             queued(catalogue, number)
         for name in ("here-1", "there-1", "there-2"):
-            catalogue.add_worker(name, name[-1])
+            catalogue.workers.add(name, name[-1])
         began = time.monotonic()
-        here = catalogue.claim_next(owner="here-1", worker=WorkerFigures("here-1", 5, 1))
-        there = catalogue.claim_next(owner="there-1", worker=WorkerFigures("there-1", 7, 2))
+        here = catalogue.queue.claim_next(owner="here-1", worker=WorkerFigures("here-1", 5, 1))
+        there = catalogue.queue.claim_next(owner="there-1", worker=WorkerFigures("there-1", 7, 2))
         assert here is not None
         assert there is not None
-        catalogue.note_worker(WorkerFigures("there-2", 4, 0), "stopped")
+        catalogue.workers.note(WorkerFigures("there-2", 4, 0), "stopped")
     # Another boot is another machine, or this one before it was booted: only a clock that all share tells them apart.
     execute("UPDATE workers SET host = 'elsewhere', boot = 'b' WHERE name LIKE 'there%'")
     execute("UPDATE tasks SET lease_host = 'elsewhere', lease_boot = 'b' WHERE lease_owner = 'there-1'")
@@ -111,14 +111,14 @@ def test_the_line_and_the_sums_are_counted(tmp_path: Path, settings: Settings) -
     with open_catalogue(tmp_path, settings) as catalogue:
         first, second, third = (queued(catalogue, number) for number in (1, 2, 3))
         for uuid in (first, second):
-            claimed = catalogue.claim(uuid)
+            claimed = catalogue.queue.claim(uuid)
             assert claimed is not None
-            catalogue.add_statistics(uuid, llm_calls=2, tool_calls=1, tokens=500, compressions=1, messages=4)
-        epoch = catalogue.get(first).epoch
-        catalogue.put_back(first, epoch=epoch, error_message="again", delay=3600)
-        catalogue.change_status(second, TaskStatus.PAUSED)
-        assert catalogue.request(second, "resume", TaskStatus.PAUSED)
-        assert catalogue.get(third).status is TaskStatus.QUEUED
+            catalogue.tasks.add_statistics(uuid, llm_calls=2, tool_calls=1, tokens=500, compressions=1, messages=4)
+        epoch = catalogue.tasks.get(first).epoch
+        catalogue.queue.put_back(first, epoch=epoch, error_message="again", delay=3600)
+        catalogue.tasks.change_status(second, TaskStatus.PAUSED)
+        assert catalogue.queue.request(second, "resume", TaskStatus.PAUSED)
+        assert catalogue.tasks.get(third).status is TaskStatus.QUEUED
     stats = collect_cluster_stats(tmp_path, settings)
     assert stats["queue"] == {"waiting": 1, "put_off": 1, "to_resume": 1, "running": 0}
     assert stats["tasks"] == {"queued": 2, "paused": 1}

@@ -85,7 +85,7 @@ def test_a_task_pauses_and_resumes_at_exactly_its_view(tmp_path: Path, config: d
     before = ctx.message_store.get_current_context_file().read_bytes()
     ctx.stop()
     assert (tmp_path / "paused" / ctx.uuid / "metadata.json").exists()
-    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.PAUSED
+    assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.PAUSED
     again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
     assert again.message_store.get_current_context_file().read_bytes() == before
     assert again.context_dir == tmp_path / "running" / ctx.uuid
@@ -99,7 +99,7 @@ def test_completion_writes_summary_figures_and_place(tmp_path: Path, config: dic
     ctx.message_store.create_summary(2, 7, "The first messages.")
     ctx.tool_store.add_tool_call("grep", {"word": "x"}, "found")
     ctx.complete()
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert row.status is TaskStatus.COMPLETED
     assert (row.total_messages, row.total_summaries, row.total_tool_calls) == (12, 1, 1)
     assert row.final_message_count == 7
@@ -138,7 +138,7 @@ def test_failure_keeps_the_error_without_its_secrets(tmp_path: Path, config: dic
     ctx = filled(tmp_path, config)
     token = "ghp_" + "a1B2" * 9
     ctx.fail(f"push refused for {token}")
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert row.status is TaskStatus.FAILED
     assert row.error_message is not None
     assert token not in row.error_message
@@ -152,7 +152,7 @@ def test_a_block_completes_fails_or_pauses_its_task(tmp_path: Path, config: dict
         raise ValueError("broken")
     with pytest.raises(KeyboardInterrupt), TaskContextManager(tmp_path, KEY, config) as paused:
         raise KeyboardInterrupt
-    states = [done.catalogue.get(ctx.uuid).status for ctx in (done, failed, paused)]
+    states = [done.catalogue.tasks.get(ctx.uuid).status for ctx in (done, failed, paused)]
     assert states == [TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.PAUSED]
 
 
@@ -169,7 +169,7 @@ def test_hooks_run_and_a_broken_one_does_not_stop_the_end(
     ctx.complete()
     assert called == ["stop", "done"]
     assert "the hook broken failed" in caplog.text
-    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.COMPLETED
+    assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.COMPLETED
 
 
 def test_a_live_owner_is_not_disturbed(
@@ -227,8 +227,8 @@ def test_an_owner_that_was_taken_over_cannot_end_the_task(tmp_path: Path, config
     assert not first.is_open
     with refused(IllegalTransition, "closed"):
         first.complete()
-    assert second.catalogue.get(first.uuid).status is TaskStatus.RUNNING
-    assert second.catalogue.get(first.uuid).lease_owner is not None
+    assert second.catalogue.tasks.get(first.uuid).status is TaskStatus.RUNNING
+    assert second.catalogue.tasks.get(first.uuid).lease_owner is not None
     second.complete()
 
 
@@ -244,7 +244,7 @@ def test_a_block_whose_task_was_taken_over_leaves_it_to_the_new_owner(
         first.message_store.add_message("user", "late")
     assert not first.is_open
     assert not (second.context_dir / "final_summary.txt").exists()
-    row = second.catalogue.get(first.uuid)
+    row = second.catalogue.tasks.get(first.uuid)
     assert (row.status, row.epoch) == (TaskStatus.RUNNING, second.lease.epoch)
     second.complete()
 
@@ -252,7 +252,7 @@ def test_a_block_whose_task_was_taken_over_leaves_it_to_the_new_owner(
 def test_an_owner_that_was_taken_over_changes_nothing_in_the_catalogue(tmp_path: Path, config: dict[str, Any]) -> None:
     first = filled(tmp_path, config)
     second = TaskContextManager.resume(tmp_path, first.uuid, config, take_over=True)
-    before = second.catalogue.get(first.uuid)
+    before = second.catalogue.tasks.get(first.uuid)
     for act in (
         lambda: first.update_statistics(llm_calls=1),
         lambda: first.update_statistics(total_messages=1),
@@ -262,7 +262,7 @@ def test_an_owner_that_was_taken_over_changes_nothing_in_the_catalogue(tmp_path:
     ):
         with refused(StaleWriter, "lease"):
             act()
-    assert second.catalogue.get(first.uuid) == before
+    assert second.catalogue.tasks.get(first.uuid) == before
     assert (first.model, first.correction.factor) == ("gpt-4o", 1.0), "what was refused has not happened here either"
     first.close()
     second.complete()
@@ -287,7 +287,7 @@ def test_an_end_whose_folder_cannot_move_is_an_end_all_the_same(tmp_path: Path, 
     (tmp_path / "completed").write_text("in the way")
     with pytest.raises(StorageError):
         ctx.complete()
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.status, row.lease_owner, ctx.is_open) == (TaskStatus.COMPLETED, None, False)
     with refused(IllegalTransition, "closed"):
         ctx.message_store.add_message("user", "too late")
@@ -304,7 +304,7 @@ def test_a_crash_between_catalogue_and_folder_is_put_right(
     ctx = filled(tmp_path, config)
     ctx.stop()
     if status is TaskStatus.RUNNING:
-        ctx.catalogue.change_status(ctx.uuid, TaskStatus.RUNNING)
+        ctx.catalogue.tasks.change_status(ctx.uuid, TaskStatus.RUNNING)
     else:
         (tmp_path / "paused" / ctx.uuid).rename(tmp_path / "running" / ctx.uuid)
     again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
@@ -324,7 +324,7 @@ def test_a_log_that_has_lost_acknowledged_messages_is_refused_and_nothing_is_cha
     with refused(DamagedStore, "log_lost"):
         TaskContextManager.resume(tmp_path, ctx.uuid)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.status, row.lease_owner) == (TaskStatus.PAUSED, None)
     assert [path.parent.name for path in ctx._folders.places(ctx.uuid)] == ["paused"]
 
@@ -335,7 +335,7 @@ def test_a_task_whose_folder_is_gone_does_not_begin_anew(tmp_path: Path, config:
     shutil.rmtree(tmp_path / "paused" / ctx.uuid)
     with refused(DamagedStore, "log_lost"):
         TaskContextManager.resume(tmp_path, ctx.uuid, config)
-    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.PAUSED
+    assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.PAUSED
     assert ctx._folders.places(ctx.uuid) == []
 
 
@@ -364,7 +364,7 @@ def test_a_back_end_that_is_not_there_leaves_no_task(tmp_path: Path) -> None:
     with refused(InvalidSettings, "no_database_url"):
         TaskContextManager(tmp_path, KEY, {"context_storage": {"backend": "postgres"}}, uuid="one")
     with TaskContextManager(tmp_path, KEY, uuid="two") as ctx:
-        assert [row.uuid for row in ctx.catalogue.list_tasks()] == ["two"]
+        assert [row.uuid for row in ctx.catalogue.tasks.page()] == ["two"]
         assert ctx._folders.places("one") == []
 
 
@@ -376,7 +376,7 @@ def test_a_task_that_does_not_open_is_free_for_the_next_try(tmp_path: Path) -> N
     log.write_bytes(b"not a record\n" + good.partition(b"\n")[2])
     with pytest.raises(DamagedStore):
         TaskContextManager.resume(tmp_path, ctx.uuid)
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.status, row.lease_owner) == (TaskStatus.PAUSED, None)
     log.write_bytes(good)
     TaskContextManager.resume(tmp_path, ctx.uuid).complete()
@@ -388,17 +388,17 @@ def test_figures_by_increments_and_by_totals(tmp_path: Path, config: dict[str, A
     ctx.update_statistics(llm_calls=1)
     ctx.message_store.create_summary(2, 5, "so far")
     ctx.update_statistics(total_messages=11, total_summaries=1, final_token_count=77)
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count) == (2, 2, 300, 1)
     assert (row.total_messages, row.total_summaries, row.final_token_count) == (11, 1, 77)
     ctx.cancel()
-    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.CANCELLED
+    assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.CANCELLED
 
 
 def test_totals_cannot_exceed_what_is_stored(tmp_path: Path, config: dict[str, Any]) -> None:
     ctx = filled(tmp_path, config)
     ctx.update_statistics(total_messages=999, total_summaries=9, total_tool_calls=9)
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.total_messages, row.total_summaries, row.total_tool_calls) == (12, 0, 0)
     ctx.close()
     TaskContextManager.resume(tmp_path, ctx.uuid, config).complete()
@@ -413,10 +413,10 @@ def test_a_store_on_the_folder_alone_does_not_lock_the_task_out(tmp_path: Path, 
         alone.close()
     again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
     assert again.message_store.add_message("user", "and on") == 18
-    assert again.catalogue.get(ctx.uuid).epoch == again.lease.epoch
+    assert again.catalogue.tasks.get(ctx.uuid).epoch == again.lease.epoch
     again.heartbeat()
     again.complete()
-    row = again.catalogue.get(ctx.uuid)
+    row = again.catalogue.tasks.get(ctx.uuid)
     assert (row.status, row.lease_owner) == (TaskStatus.COMPLETED, None)
 
 
@@ -439,10 +439,10 @@ FORKED = """
             ctx.__exit__(None, None, None)
             sys.exit(refused)  # leaves the block as well
         refused = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        row = ctx.catalogue.get(ctx.uuid)
+        row = ctx.catalogue.tasks.get(ctx.uuid)
         alive = row.lease_owner is not None and ctx.is_open
         print(refused, row.status.value, alive, ctx.message_store.add_message("user", "after it"), flush=True)
-    print(ctx.catalogue.get(ctx.uuid).status.value)
+    print(ctx.catalogue.tasks.get(ctx.uuid).status.value)
 """
 
 
@@ -454,12 +454,12 @@ def test_a_fork_that_leaves_the_block_does_not_end_the_task(tmp_path: Path, conf
 def test_a_heartbeat_says_how_far_a_running_task_is(tmp_path: Path, config: dict[str, Any]) -> None:
     ctx = filled(tmp_path, config)
     ctx.heartbeat()
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     tokens = ctx.message_store.get_current_token_count()
     assert (row.status, row.total_messages, row.view_tokens) == (TaskStatus.RUNNING, 12, tokens)
     ctx.message_store.create_summary(2, 11, "Short.")
     ctx.stop()
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert row.view_tokens == row.final_token_count == ctx.message_store.get_current_token_count() < tokens
 
 
@@ -480,7 +480,7 @@ def test_a_reserve_that_somebody_has_set_is_kept_whole(tmp_path: Path) -> None:
         with refused(InvalidSettings, "budget"):
             ctx.change_model("gpt-4", 4000)
         assert (ctx.model, ctx.context_length) == ("gpt-4o", 8000)
-        assert ctx.catalogue.get(ctx.uuid).context_length == 8000
+        assert ctx.catalogue.tasks.get(ctx.uuid).context_length == 8000
 
 
 def test_usage_is_held_against_what_was_sent(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -514,7 +514,7 @@ def test_reported_usage_corrects_the_estimate_and_is_remembered(tmp_path: Path, 
     ctx.stop()
     again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
     assert again.usage == pytest.approx(2 * plain, rel=0.01)
-    assert again.catalogue.get(ctx.uuid).total_tokens == 2 * estimated
+    assert again.catalogue.tasks.get(ctx.uuid).total_tokens == 2 * estimated
     again.complete()
 
 
@@ -542,7 +542,7 @@ def test_the_next_task_on_the_key_inherits_and_others_do_not(tmp_path: Path, con
     assert inherited.role == "system"
     assert "first the parser" in inherited.text
     assert first.uuid in (second.get_inheritance_notification_comment() or "")
-    assert second.catalogue.get(second.uuid).inherits_from == first.uuid
+    assert second.catalogue.tasks.get(second.uuid).inherits_from == first.uuid
     second.complete()
     other = TaskContextManager(tmp_path, TaskKey("github", "me", "project", "issue", "28", "me"), config)
     assert other.get_inheritance_context() is None
@@ -567,7 +567,7 @@ def test_keywords_of_the_first_design(tmp_path: Path, monkeypatch: pytest.Monkey
     assert ctx.get_planning_store() is ctx.planning_store
     ctx.update_status("running")
     ctx.update_status("failed", "no reason")
-    assert ctx.catalogue.get(ctx.uuid).error_message == "no reason"
+    assert ctx.catalogue.tasks.get(ctx.uuid).error_message == "no reason"
 
 
 @pytest.mark.parametrize("uuid", ["../x", "/etc", "a\0b", "x" * 300, "", "a/b", "."])
@@ -589,7 +589,7 @@ def test_a_second_start_of_the_same_task_is_refused(tmp_path: Path, config: dict
     with pytest.raises(InvalidInput):
         TaskContextManager(tmp_path, {"task_source": 7}, config)
     ctx.close()
-    assert ctx.catalogue.get(ctx.uuid).status is TaskStatus.RUNNING
+    assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.RUNNING
     again = TaskContextManager.resume(tmp_path, ctx.uuid, config)
     again.heartbeat()
     again.complete()

@@ -34,7 +34,7 @@ class Books:
 
     def task(self, number: int, user: str = "mia", repo: str = "shop", provider: str = "openai") -> str:
         key = TaskKey("github", "acme", repo, "issue", str(number), user)
-        return self.catalogue.register(key, new_uuid(), status=TaskStatus.RUNNING, llm_provider=provider).uuid
+        return self.catalogue.tasks.register(key, new_uuid(), status=TaskStatus.RUNNING, llm_provider=provider).uuid
 
     def report(self, by: str = "task", *days: str, **options: Any) -> CostReport:
         return cost_report(self.base, self.settings, by, *days, **options)
@@ -52,7 +52,7 @@ def books(place: CataloguePlace) -> Any:
 
 def test_costs_of_each_group_and_their_sum(books: Books) -> None:
     first, second = books.task(1), books.task(2, "ken", "till")
-    add = books.catalogue.add_usage
+    add = books.catalogue.usage.add
     add(first, "house-1", "2026-03-01", calls=2, input=MILLION, cached=MILLION // 2, output=MILLION // 10)
     add(first, "house-1", "2026-03-02", input=MILLION)
     add(second, "house-2", "2026-03-02", input=2 * MILLION)
@@ -78,7 +78,7 @@ def test_costs_of_each_group_and_their_sum(books: Books) -> None:
 def test_days_are_included_and_a_limit_leaves_the_sum_alone(books: Books) -> None:
     uuid = books.task(1)
     for day in range(1, 6):
-        books.catalogue.add_usage(uuid, "house", f"2026-03-0{day}", input=MILLION)
+        books.catalogue.usage.add(uuid, "house", f"2026-03-0{day}", input=MILLION)
     report = books.report("day", "2026-03-02", "2026-03-04", limit=2)
     assert [line.name for line in report.lines] == ["2026-03-02", "2026-03-03"]
     assert (report.left_out, report.total.cost) == (1, near(3))
@@ -95,9 +95,9 @@ def test_a_time_of_another_zone_is_taken_for_its_day_in_utc(tmp_path: Path, mome
 
 def test_a_model_without_a_price_is_counted_and_named_and_never_free(books: Books) -> None:
     known, unknown = books.task(1), books.task(2)
-    books.catalogue.add_usage(known, "house", "2026-03-01", input=MILLION)
-    books.catalogue.add_usage(known, "mystery", "2026-03-01", calls=3, input=5, saved=7)
-    books.catalogue.add_usage(unknown, "mystery", "2026-03-01", input=9)
+    books.catalogue.usage.add(known, "house", "2026-03-01", input=MILLION)
+    books.catalogue.usage.add(known, "mystery", "2026-03-01", calls=3, input=5, saved=7)
+    books.catalogue.usage.add(unknown, "mystery", "2026-03-01", input=9)
     lines = books.lines("task")
     assert (lines[unknown].cost, lines[unknown].unpriced_calls) == (None, 1)
     assert (lines[known].cost, lines[known].unpriced_calls) == (near(1), 3)
@@ -110,24 +110,24 @@ def test_a_model_without_a_price_is_counted_and_named_and_never_free(books: Book
 
 def test_calls_that_used_nothing_cost_nothing_whoever_made_them(books: Books) -> None:
     uuid = books.task(1)
-    books.catalogue.add_usage(uuid, "<synthetic>", "2026-03-01", calls=2)
+    books.catalogue.usage.add(uuid, "<synthetic>", "2026-03-01", calls=2)
     assert books.report("model").total == CostLine("", "", calls=2, cost=0.0)
 
 
 def test_a_model_at_home_costs_nothing_unless_the_settings_say_so(books: Books) -> None:
     home = books.task(1, provider="ollama")
-    books.catalogue.add_usage(home, "llama3", "2026-03-01", input=MILLION)
-    books.catalogue.add_usage(home, "house", "2026-03-01", input=MILLION)
+    books.catalogue.usage.add(home, "llama3", "2026-03-01", input=MILLION)
+    books.catalogue.usage.add(home, "house", "2026-03-01", input=MILLION)
     costs = {line.name: line.cost for line in books.report("model").lines}
     assert costs == {"llama3": 0.0, "house": near(1)}
 
 
 def test_a_reported_cost_wins_and_only_for_the_calls_that_came_with_it(books: Books) -> None:
     uuid = books.task(1)
-    books.catalogue.add_usage(uuid, "house", "2026-03-01", input=MILLION, cost=7.0)
-    books.catalogue.add_usage(uuid, "house", "2026-03-01", input=MILLION, cost=0.5)
-    books.catalogue.add_usage(uuid, "house", "2026-03-01", input=MILLION)
-    books.catalogue.add_usage(uuid, "mystery", "2026-03-01", input=MILLION, cost=0.25)
+    books.catalogue.usage.add(uuid, "house", "2026-03-01", input=MILLION, cost=7.0)
+    books.catalogue.usage.add(uuid, "house", "2026-03-01", input=MILLION, cost=0.5)
+    books.catalogue.usage.add(uuid, "house", "2026-03-01", input=MILLION)
+    books.catalogue.usage.add(uuid, "mystery", "2026-03-01", input=MILLION, cost=0.25)
     total = books.report().total
     assert total.cost == near(7.5 + 1 + 0.25)
     assert (total.reported_cost, total.unpriced_calls) == (near(7.75), 0)
@@ -135,7 +135,7 @@ def test_a_reported_cost_wins_and_only_for_the_calls_that_came_with_it(books: Bo
 
 def test_what_folding_saved_less_what_its_summaries_cost(books: Books) -> None:
     uuid = books.task(1)
-    add = books.catalogue.add_usage
+    add = books.catalogue.usage.add
     # Three quarters came from the cache: a token of input cost 0.75 * 0.1 + 0.25 * 1 = 0.325 of a new one.
     add(uuid, "house", "2026-03-01", input=4 * MILLION, cached=3 * MILLION, saved=2 * MILLION)
     add(uuid, "house", "2026-03-01", calls=2, input=MILLION // 10, output=1000, purpose="summary")
@@ -148,24 +148,24 @@ def test_what_folding_saved_less_what_its_summaries_cost(books: Books) -> None:
 
 def test_a_stale_owner_adds_nothing(books: Books) -> None:
     uuid = books.task(1)
-    lease = books.catalogue.acquire(uuid)
-    books.catalogue.acquire(uuid, take_over=True)
+    lease = books.catalogue.leases.acquire(uuid)
+    books.catalogue.leases.acquire(uuid, take_over=True)
     with pytest.raises(StaleWriter):
-        books.catalogue.add_usage(uuid, "house", "2026-03-01", epoch=lease.epoch)
-    assert books.catalogue.usage(uuid) == []
+        books.catalogue.usage.add(uuid, "house", "2026-03-01", epoch=lease.epoch)
+    assert books.catalogue.usage.of_task(uuid) == []
     with pytest.raises(TaskNotFound):
-        books.catalogue.set_usage("00000000-0000-4000-8000-000000000000", [])
+        books.catalogue.usage.replace("00000000-0000-4000-8000-000000000000", [])
 
 
 def test_rows_that_are_set_replace_what_was_there(books: Books) -> None:
     uuid = books.task(1)
-    books.catalogue.add_usage(uuid, "house", "2026-03-01", input=5)
+    books.catalogue.usage.add(uuid, "house", "2026-03-01", input=5)
     rows = [
         UsageRow(uuid, "2026-03-01", "house", 2, 10, 4, 3, 1, None),
         UsageRow(uuid, "2026-03-02", "house", 1, 1, 0, 0, 0, 0.5, "summary"),
     ]
-    books.catalogue.set_usage(uuid, rows)
-    assert books.catalogue.usage(uuid) == rows
+    books.catalogue.usage.replace(uuid, rows)
+    assert books.catalogue.usage.of_task(uuid) == rows
 
 
 def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:

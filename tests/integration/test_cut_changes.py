@@ -92,7 +92,7 @@ def enqueued(cluster: Cluster) -> tuple[Any, ...] | None:
 def claimed(cluster: Cluster) -> tuple[Any, ...] | None:
     uuid = cluster.queued()
     cluster.count_answers()
-    claim = cluster.queue.catalogue.claim(uuid, "me", 60)
+    claim = cluster.queue.catalogue.queue.claim(uuid, "me", 60)
     assert claim is not None
     assert claim[1].epoch == 1
     return cluster.row(uuid)
@@ -124,11 +124,11 @@ def opened(cluster: Cluster) -> tuple[Any, ...] | None:
 
 def put_back(cluster: Cluster) -> tuple[Any, ...] | None:
     uuid = cluster.queued()
-    claim = cluster.queue.catalogue.claim(uuid, "me", 60)
+    claim = cluster.queue.catalogue.queue.claim(uuid, "me", 60)
     assert claim is not None
     cluster.count_answers()
-    cluster.queue.catalogue.put_back(uuid, epoch=claim[1].epoch, error_message="e", delay=0)
-    cluster.queue.catalogue.forgive_attempt(uuid)
+    cluster.queue.catalogue.queue.put_back(uuid, epoch=claim[1].epoch, error_message="e", delay=0)
+    cluster.queue.catalogue.queue.forgive_attempt(uuid)
     return cluster.row(uuid)
 
 
@@ -157,7 +157,7 @@ def test_a_change_whose_answer_is_lost_is_made_once(
 def test_a_task_whose_end_was_not_answered_can_be_ended_again(cluster: Cluster) -> None:
     task = cluster.started()
     # Took effect, and nobody heard of it.
-    task.catalogue.change_status(task.uuid, TaskStatus.COMPLETED, epoch=task.lease.epoch, keep_lease=True)
+    task.catalogue.tasks.change_status(task.uuid, TaskStatus.COMPLETED, epoch=task.lease.epoch, keep_lease=True)
     task.complete()
     assert not task.is_open
     row = cluster.row(task.uuid)

@@ -86,12 +86,12 @@ def test_a_refused_database_can_be_replaced_while_its_error_is_held(folder: Path
 
 def _looks(catalogue: Catalogue) -> dict[str, Callable[[], object]]:
     return {
-        "row": lambda: catalogue.get("one"),
-        "list": lambda: list(catalogue.list_tasks(limit=9)),
-        "claim": catalogue.claim_next,
-        "status": lambda: catalogue.requested("one"),
-        "count": catalogue.count_by_status,
-        "users": catalogue.count_by_user_and_status,
+        "row": lambda: catalogue.tasks.get("one"),
+        "list": lambda: list(catalogue.tasks.page(limit=9)),
+        "claim": catalogue.queue.claim_next,
+        "status": lambda: catalogue.queue.requested("one"),
+        "count": catalogue.statistics.count_by_status,
+        "users": catalogue.statistics.count_by_user_and_status,
     }
 
 
@@ -108,7 +108,9 @@ def _looks(catalogue: Catalogue) -> dict[str, Callable[[], object]]:
 def test_a_row_that_nobody_wrote_is_damage_and_no_crash(tmp_path: Path, change: str, looks: set[str]) -> None:
     path = tmp_path / "tasks.db"
     with Catalogue(path) as catalogue:
-        catalogue.register(TaskKey("github", "me", "project", "issue", "1", "me"), "one", status=TaskStatus.QUEUED)
+        catalogue.tasks.register(
+            TaskKey("github", "me", "project", "issue", "1", "me"), "one", status=TaskStatus.QUEUED
+        )
     with closing(apsw.Connection(str(path))) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         bare = "replace(replace(sql, ' NOT NULL', ''), ' STRICT', '')"

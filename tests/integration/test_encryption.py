@@ -88,7 +88,7 @@ def test_nothing_plain_is_ever_written(place: Place) -> None:
     queue = TaskQueue(place.base, place.settings)
     uuid = queue.enqueue(KEY, prompt=SAID)
     with closing(queue):
-        assert queue.catalogue.get(uuid).prompt == SAID
+        assert queue.catalogue.tasks.get(uuid).prompt == SAID
         queue.cancel(uuid)
     asking = start_sealed(place.base, place.settings, "asking-1")
     assert place.leaks() == []  # while it is at work
@@ -99,9 +99,9 @@ def test_nothing_plain_is_ever_written(place: Place) -> None:
     task.complete()
     start_sealed(place.base, place.settings, "failed-1").fail(SAID)
     with open_catalogue(place.base, place.settings) as catalogue:
-        assert catalogue.get("failed-1").error_message == SAID
-        catalogue.update("failed-1", metadata={"title": SAID})
-        assert catalogue.get("failed-1").metadata == {"title": SAID}
+        assert catalogue.tasks.get("failed-1").error_message == SAID
+        catalogue.tasks.update("failed-1", metadata={"title": SAID})
+        assert catalogue.tasks.get("failed-1").metadata == {"title": SAID}
     assert place.leaks() == []
     assert verify(place.base, "asking-1", place.settings) == []
     assert verify(place.base, "failed-1", place.settings) == []
@@ -116,7 +116,7 @@ def test_a_failed_attempt_leaves_nothing_plain(attempts: int, tmp_path: Path, ca
         task = queue.dequeue()
         assert task is not None
         assert queue.nack(task, f"it broke: {SAID}") is (TaskStatus.DEAD if attempts == 1 else TaskStatus.QUEUED)
-        assert SAID in str(queue.catalogue.get(uuid).error_message)
+        assert SAID in str(queue.catalogue.tasks.get(uuid).error_message)
     assert ("dead" if attempts == 1 else "attempt 1 failed") in caplog.text
     assert CANARY not in caplog.text
     assert place.leaks() == []
@@ -267,7 +267,7 @@ def test_what_a_sealed_task_says_stays_sealed_when_new_ones_are_plain(
     assert "failed" in caplog.text
     assert CANARY not in caplog.text
     with open_catalogue(place.base, plain) as catalogue:
-        assert catalogue.get("sealed-2").error_message == f"it broke: {SAID}"
+        assert catalogue.tasks.get("sealed-2").error_message == f"it broke: {SAID}"
 
 
 def test_a_plain_task_is_sealed_by_a_fork_and_by_a_move_into_the_database(
@@ -295,7 +295,7 @@ def test_a_lost_catalogue_is_rebuilt_from_sealed_tasks(backend: str, tmp_path: P
     assert found
     assert all(finding.repair == "done" for finding in found)
     with open_catalogue(place.base, place.settings) as catalogue:
-        row = catalogue.get("done-1")
+        row = catalogue.tasks.get("done-1")
     assert (row.status, row.total_messages) == (TaskStatus.COMPLETED, 11)
     assert place.leaks() == []
 
@@ -306,7 +306,7 @@ def test_a_task_whose_records_are_removed_has_no_key_left(place: Place) -> None:
     assert erase_key(place.base, place.settings, "shredded-1")
     delete_old_contexts(place.base, place.settings, 0)
     with open_catalogue(place.base, place.settings) as catalogue:
-        assert all(CLEANED in catalogue.get(uuid).metadata for uuid in ("old-1", "shredded-1"))
+        assert all(CLEANED in catalogue.tasks.get(uuid).metadata for uuid in ("old-1", "shredded-1"))
     assert keys_overview(place.base, place.settings).erased == 2
     assert place.leaks() == []
 

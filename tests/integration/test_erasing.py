@@ -82,7 +82,7 @@ def settings(sections: dict[str, Any]) -> Settings:
 
 def row_of(base: Path, settings: Settings, uuid: str) -> TaskRow | None:
     with closing(open_catalogue(base, settings)) as catalogue:
-        return catalogue.find(uuid)
+        return catalogue.tasks.find(uuid)
 
 
 def waiting_task(base: Path, settings: Settings) -> str:
@@ -104,7 +104,7 @@ def part_of(base: Path, settings: Settings, parent: str) -> str:
     """A child task, as a parent starts one for a part of its work."""
     child = new_uuid()
     with closing(open_catalogue(base, settings)) as catalogue:
-        catalogue.register(TaskKey("cli", "", "", "subtask", child, ANN), child, parent_uuid=parent)
+        catalogue.tasks.register(TaskKey("cli", "", "", "subtask", child, ANN), child, parent_uuid=parent)
     task = TaskContextManager(base, None, settings, uuid=child, is_resumed=True)
     task.message_store.add_message("user", CANARY)
     task.stop()
@@ -174,8 +174,8 @@ def test_a_worker_that_has_the_task_is_waited_for_and_stops(base: Path, sections
             assert (early.tasks, early.is_complete, early.names) == ((), False, 0)
             ((task, reason),) = early.failed
             assert task == uuid
-            assert (made.queue.catalogue.get(uuid).lease_owner or "nobody") in reason
-            assert made.queue.catalogue.tombstone(uuid) is None
+            assert (made.queue.catalogue.tasks.get(uuid).lease_owner or "nobody") in reason
+            assert made.queue.catalogue.tombstones.find(uuid) is None
             threading.Timer(0.5, (base / "hold").unlink).start()
             done = erase_user(base, made.settings, "me", wait=120.0)
         finally:
@@ -230,7 +230,7 @@ def test_records_that_no_row_knows_of_are_not_passed_over(base: Path, settings: 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.catalogue.Catalogue.adopt", die)
+        patch.setattr("orihon.catalogue.tasks.Tasks.adopt", die)
         patch.setattr("orihon.transfer.fork._Fork.remove", die)
         with pytest.raises(KeyboardInterrupt):
             fork_task(base, task.uuid, settings, 3, name=new)
@@ -239,7 +239,7 @@ def test_records_that_no_row_knows_of_are_not_passed_over(base: Path, settings: 
     assert set(done.tasks) == {task.uuid, new}
     assert places_of(CANARY, base, settings) == []
     with closing(open_catalogue(base, settings)) as catalogue:
-        assert {stone.uuid for stone in catalogue.tombstones()} == {task.uuid, new}
+        assert {stone.uuid for stone in catalogue.tombstones.all()} == {task.uuid, new}
 
 
 def unlisted_tasks(base: Path, settings: Settings, number: int) -> list[str]:

@@ -46,7 +46,7 @@ class Sealed:
             self.queued = queue.enqueue(TaskKey("cli", "", "", "task", "q", ANN), prompt=SAID)
         self.start("kept-1", BEN).fail(SAID)
         with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("orihon.catalogue.Catalogue.adopt", _die)
+            patch.setattr("orihon.catalogue.tasks.Tasks.adopt", _die)
             patch.setattr("orihon.transfer.fork._Fork.remove", _die)
             fork_task(self.base, "done-1", settings, 4, name="no-row-1")
 
@@ -102,8 +102,8 @@ def test_all_of_a_person_goes_and_nothing_of_another(sealed: Sealed, without: Ca
 
     write_key(sealed.folder / "master")  # found again: it opens nothing of what was erased, and all of the rest
     with open_catalogue(sealed.base, sealed.settings) as catalogue:
-        stones = {stone.uuid: stone.erased_by for stone in catalogue.tombstones()}
-        kept = catalogue.get("kept-1")
+        stones = {stone.uuid: stone.erased_by for stone in catalogue.tombstones.all()}
+        kept = catalogue.tasks.get("kept-1")
     assert stones == dict.fromkeys(everything, "the office")
     assert (kept.user, kept.error_message) == (BEN, SAID)
     assert verify(sealed.base, "kept-1", sealed.settings) == []

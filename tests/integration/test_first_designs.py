@@ -227,7 +227,7 @@ class TestFullTaskProcessingWithContext:
         assert statuses == ["error", "success", "success", "success", "success"]
         assert (tmp_path / "notes" / "note2.txt").read_text(encoding="utf-8").startswith("第2章。")
 
-        row = ctx.catalogue.get(ctx.uuid)
+        row = ctx.catalogue.tasks.get(ctx.uuid)
         assert (row.status, row.llm_call_count, row.tool_call_count) == ("completed", 6, 5)
         assert (row.total_messages, row.total_tool_calls, row.compression_count) == (13, 5, 0)
 
@@ -238,7 +238,7 @@ class TestFullTaskProcessingWithContext:
         agent_loop(ctx, client, Workbench(tmp_path / "notes"), "Write sixty notes.")
 
         store = ctx.message_store
-        assert count(store, "summaries") == ctx.catalogue.get(ctx.uuid).compression_count > 0
+        assert count(store, "summaries") == ctx.catalogue.tasks.get(ctx.uuid).compression_count > 0
         assert store.get_current_token_count() <= 5000 < store.get_statistics()["total_tokens"]
         system, summary, *_ = store.get_messages_for_llm()
         assert system["content"] == "You keep notes in files."

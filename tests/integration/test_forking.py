@@ -187,7 +187,7 @@ def test_a_fork_of_a_finished_task_goes_on(base: Path, backend: str) -> None:
         fork.message_store.add_message("user", "another way")
     assert examine(base, settings) == []
     with open_catalogue(base, settings) as catalogue:
-        row = catalogue.get(new)
+        row = catalogue.tasks.get(new)
         assert (row.status, row.llm_call_count, row.total_messages) == (TaskStatus.COMPLETED, 0, 14)
     archive_task(base, task.uuid, settings)
     with refused(TaskNotFound, "no_folder"):
@@ -198,9 +198,9 @@ def test_a_fork_knows_nothing_of_what_is_being_done_to_the_old_task(base: Path) 
     settings = settings_for("files")
     uuid, _ = paused_task(base, "files")
     with open_catalogue(base, settings) as catalogue:
-        catalogue.update(uuid, metadata={"cleaning": {"at": "now"}, "archived": {"key": "x"}, "mine": 1})
+        catalogue.tasks.update(uuid, metadata={"cleaning": {"at": "now"}, "archived": {"key": "x"}, "mine": 1})
         new = fork_task(base, uuid, settings, 10)
-        assert catalogue.get(new).metadata == {"mine": 1, "forked_from": {"uuid": uuid, "at": 10}}
+        assert catalogue.tasks.get(new).metadata == {"mine": 1, "forked_from": {"uuid": uuid, "at": 10}}
 
 
 def test_a_fork_in_the_database_whose_row_is_lost_is_adopted(base: Path, postgres: Database) -> None:
@@ -213,7 +213,7 @@ def test_a_fork_in_the_database_whose_row_is_lost_is_adopted(base: Path, postgre
         connection.execute(f"DELETE FROM {postgres.schema}.tasks WHERE uuid = '{new}'".encode())
     assert [finding.detail for finding in examine(base, settings)] == ["no_row"]
     assert [finding.repair for finding in repair(base, settings)] == ["done"]
-    row = task.catalogue.get(new)
+    row = task.catalogue.tasks.get(new)
     assert (row.status, row.backend, row.total_messages) == (TaskStatus.PAUSED, "postgres", 10)
     assert row.metadata["forked_from"] == {"uuid": task.uuid, "at": 10}
     with TaskContextManager.resume(base, new, settings) as forked:

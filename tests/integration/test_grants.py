@@ -53,11 +53,11 @@ def test_a_grant_lets_in_until_it_is_revoked_and_its_token_is_nowhere(base: Path
     settings = load_settings(place)
     made = new_grant(base, settings, user="ann", role="approve", name="inbox", days=1)
     with open_catalogue(base, settings) as catalogue:
-        found = catalogue.grant_of(digest_of(made.token))
+        found = catalogue.grants.by_digest(digest_of(made.token))
         assert found == made.grant
         assert found.is_good(utc_now())
         assert not found.is_good("9999-01-01")
-        assert catalogue.grant_of(digest_of(made.token + "x")) is None
+        assert catalogue.grants.by_digest(digest_of(made.token + "x")) is None
     assert all(made.token not in str(grant) for grant in list_grants(base, settings))
     revoked = revoke_grant(base, settings, made.grant.id)
     assert revoked.revoked_at is not None
@@ -121,7 +121,7 @@ def _race_for_ten_places(base: Path, settings: Settings) -> None:
     os.close(go)  # the last writing end: all of them begin now
     got = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     with open_catalogue(base, settings) as catalogue:
-        assert catalogue.taken_by("ann", today).tasks == got == 10
+        assert catalogue.statistics.taken_by("ann", today).tasks == got == 10
 
 
 def _fork_that_enqueues(base: Path, settings: Settings, ready: int, go: int) -> int:
@@ -188,7 +188,7 @@ def test_tokens_of_a_day_are_counted_for_their_user_alone(base: Path, place: dic
     task = TaskContextManager(base, key("ann"), settings)
     with open_catalogue(base, settings) as catalogue:
         assert not tokens_spent(catalogue, settings, "ann")()
-        catalogue.add_usage(task.uuid, "m", lasting_day(), input=90, output=10)
+        catalogue.usage.add(task.uuid, "m", lasting_day(), input=90, output=10)
         assert tokens_spent(catalogue, settings, "ann")()
         assert not tokens_spent(catalogue, settings, "ben")()
     task.stop()
@@ -201,14 +201,14 @@ def test_a_task_pauses_when_the_tokens_of_the_day_are_spent(tmp_path: Path) -> N
     with world(base, steps, {"quotas": {"tokens_per_day": 1}}) as made:
         uuid = made.put("Do it.")
         with open_catalogue(base, made.settings) as catalogue:
-            catalogue.add_usage(uuid, "m", lasting_day(), input=5)
+            catalogue.usage.add(uuid, "m", lasting_day(), input=5)
         WorkerProcess("1", made.settings, base_dir=base, until_empty=True).run()
-        assert made.queue.catalogue.get(uuid).status is TaskStatus.PAUSED
+        assert made.queue.catalogue.tasks.get(uuid).status is TaskStatus.PAUSED
         assert not made.model.requests
         richer = replace(made.settings, quotas=QuotaSettings(tokens_per_day=1_000_000))
         made.queue.resume(uuid)
         WorkerProcess("1", richer, base_dir=base, until_empty=True).run()
-        assert made.queue.catalogue.get(uuid).status is TaskStatus.COMPLETED
+        assert made.queue.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED
 
 
 def test_limits_of_single_users_come_first() -> None:

@@ -54,7 +54,7 @@ def test_a_worker_does_a_task_with_files_and_an_mcp_server(tmp_path: Path) -> No
     with world(base, steps, sections) as made:
         uuid = made.put("Add 2 and 40.")
         WorkerProcess("1", made.settings, base_dir=base, until_empty=True).run()
-        row = made.queue.catalogue.get(uuid)
+        row = made.queue.catalogue.tasks.get(uuid)
         assert (row.status, row.error_message) == (TaskStatus.COMPLETED, None)
         assert (workspace / "sum.txt").read_text() == "42"
         roles = [stored.message.role for stored in made.messages(uuid)]
@@ -181,7 +181,7 @@ def test_a_wrong_key_fails_at_once_and_trouble_is_tried_again(tmp_path: Path) ->
         refused = made.put(number="1")
         assert made.work() is TaskStatus.FAILED
         assert isinstance(made.error, GaveUp)
-        assert "401" in str(made.queue.catalogue.get(refused).error_message)
+        assert "401" in str(made.queue.catalogue.tasks.get(refused).error_message)
         made.put(number="2")
         assert made.work() is TaskStatus.QUEUED
         assert isinstance(made.error, Refused)
@@ -352,7 +352,7 @@ def test_an_answer_that_ends_the_task_is_not_asked_for_again(tmp_path: Path) -> 
         context.message_store.add_message("assistant", "All done.")
         go_on(made, context)
         assert [request for request in made.model.requests if request.body.get("tools")] == []
-        assert made.queue.catalogue.get(uuid).status is TaskStatus.COMPLETED
+        assert made.queue.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED
 
 
 def test_a_beginning_that_was_cut_short_is_made_up_for(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_a_long_task_stays_within_its_window(tmp_path: Path) -> None:
         made.handler = TaskHandler({"llm": {"retries": 0, "openai": openai}}, tmp_path, toolbox=ToolBox([made.server]))
         uuid = made.put()
         assert made.work() is TaskStatus.COMPLETED
-        row = made.queue.catalogue.get(uuid)
+        row = made.queue.catalogue.tasks.get(uuid)
         assert row.compression_count > 0
         assert row.total_messages == 2 + 2 * 40 + 1
         assert len(effects(tmp_path)) == 40
@@ -455,7 +455,7 @@ def test_children_work_on_their_own_and_report(tmp_path: Path) -> None:
         assert made.work() is TaskStatus.COMPLETED
         (result,) = made.results(uuid)
         assert "Three files." in result
-        (child,) = [row for row in made.queue.catalogue.list_tasks() if row.parent_uuid == uuid]
+        (child,) = [row for row in made.queue.catalogue.tasks.page() if row.parent_uuid == uuid]
         assert (child.status, child.task_type) == (TaskStatus.COMPLETED, "subtask")
         assert [stored.message.role for stored in made.messages(child.uuid)] == [
             *("system", "user", "assistant", "tool", "assistant"),
@@ -474,15 +474,15 @@ def test_a_child_that_has_to_stop_goes_on_with_its_parent(tmp_path: Path) -> Non
     with world(tmp_path, answer) as made:
         uuid = made.put()
         assert made.work(lambda: bool(effects(tmp_path))) is TaskStatus.PAUSED
-        statuses = {row.uuid: row.status for row in made.queue.catalogue.list_tasks()}
+        statuses = {row.uuid: row.status for row in made.queue.catalogue.tasks.page()}
         assert list(statuses.values()) == [TaskStatus.PAUSED] * 2
         made.queue.resume(uuid)
         assert made.work() is TaskStatus.COMPLETED
         (result,) = made.results(uuid)
         assert "Three files." in result
         assert len(effects(tmp_path)) == 1
-        assert {row.status for row in made.queue.catalogue.list_tasks()} == {TaskStatus.COMPLETED}
-        assert len(made.queue.catalogue.list_tasks()) == 2
+        assert {row.status for row in made.queue.catalogue.tasks.page()} == {TaskStatus.COMPLETED}
+        assert len(made.queue.catalogue.tasks.page()) == 2
 
 
 def test_a_child_that_fails_is_a_result(tmp_path: Path) -> None:

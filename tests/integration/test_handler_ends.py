@@ -42,7 +42,7 @@ class _Inbox:
         limits = replace(QueueLimits.of(self.queue.settings), drain_seconds=3600.0)
         worker = WorkerProcess("1", self.config, base_dir=self.queue.base_dir, limits=limits, until_empty=True)
         worker.run()
-        return self.queue.catalogue.get(self.uuid).status
+        return self.queue.catalogue.tasks.get(self.uuid).status
 
     @property
     def comments(self) -> str:
@@ -56,7 +56,7 @@ def test_a_source_hears_of_a_cancel_before_the_work_began(tmp_path: Path) -> Non
         assert inbox.work() is TaskStatus.CANCELLED
         assert "Cancelled." in inbox.comments
         assert [path.parent.name for path in inbox.folder.rglob("tidy.md")] == ["failed"]
-        assert inbox.queue.catalogue.get(inbox.uuid).requested is None
+        assert inbox.queue.catalogue.tasks.get(inbox.uuid).requested is None
         inbox.work()
         assert inbox.comments.count("Cancelled.") == 1
 
@@ -88,10 +88,10 @@ def test_a_source_that_cannot_be_told_ends_no_worker_and_stays_to_be_told(tmp_pa
     queue.cancel(cancelled)
     other = queue.enqueue(TaskKey("cli", "", "", "task", "2"))
     WorkerProcess("1", {}, base_dir=tmp_path, handler=f"{__name__}:_Mute", until_empty=True).run()
-    assert queue.catalogue.get(other).status is TaskStatus.COMPLETED
-    assert [row.uuid for row in queue.catalogue.untold_ends()] == [cancelled]
+    assert queue.catalogue.tasks.get(other).status is TaskStatus.COMPLETED
+    assert [row.uuid for row in queue.catalogue.queue.untold_ends()] == [cancelled]
     queue.retry(cancelled)
-    assert queue.catalogue.untold_ends() == []
+    assert queue.catalogue.queue.untold_ends() == []
     queue.close()
 
 
@@ -99,7 +99,7 @@ def test_the_end_of_a_task_without_a_source_is_nobodys_business(tmp_path: Path) 
     with world(tmp_path, []) as made:
         uuid = made.put()
         assert made.queue.cancel(uuid).requested is None
-        assert made.queue.catalogue.untold_ends() == []
+        assert made.queue.catalogue.queue.untold_ends() == []
 
 
 def test_what_is_said_after_a_retry_is_not_taken_for_what_was_said_before(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_workers_without_a_key_touch_no_task(tmp_path: Path, monkeypatch: pytest
     handler = "orihon.runtime.handler:TaskHandler"
     with workers(queue, 1, config={"llm": {"provider": "openai"}}, handler=handler, until_empty=True) as started:
         assert started.wait() == 2
-    rows = [queue.catalogue.get(uuid) for uuid in uuids]
+    rows = [queue.catalogue.tasks.get(uuid) for uuid in uuids]
     assert {(row.status, row.attempts) for row in rows} == {(TaskStatus.QUEUED, 0)}
     with refused(InvalidSettings, "no_api_key"):
         TaskHandler.check_settings(queue.settings)

@@ -146,7 +146,7 @@ def test_trouble_of_a_child_that_may_pass_is_tried_again_with_its_parent(tmp_pat
         assert isinstance(made.error, Refused)
         assert made.work() is TaskStatus.COMPLETED
         assert "The part." in made.results(uuid)[0]
-        assert {row.status for row in made.queue.catalogue.list_tasks()} == {TaskStatus.COMPLETED}
+        assert {row.status for row in made.queue.catalogue.tasks.page()} == {TaskStatus.COMPLETED}
 
 
 def test_children_are_cancelled_with_their_parent(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_children_are_cancelled_with_their_parent(tmp_path: Path) -> None:
         uuid = made.put()
         assert made.work(lambda: bool(effects(tmp_path))) is TaskStatus.PAUSED
         made.queue.cancel(uuid)
-        assert [row.status for row in made.queue.catalogue.list_tasks()] == [TaskStatus.CANCELLED] * 2
+        assert [row.status for row in made.queue.catalogue.tasks.page()] == [TaskStatus.CANCELLED] * 2
 
 
 class _Ordered(EffectServer):

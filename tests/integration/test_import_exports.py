@@ -65,7 +65,7 @@ def test_the_identical_task_comes_back(tmp_path: Path, here: str, there: str) ->
     second = exported(tmp_path / "there", uuid, theirs, tmp_path / "b.jsonl")
     assert second.read_bytes().splitlines()[1:] == first.read_bytes().splitlines()[1:]
     with open_catalogue(tmp_path / "there", theirs) as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
     assert (row.key, row.status, row.total_messages, row.backend) == (KEY, TaskStatus.PAUSED, 13, there)
     assert examine(tmp_path / "there", theirs) == []
     with TaskContextManager.resume(tmp_path / "there", uuid, theirs) as again:
@@ -191,7 +191,7 @@ def test_a_crash_leaves_the_whole_task_or_nothing(tmp_path: Path, some_steps: So
         assert bring(there, path, settings).is_clean
         assert contents(there, uuid, settings) == whole
         with open_catalogue(there, settings) as catalogue:
-            assert catalogue.get(uuid).total_messages == 13
+            assert catalogue.tasks.get(uuid).total_messages == 13
 
 
 def test_a_task_becomes_that_of_the_user_who_is_named(tmp_path: Path) -> None:

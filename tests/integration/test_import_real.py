@@ -40,7 +40,7 @@ def imported(base: Path, name: str) -> dict[str, list[StoredMessage]]:
     assert examine(base, SETTINGS) == []
     logs = {}
     with open_catalogue(base, SETTINGS) as catalogue:
-        for row in catalogue.list_tasks():
+        for row in catalogue.tasks.page():
             folder = folders_of(base, SETTINGS).find(row.uuid)
             assert folder is not None
             with closing(open_for_reading(folder, SETTINGS, name=row.uuid)) as store:
@@ -136,8 +136,8 @@ def vars_of(usage: Any) -> tuple[int, int, int]:
 def test_sub_agents_are_children(tmp_path: Path) -> None:
     imported(tmp_path, "claude-code/viewer-fe5e1c67.jsonl")
     with open_catalogue(tmp_path, SETTINGS) as catalogue:
-        (main,) = [row for row in catalogue.list_tasks() if row.parent_uuid is None]
-        assert len(catalogue.children(main.uuid)) == 5
+        (main,) = [row for row in catalogue.tasks.page() if row.parent_uuid is None]
+        assert len(catalogue.tasks.children(main.uuid)) == 5
 
 
 # ---- Codex ---------------------------------------------------------------------------------------------------------

@@ -46,12 +46,12 @@ def told_and_read(base: Path, path: Path, *, masking: bool) -> tuple[list[UsageR
     with BaseFolder(base, settings) as opened:
         catalogue = opened.open_catalogue(create=False)
         assert catalogue is not None
-        (row,) = catalogue.list_tasks()
+        (row,) = catalogue.tasks.page()
         folder = opened.folders.find(row.uuid)
         assert folder is not None
         with closing(open_for_reading(folder, settings, name=row.uuid)) as store:
             assert (SECRET in store.message(1).message.text) is not masking
-            return catalogue.usage(row.uuid), usage_rows(store, row.uuid)
+            return catalogue.usage.of_task(row.uuid), usage_rows(store, row.uuid)
 
 
 @pytest.mark.parametrize("masking", [False, True])

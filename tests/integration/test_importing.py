@@ -59,7 +59,7 @@ def bring(base: Path, *paths: Path, settings: Settings | None = None, **options:
 
 def rows(base: Path, settings: Settings | None = None) -> list[TaskRow]:
     with open_catalogue(base, settings or settings_for()) as catalogue:
-        return sorted(catalogue.list_tasks(), key=lambda row: row.task_id)
+        return sorted(catalogue.tasks.page(), key=lambda row: row.task_id)
 
 
 def story(base: Path, uuid: str, settings: Settings | None = None) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def test_a_session_is_a_completed_task(base: Path, tmp_path: Path, backend: str)
     assert call == {"model": "claude-sonnet-4-5", "usage": {"input": 134, "cached": 100, "output": 20}}
     assert examine(base, settings) == []
     with open_catalogue(base, settings) as catalogue:
-        (used,) = catalogue.usage(row.uuid)
+        (used,) = catalogue.usage.of_task(row.uuid)
         assert (used.day, used.calls, used.input_tokens, used.output_tokens) == ("2026-01-20", 2, 268, 40)
 
 
@@ -180,7 +180,7 @@ def test_side_chains_and_files_of_agents_are_children(base: Path, tmp_path: Path
     assert main.task_id == CLAUDE_SESSION
     assert {child.parent_uuid for child in children} == {main.uuid}
     with open_catalogue(base, settings_for()) as catalogue:
-        assert len(catalogue.children(main.uuid)) == 3
+        assert len(catalogue.tasks.children(main.uuid)) == 3
 
 
 def test_a_branch_that_was_left_goes_out_of_the_view(base: Path, tmp_path: Path) -> None:
@@ -418,10 +418,10 @@ def test_a_task_that_somebody_holds_is_told(base: Path, tmp_path: Path) -> None:
     (row,) = rows(base)
     write_lines(path, long_session())
     with open_catalogue(base, settings_for()) as catalogue:
-        lease = catalogue.acquire(row.uuid, owner="somebody")
+        lease = catalogue.leases.acquire(row.uuid, owner="somebody")
         report = bring(base, path)
         assert [problem.cause for problem in report.problems] == ["task"]
-        catalogue.release(lease)
+        catalogue.leases.release(lease)
     assert bring(base, path).is_clean
 
 

@@ -171,7 +171,7 @@ def test_an_id_is_no_path(tmp_path: Path, name: str) -> None:
         TaskContextManager(tmp_path / "base", KEY, uuid=name or "/")
     assert [path for path in sorted(tmp_path.rglob("*")) if "base" not in path.parts] == before
     with Catalogue(tmp_path / "tasks.db") as catalogue, pytest.raises(InvalidId):
-        catalogue.register(KEY, name)
+        catalogue.tasks.register(KEY, name)
 
 
 @pytest.mark.parametrize(
@@ -206,13 +206,13 @@ def test_names_of_filters_do_not_reach_the_database(tmp_path: Path) -> None:
     """CVE-2025-8709: the keys of a filter went into the SQL as they came."""
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         uuid = new_uuid()
-        catalogue.register(KEY, uuid)
+        catalogue.tasks.register(KEY, uuid)
         with pytest.raises((TypeError, OrihonError)):
-            catalogue.list_tasks(**{"status = 'x' OR 1=1 --": "y"})  # type: ignore[arg-type]
+            catalogue.tasks.page(**{"status = 'x' OR 1=1 --": "y"})  # type: ignore[arg-type]
         with pytest.raises((TypeError, OrihonError)):
-            catalogue.update(uuid, **{"status = 'failed', keep": True})
-        assert catalogue.list_tasks(user="' OR '1'='1") == []
-        assert catalogue.get(uuid).status.value == "running"
+            catalogue.tasks.update(uuid, **{"status = 'failed', keep": True})
+        assert catalogue.tasks.page(user="' OR '1'='1") == []
+        assert catalogue.tasks.get(uuid).status.value == "running"
 
 
 def test_reserved_keys_in_data_stay_data(tmp_path: Path) -> None:

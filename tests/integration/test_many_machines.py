@@ -121,7 +121,7 @@ def test_a_task_queued_here_is_claimed_there(tmp_path: Path, config: dict[str, A
     assert (task.uuid, task.prompt) == (uuid, "Do it.")
     assert here.dequeue() is None
     assert there.ack(task) is TaskStatus.COMPLETED
-    assert here.catalogue.get(uuid).status is TaskStatus.COMPLETED
+    assert here.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED
     here.close()
     there.close()
 
@@ -185,7 +185,7 @@ def test_a_worker_without_the_files_gives_the_task_back(tmp_path: Path, config: 
     task = there.dequeue()
     assert task is not None
     worker._work(task)
-    row = here.catalogue.get(uuid)
+    row = here.catalogue.tasks.get(uuid)
     assert (row.status, row.attempts) == (TaskStatus.QUEUED, 0)
     assert row.available_at is not None
     here.close()

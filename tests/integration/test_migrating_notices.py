@@ -38,15 +38,13 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 
 def tell(catalogue: Catalogue, event: str, task: str | None) -> None:
-    assert catalogue.add_notification(
-        NewNotice(event, "approval_asked", "info", task, {"checkpoint": 1, "name": "計画"})
-    )
+    assert catalogue.outbox.add(NewNotice(event, "approval_asked", "info", task, {"checkpoint": 1, "name": "計画"}))
 
 
 def told_task(world: World, *events: str) -> str:
     """A queued task that something was told about, in the old catalogue."""
     with world.catalogue(world.source) as catalogue:
-        uuid = catalogue.register(KEY, new_uuid(), status=TaskStatus.QUEUED).uuid
+        uuid = catalogue.tasks.register(KEY, new_uuid(), status=TaskStatus.QUEUED).uuid
         for event in events:
             tell(catalogue, event, uuid)
     return uuid
@@ -54,7 +52,7 @@ def told_task(world: World, *events: str) -> str:
 
 def states(world: World, backend: str) -> list[tuple[str, str, int]]:
     with world.catalogue(backend) as catalogue:
-        return [(row.event, row.webhook, row.attempts) for row in catalogue.notifications()]
+        return [(row.event, row.webhook, row.attempts) for row in catalogue.outbox.rows()]
 
 
 def sent(world: World, receiver: Receiver) -> list[str]:
@@ -73,7 +71,7 @@ def test_they_arrive_as_they_were_and_a_second_run_changes_nothing(crossing: Wor
         deliver(catalogue, Webhook(f"http://127.0.0.1:{closed_port()}/"))
         tell(catalogue, "new", uuid)
         tell(catalogue, "of_no_task", None)
-        before = catalogue.notifications()
+        before = catalogue.outbox.rows()
     crossing.migrate()
     wanted = [
         ("delivered", "delivered", 1),
@@ -84,7 +82,7 @@ def test_they_arrive_as_they_were_and_a_second_run_changes_nothing(crossing: Wor
     assert states(crossing, crossing.target) == wanted
     assert states(crossing, crossing.source) == []
     with crossing.catalogue(crossing.target) as catalogue:
-        after = catalogue.notifications(limit=10)
+        after = catalogue.outbox.rows(limit=10)
     told = [[(row.created_at, row.task, row.kind, row.type, row.body) for row in rows] for rows in (before, after)]
     assert told[0] == told[1]
     crossing.migrate()
@@ -123,11 +121,11 @@ def test_one_that_is_being_sent_is_left_to_its_sender(crossing: World, monkeypat
     told_task(crossing, "on_its_way")
     monkeypatch.setattr(notices, "_PATIENCE", 0.0)
     with crossing.catalogue(crossing.source) as catalogue:
-        taken = catalogue.take_notification(*catalogue.due_notifications())
+        taken = catalogue.outbox.take(*catalogue.outbox.due())
         assert taken is not None
         crossing.migrate()
         assert states(crossing, crossing.target) == []
-        assert catalogue.settle_notification(taken, "delivered")
+        assert catalogue.outbox.settle(taken, "delivered")
     crossing.migrate()
     assert states(crossing, crossing.target) == [("on_its_way", "delivered", 1)]
 
@@ -152,6 +150,6 @@ def test_old_ones_are_sent_only_where_their_own_catalogue_had_a_webhook(
         patch.setattr("orihon.catalogue.outbox.utc_now", lambda: two_hours_ago)
         told_task(crossing, "old")
     with crossing.catalogue(getattr(crossing, side)) as catalogue:
-        catalogue.begin_webhook("")
+        catalogue.outbox.begin_webhook("")
     crossing.migrate()
     assert sent(crossing, receiver) == (["old"] if side == "source" else [])

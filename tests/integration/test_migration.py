@@ -110,7 +110,7 @@ class World:
         found = {}
         for kind in kinds:
             with self.catalogue(kind) as catalogue:
-                row = catalogue.find(uuid)
+                row = catalogue.tasks.find(uuid)
             if row is not None:
                 found[kind] = row
         return found
@@ -372,7 +372,7 @@ def test_whoever_wrote_before_the_move_is_refused_after_it(world: World) -> None
     stale = world.start()
     stale.message_store.add_message("user", "acknowledged")
     stale._heartbeat.stop()  # as if the process stood still
-    eventually(lambda: not stale.catalogue.is_held(stale.catalogue.get(stale.uuid)))
+    eventually(lambda: not stale.catalogue.leases.is_held(stale.catalogue.tasks.get(stale.uuid)))
     assert [task.outcome for task in world.migrate().tasks] == ["moved"]
     before = world.contents(stale.uuid)
     with refused(StaleWriter, "taken_over" if world.source != "postgres" else "moved"):
@@ -403,7 +403,7 @@ def test_nobody_changes_a_task_beside_its_move(world: World) -> None:
     """Where several may write, a command joins the owner of a running task; a move is no owner to join."""
     task = world.start()
     task._heartbeat.stop()
-    task.catalogue.release(task.lease)  # as if its process were dead
+    task.catalogue.leases.release(task.lease)  # as if its process were dead
     seen: list[OrihonError] = []
 
     def undo() -> None:
@@ -461,7 +461,7 @@ def crossing(request: pytest.FixtureRequest, tmp_path: Path, emptied_postgres: D
 
 def _queued(world: World) -> tuple[str, TaskRow]:
     with world.catalogue(world.source) as catalogue:
-        row = catalogue.register(
+        row = catalogue.tasks.register(
             TaskKey("github", "owner", "repo", "issue", "7", "someone"),
             new_uuid(),
             status=TaskStatus.QUEUED,
@@ -486,7 +486,7 @@ def test_a_queued_task_is_a_row_and_moves_with_all_its_columns(crossing: World) 
     assert after.epoch >= before.epoch
     for kind in ("files", "postgres"):
         with crossing.catalogue(kind) as catalogue:
-            assert catalogue.check_rollups() == []
+            assert catalogue.statistics.check_rollups() == []
 
 
 def test_no_worker_gets_a_queued_task_twice_when_its_move_is_killed(crossing: World) -> None:
@@ -497,14 +497,14 @@ def test_no_worker_gets_a_queued_task_twice_when_its_move_is_killed(crossing: Wo
         claimed = []
         for kind in ("files", "postgres"):
             with crossing.catalogue(kind) as catalogue:
-                found = catalogue.claim_next()
+                found = catalogue.queue.claim_next()
                 if found is not None:
                     claimed.append(found[0].uuid)
         assert claimed in ([], [uuid]), step
         if not claimed:
             crossing.migrate()
             with crossing.catalogue(crossing.target) as catalogue:
-                found = catalogue.claim_next()
+                found = catalogue.queue.claim_next()
             assert found is not None, step
             assert found[0].uuid == uuid
 
@@ -516,9 +516,9 @@ def test_a_task_with_a_row_in_both_catalogues_is_moved_and_has_one(crossing: Wor
     if is_switched:
         killed_at("switched", crossing, uuid)
     with crossing.catalogue(crossing.target) as catalogue:
-        catalogue.adopt(dataclasses.replace(row, llm_call_count=0, prompt="", hostname=None, process_id=None))
+        catalogue.tasks.adopt(dataclasses.replace(row, llm_call_count=0, prompt="", hostname=None, process_id=None))
     with crossing.catalogue(crossing.source) as catalogue:
-        catalogue.add_statistics(uuid, llm_calls=5)
+        catalogue.tasks.add_statistics(uuid, llm_calls=5)
     assert [task.outcome for task in crossing.migrate().tasks] == ["finished" if is_switched else "moved"]
     assert crossing.arrived(uuid).llm_call_count == 5
 
@@ -527,10 +527,10 @@ def test_a_task_that_went_on_by_the_other_catalogue_keeps_the_row_of_that_one(cr
     uuid = crossing.paused()
     (row,) = crossing.rows(uuid).values()
     with crossing.catalogue(crossing.target) as catalogue:
-        catalogue.adopt(row)
-        catalogue.set_totals(uuid, total_messages=row.total_messages)
+        catalogue.tasks.adopt(row)
+        catalogue.tasks.set_totals(uuid, total_messages=row.total_messages)
     with crossing.catalogue(crossing.source) as catalogue:
-        catalogue.set_totals(uuid, total_messages=row.total_messages - 1)
+        catalogue.tasks.set_totals(uuid, total_messages=row.total_messages - 1)
     assert crossing.migrate().left == []
     assert crossing.arrived(uuid).total_messages == row.total_messages
 
@@ -539,7 +539,7 @@ def test_another_task_of_the_same_name_is_found_before_anything_is_moved(crossin
     uuid = crossing.paused()
     before = crossing.rows(uuid)
     with crossing.catalogue(crossing.target) as catalogue:
-        catalogue.register(TaskKey("github", "o", "r", "issue", "other"), uuid, status=TaskStatus.QUEUED)
+        catalogue.tasks.register(TaskKey("github", "o", "r", "issue", "other"), uuid, status=TaskStatus.QUEUED)
     (task,) = crossing.migrate().tasks
     assert task.outcome == "failed"
     assert "other" in task.why
@@ -564,7 +564,7 @@ def test_the_doctor_makes_no_second_row_for_a_task_that_tasks_db_knows(tmp_path:
 def test_what_was_wanted_of_a_task_is_wanted_after_the_move(crossing: World) -> None:
     uuid = crossing.paused()
     with crossing.catalogue(crossing.source) as catalogue:
-        assert catalogue.request(uuid, "resume", TaskStatus.PAUSED)
+        assert catalogue.queue.request(uuid, "resume", TaskStatus.PAUSED)
     killed_at("switched", crossing, uuid)
     repair(crossing.base, crossing.settings(crossing.source))  # finds no loss in a row whose records have gone ahead
     crossing.migrate()

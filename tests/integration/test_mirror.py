@@ -252,7 +252,7 @@ def test_a_pause_that_could_not_be_mirrored_is_told_and_is_a_pause(
         one.stop()
     (told,) = [record for record in logged(caplog, "orihon.mirror") if record.levelname == "ERROR"]
     assert "the last messages are not mirrored" in told.getMessage()
-    assert one.catalogue.get(one.uuid).status is TaskStatus.PAUSED
+    assert one.catalogue.tasks.get(one.uuid).status is TaskStatus.PAUSED
     resumed = TaskContextManager.resume(tmp_path / "one", one.uuid, {"archive": {**bucket.archive, "mirror_every": 1}})
     assert Mirror(ObjectStorage.of(resumed.settings), one.uuid).fetch(tmp_path / "two")
     assert len((tmp_path / "two" / "messages.jsonl").read_text().splitlines()) == 3

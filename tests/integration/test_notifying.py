@@ -83,7 +83,7 @@ def test_a_kill_at_any_change_leaves_the_failure_with_its_notice_or_neither(
         was_killed = killed_at_change(number, lambda: act(uuid))  # noqa: B023 - it is over when the next one begins
         kills += was_killed
         with place.open() as catalogue:
-            is_failed = catalogue.get(uuid).status.value == "failed"
+            is_failed = catalogue.tasks.get(uuid).status.value == "failed"
         assert was_killed or is_failed, "who had to ask a slow server again was counted with more changes"
         assert len(feed(place, task=uuid)) == is_failed
     assert kills
@@ -149,7 +149,7 @@ def test_a_process_sends_what_it_writes_and_does_not_wait_for_it(place: Catalogu
     assert told["actions"]["undo"] == f"orihon undo {ctx.uuid} --compression 1"
     assert "words and more" not in json.dumps(told)
     with place.open() as catalogue:
-        assert catalogue.counted("2000-01-01T")["compressions"] == 1  # what the monitor judges by
+        assert catalogue.counters.counted("2000-01-01T")["compressions"] == 1  # what the monitor judges by
 
 
 def test_the_thread_comes_back_while_a_receiver_does_not_answer(
@@ -200,8 +200,8 @@ def test_what_is_given_up_does_not_keep_the_thread_from_the_rest(
     place.base_dir.mkdir()
     with place.open() as catalogue:
         for number in range(4):
-            catalogue.add_notification(NewNotice(f"e{number}", "alert", "warning", None, {}))
-        catalogue.begin_webhook("")
+            catalogue.outbox.add(NewNotice(f"e{number}", "alert", "warning", None, {}))
+        catalogue.outbox.begin_webhook("")
         place.change("UPDATE notifications SET attempts = 8")  # as often tried, so that e3 comes last
         place.change("UPDATE notifications SET created_at = '2026-01-01' WHERE event <> 'e3'")
         send_soon(place.base_dir, settings)
@@ -301,7 +301,7 @@ def test_questions_and_answers_are_told_once_each_and_without_their_words(place:
 def test_a_task_that_waits_again_for_the_same_answer_tells_it_once(place: CataloguePlace) -> None:
     ctx = asked(place, "plan")
     with place.open() as catalogue:
-        catalogue.change_status(ctx.uuid, TaskStatus.PAUSED)
+        catalogue.tasks.change_status(ctx.uuid, TaskStatus.PAUSED)
     again = TaskContextManager.resume(place.base_dir, ctx.uuid, place.config)
     with pytest.raises(Waiting):
         again.wait_if_asked()

@@ -69,7 +69,7 @@ def test_a_source_with_a_mistake_does_not_end_the_looking(
 def test_what_a_source_has_is_put_in_line_once(queue: TaskQueue, folder: Path) -> None:
     poller = SourcePoller(queue, [source(folder)], 60)
     uuids = poller.poll_once()
-    rows = [queue.catalogue.get(uuid) for uuid in uuids]
+    rows = [queue.catalogue.tasks.get(uuid) for uuid in uuids]
     assert [(row.key.task_id, row.status, row.source) for row in rows] == [
         ("fix-1", TaskStatus.QUEUED, "folder"),
         ("fix-2", TaskStatus.QUEUED, "folder"),
@@ -83,8 +83,8 @@ def test_what_was_claimed_by_a_process_that_died_is_taken_up(queue: TaskQueue, f
     dying = source(folder)
     assert dying.claim(next(dying.poll()))
     (first, second) = SourcePoller(queue, [source(folder)], 60).poll_once()
-    assert queue.catalogue.get(first).key.task_id == "fix-1"
-    assert queue.catalogue.get(second).key.task_id == "fix-2"
+    assert queue.catalogue.tasks.get(first).key.task_id == "fix-1"
+    assert queue.catalogue.tasks.get(second).key.task_id == "fix-2"
 
 
 def test_a_source_that_is_away_does_not_keep_the_others_waiting(

@@ -113,8 +113,8 @@ def test_a_session_that_looks_elsewhere_changes_tasks_too(postgres: Database, tm
         connection.execute(f"UPDATE {postgres.schema}.tasks SET total_tokens = 7".encode())
         connection.execute(f"UPDATE {postgres.schema}.tasks SET status = 'running'".encode())
         connection.execute(f"UPDATE {postgres.schema}.tasks SET retry_count = 1".encode())
-    assert queue.catalogue.check_rollups() == []
-    assert queue.catalogue.counters()["take_overs"] == 1
+    assert queue.catalogue.statistics.check_rollups() == []
+    assert queue.catalogue.counters.all()["take_overs"] == 1
     queue.close()
 
 

@@ -36,11 +36,11 @@ def place(catalogue_schema: Database, tmp_path: Path) -> CataloguePlace:
 def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
     with place.open() as opened:
         yield opened
-        assert opened.check_rollups() == []
+        assert opened.statistics.check_rollups() == []
 
 
 def queued(catalogue: Catalogue, name: str, user: str = "花子") -> None:
-    catalogue.register(TaskKey("github", "o", "r", "issue", name, user), name, status=TaskStatus.QUEUED)
+    catalogue.tasks.register(TaskKey("github", "o", "r", "issue", name, user), name, status=TaskStatus.QUEUED)
 
 
 def test_a_look_at_this_machine_passes_over_the_leases_of_others_and_over_prompts(
@@ -48,25 +48,25 @@ def test_a_look_at_this_machine_passes_over_the_leases_of_others_and_over_prompt
 ) -> None:
     for name in ("near", "far"):
         key = TaskKey("github", "o", "r", "issue", name)
-        catalogue.register(key, name, status=TaskStatus.QUEUED, prompt="x" * 100_000)
-        assert catalogue.claim(name, seconds=3600) is not None
+        catalogue.tasks.register(key, name, status=TaskStatus.QUEUED, prompt="x" * 100_000)
+        assert catalogue.queue.claim(name, seconds=3600) is not None
     place.change("UPDATE tasks SET lease_pid = 2147483647")
     place.change("UPDATE tasks SET lease_host = 'elsewhere', lease_until = 1, lease_heartbeat = 0 WHERE uuid = 'far'")
-    for look in (catalogue.stale_leases, catalogue.abandoned_tasks):
+    for look in (catalogue.leases.stale, catalogue.queue.abandoned):
         assert [(row.uuid, row.prompt) for row in look(near=True)] == [("near", "")]
         assert {(row.uuid, row.prompt) for row in look()} == {("far", ""), ("near", "")}
-    claimed = catalogue.claim_next(abandoned=True, near=True)
+    claimed = catalogue.queue.claim_next(abandoned=True, near=True)
     assert claimed is not None
     assert (claimed[0].uuid, len(claimed[0].prompt)) == ("near", 100_000)
-    assert catalogue.claim_next(abandoned=True, near=True) is None
-    assert catalogue.claim_next(abandoned=True) is not None
+    assert catalogue.queue.claim_next(abandoned=True, near=True) is None
+    assert catalogue.queue.claim_next(abandoned=True) is not None
 
 
 def test_a_look_at_this_machine_reads_no_lease_of_another(catalogue: Catalogue, place: CataloguePlace) -> None:
     """Thousands of them, and a worker looks every second."""
     for number in range(30):
         queued(catalogue, f"task-{number}")
-        assert catalogue.claim_next() is not None
+        assert catalogue.queue.claim_next() is not None
     place.change("UPDATE tasks SET lease_host = 'elsewhere'")
     assert place.database is not None
     with psycopg.connect(place.database.url, options=f"-c search_path={place.database.schema}") as session:
@@ -116,12 +116,12 @@ def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(
         worker = WorkerProcess("1", config, base_dir=place.base_dir, limits=limits, handler=HANDLER, until_empty=True)
         monkeypatch.setattr(worker.queue, "dequeue", look)
         running = TaskKey("github", "o", "r", "issue", "1")
-        catalogue.register(running, "elsewhere", status=TaskStatus.QUEUED)
-        claimed = catalogue.claim("elsewhere")
+        catalogue.tasks.register(running, "elsewhere", status=TaskStatus.QUEUED)
+        claimed = catalogue.queue.claim("elsewhere")
         assert claimed is not None
         thread = threading.Thread(target=worker.run, daemon=True)
         thread.start()
-        eventually(lambda: catalogue.workers(60))
+        eventually(lambda: catalogue.workers.all(60))
         pool = postgres_of(worker.settings)
         pool.timeout = 0.2  # it is to give up soon, but not while there is a server
         before = len(looks)
@@ -131,6 +131,6 @@ def test_a_worker_that_ends_with_the_queue_does_not_end_with_the_server(
         assert thread.is_alive()
         pool.timeout = 60.0
         proxy.start()
-        catalogue.change_status("elsewhere", TaskStatus.COMPLETED, epoch=claimed[1].epoch)
+        catalogue.tasks.change_status("elsewhere", TaskStatus.COMPLETED, epoch=claimed[1].epoch)
         thread.join(60)
         assert not thread.is_alive()

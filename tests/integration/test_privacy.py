@@ -139,7 +139,7 @@ def test_an_erased_name_is_never_used_again_and_late_writes_are_refused(base: Pa
                 raise TaskBusy("view", uuid=uuid, owner="-", host="-", pid=0)
         # The writer is thought dead, as one is that was cut off from the catalogue for long.
         assert late._lease is not None
-        catalogue.release(late._lease)
+        catalogue.leases.release(late._lease)
     assert erase_user(base, settings, "ann-7731", wait=0.0).is_complete
     with pytest.raises(OrihonError):
         late.message_store.add_message("user", f"late {CANARY}")
@@ -148,8 +148,8 @@ def test_an_erased_name_is_never_used_again_and_late_writes_are_refused(base: Pa
     with BaseFolder(base, settings) as folder:
         catalogue = folder.open_catalogue()
         assert catalogue is not None
-        assert [stone.uuid for stone in catalogue.tombstones()] == [uuid]
-        assert catalogue.find(uuid) is None
+        assert [stone.uuid for stone in catalogue.tombstones.all()] == [uuid]
+        assert catalogue.tasks.find(uuid) is None
     assert places_of(CANARY, base.parent, settings) == []
 
 

@@ -56,7 +56,7 @@ def finished(base: Path, settings: Settings, end: str = "complete") -> str:
 
 def row_of(base: Path, uuid: str, settings: Settings) -> TaskRow:
     with closing(open_catalogue(base, settings)) as catalogue:
-        return catalogue.get(uuid)
+        return catalogue.tasks.get(uuid)
 
 
 def contents(base: Path, uuid: str, settings: Settings) -> StoreContents:
@@ -107,7 +107,7 @@ def test_a_cleaned_task_leaves_its_statistics_and_its_final_summary(
     else:
         keep_task(base, young, settings)
     with closing(open_catalogue(base, settings)) as catalogue:
-        counted = sum(catalogue.count_by_status().values())
+        counted = sum(catalogue.statistics.count_by_status().values())
     if is_packed:
         keep_task(base, young, settings)
     run = delete_old_contexts(base, settings, days=0)
@@ -198,12 +198,12 @@ def test_an_imported_task_is_as_old_as_its_stay(base: Path, settings: Settings) 
     uuid = finished(base, settings)
     long_ago = "2020-01-01T00:00:00.000000+00:00"
     with closing(open_catalogue(base, settings)) as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
         origin = {"format": "claude-code", "at": row.updated_at}
-        catalogue.update(uuid, metadata={**row.metadata, "import": origin})
+        catalogue.tasks.update(uuid, metadata={**row.metadata, "import": origin})
         assert delete_old_contexts(base, settings).tasks == []
         assert [task.uuid for task in delete_old_contexts(base, settings, days=0, dry_run=True).tasks] == [uuid]
-        catalogue.update(uuid, metadata={**row.metadata, "import": {**origin, "at": long_ago}})
+        catalogue.tasks.update(uuid, metadata={**row.metadata, "import": {**origin, "at": long_ago}})
     assert [task.uuid for task in delete_old_contexts(base, settings, days=0).tasks] == [uuid]
 
 
@@ -211,12 +211,12 @@ def test_a_task_that_a_live_process_owns_is_left(base: Path) -> None:
     settings = load_settings({})
     uuid, other = finished(base, settings), finished(base, settings)
     with closing(open_catalogue(base, settings)) as catalogue:
-        lease = catalogue.acquire(uuid)
+        lease = catalogue.leases.acquire(uuid)
         for dry_run in (True, False):
             run = delete_old_contexts(base, settings, days=0, dry_run=dry_run)
             assert [task.uuid for task in run.tasks] == [other]
             assert [type(error) for error in run.left.values()] == [TaskBusy]
-        catalogue.release(lease)
+        catalogue.leases.release(lease)
     assert [task.uuid for task in delete_old_contexts(base, settings, days=0).tasks] == [uuid]
 
 
@@ -226,7 +226,7 @@ def test_a_task_that_ran_again_since_it_was_listed_is_not_removed(base: Path) ->
 
     def run_again() -> None:
         with closing(open_catalogue(base, settings)) as catalogue:
-            catalogue.change_status(uuid, TaskStatus.QUEUED)
+            catalogue.tasks.change_status(uuid, TaskStatus.QUEUED)
         with TaskContextManager(base, uuid=uuid, config=settings) as task:
             task.message_store.add_message("user", "once more")
 
@@ -241,8 +241,8 @@ def test_tasks_that_nobody_ever_opened_are_no_trouble(base: Path) -> None:
     settings = load_settings({})
     finished(base, settings)
     with closing(open_catalogue(base, settings)) as catalogue:
-        queued = catalogue.register(TaskKey("cli", "", "", "task", "1"), new_uuid(), status=TaskStatus.QUEUED)
-        catalogue.change_status(queued.uuid, TaskStatus.CANCELLED)
+        queued = catalogue.tasks.register(TaskKey("cli", "", "", "task", "1"), new_uuid(), status=TaskStatus.QUEUED)
+        catalogue.tasks.change_status(queued.uuid, TaskStatus.CANCELLED)
     done = maintain(base, settings, days=0, archive_days=0)
     assert done.is_complete
     assert len(done.deleted.tasks) == 1
@@ -263,8 +263,8 @@ def test_each_machine_deals_with_the_folders_that_it_has(base: Path, tmp_path: P
     assert (done.deleted.tasks, done.archived.tasks, done.is_complete) == ([], [], True), "its folder is not here"
     assert killed_at("marked", lambda: delete_old_contexts(base, settings, days=0))
     with closing(open_catalogue(base, settings)) as catalogue:  # as if the first machine had another name
-        marked = catalogue.get(uuid).metadata
-        catalogue.update(uuid, metadata={"cleaning": {**marked["cleaning"], "host": "first"}})
+        marked = catalogue.tasks.get(uuid).metadata
+        catalogue.tasks.update(uuid, metadata={"cleaning": {**marked["cleaning"], "host": "first"}})
     assert delete_old_contexts(other, settings, days=0).tasks == [], "and nobody says that it is gone while it is not"
     assert (base / "completed" / uuid).exists()
     assert [task.uuid for task in delete_old_contexts(base, settings, days=0).tasks] == [uuid]
@@ -324,7 +324,9 @@ def test_workers_go_on_while_the_catalogue_is_vacuumed(base: Path) -> None:
     def work() -> None:
         with closing(open_catalogue(base, settings)) as catalogue:
             while not over.is_set():
-                row = catalogue.register(TaskKey("cli", "", "", "task", "1"), new_uuid(), status=TaskStatus.QUEUED)
+                row = catalogue.tasks.register(
+                    TaskKey("cli", "", "", "task", "1"), new_uuid(), status=TaskStatus.QUEUED
+                )
                 registered.append(row.uuid)
 
     worker = threading.Thread(target=work)
@@ -336,5 +338,5 @@ def test_workers_go_on_while_the_catalogue_is_vacuumed(base: Path) -> None:
         over.set()
         worker.join(timeout=240)
     with closing(open_catalogue(base, settings)) as catalogue:
-        assert all(catalogue.find(uuid) is not None for uuid in registered)
+        assert all(catalogue.tasks.find(uuid) is not None for uuid in registered)
     assert examine(base, settings) == []

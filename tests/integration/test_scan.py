@@ -50,7 +50,7 @@ def leaky_task(base: Path, config: dict[str, Any]) -> str:
         store.add_message("assistant", "done")
         store.folding.compress([PlannedFold(2, 3, f"the user gave {SECRET}")])
         context.tool_store.add_tool_call("curl", {"header": SECRET}, {"ok": True}, None)
-        context.catalogue.update(context.uuid, metadata={"title": f"with {SECRET}"})
+        context.catalogue.tasks.update(context.uuid, metadata={"title": f"with {SECRET}"})
         context.stop()
         return context.uuid
 
@@ -150,7 +150,7 @@ def test_notices_about_a_task_and_prompts_in_the_queue_are_mended(tmp_path: Path
     queue.close()
     with TaskContextManager(base, KEY, unmasked, uuid="told-1") as context:
         context.message_store.add_message("user", "hello")
-        context.catalogue.add_notification(NewNotice("e1", "canary", "info", "told-1", {"text": f"use {SECRET}"}))
+        context.catalogue.outbox.add(NewNotice("e1", "canary", "info", "told-1", {"text": f"use {SECRET}"}))
     scanned = {one.task: one for one in scan_tasks(base, settings, fix=True)}
     assert {hit.where for hit in scanned["told-1"].hits} == {"notice"}
     assert {hit.where for hit in scanned[queued].hits} == {"catalogue"}

@@ -168,7 +168,7 @@ def test_words_of_a_packed_task_stay_when_its_row_alone_is_mended(tmp_path: Path
     archive_task(base, "other-1", settings)
     metadata = row_of(base, "other-1", settings).metadata
     with open_catalogue(base, settings) as catalogue:
-        catalogue.update("other-1", metadata={**metadata, "title": f"with {SECRET}"})
+        catalogue.tasks.update("other-1", metadata={**metadata, "title": f"with {SECRET}"})
     [fixed] = scan_tasks(base, settings, fix=True)
     assert ({hit.where for hit in fixed.hits}, fixed.is_fixed) == ({"catalogue"}, True)
     assert [hit.uuid for hit in search_history(base, settings, "wombats").hits] == ["other-1"]

@@ -374,7 +374,7 @@ def test_archived_tasks_stay_and_cleaned_ones_go(local: Place) -> None:
         work.clean(datetime.now(UTC) + timedelta(days=1))
     assert local.search("").hits == ()
     with open_catalogue(local.base, local.settings) as catalogue:
-        assert catalogue.find(task.uuid) is not None
+        assert catalogue.tasks.find(task.uuid) is not None
 
 
 def test_what_is_forgotten_is_read_anew_if_it_is_still_there(place: Place) -> None:

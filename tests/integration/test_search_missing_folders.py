@@ -49,7 +49,7 @@ class Place:
         with open_catalogue(self.base, self.settings) as catalogue:
             for number in range(count):
                 uuid = new_uuid()
-                catalogue.register(self.key(f"row{number}"), uuid, status=TaskStatus.QUEUED)
+                catalogue.tasks.register(self.key(f"row{number}"), uuid, status=TaskStatus.QUEUED)
                 begun(catalogue, uuid)
 
 
@@ -78,17 +78,17 @@ def _in_line(catalogue: Catalogue, uuid: str) -> None:
 
 
 def _claimed(catalogue: Catalogue, uuid: str) -> None:
-    assert catalogue.claim(uuid) is not None
+    assert catalogue.queue.claim(uuid) is not None
 
 
 def _cancelled(catalogue: Catalogue, uuid: str) -> None:
-    catalogue.change_status(uuid, TaskStatus.CANCELLED)
+    catalogue.tasks.change_status(uuid, TaskStatus.CANCELLED)
 
 
 def _lost(catalogue: Catalogue, uuid: str) -> None:
-    claim = catalogue.claim(uuid)
+    claim = catalogue.queue.claim(uuid)
     assert claim is not None
-    catalogue.update(uuid, epoch=claim[1].epoch, backend="files")
+    catalogue.tasks.update(uuid, epoch=claim[1].epoch, backend="files")
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_was_never_begun_is_looked_at_last(place: Place) -> None:
 def test_lost_folders_are_noted_bit_by_bit(local: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost_and_failed(catalogue: Catalogue, uuid: str) -> None:
         _lost(catalogue, uuid)
-        catalogue.change_status(uuid, TaskStatus.FAILED)
+        catalogue.tasks.change_status(uuid, TaskStatus.FAILED)
 
     local.without_folder(lost_and_failed, 10)
     uuid = local.told("1")
@@ -181,9 +181,9 @@ def test_a_folder_on_the_move_is_looked_for_again_after_the_others(local: Place)
 def test_a_task_is_found_as_soon_as_something_is_said_in_it(place: Place) -> None:
     uuid = new_uuid()
     with open_catalogue(place.base, place.settings) as catalogue:
-        catalogue.register(place.key("1"), uuid, status=TaskStatus.QUEUED)
+        catalogue.tasks.register(place.key("1"), uuid, status=TaskStatus.QUEUED)
         assert place.search().hits == ()
-        claim = catalogue.claim(uuid)
+        claim = catalogue.queue.claim(uuid)
         assert claim is not None
         assert place.search().hits == ()
         with TaskContextManager(place.base, None, place.settings, uuid=uuid, lease=claim[1]) as task:

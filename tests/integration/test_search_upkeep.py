@@ -180,7 +180,7 @@ def test_an_idle_worker_leaves_the_index_alone_if_so_wished(base: Path) -> None:
     working.start()
     with open_catalogue(base, load_settings({}, environ={})) as catalogue:
         give_up = time.monotonic() + 60
-        while [row.state for row in catalogue.workers(60)] != ["idle"] and time.monotonic() < give_up:
+        while [row.state for row in catalogue.workers.all(60)] != ["idle"] and time.monotonic() < give_up:
             time.sleep(0.01)
     time.sleep(0.2)  # many times what it waits between two looks at the queue
     worker.stop()

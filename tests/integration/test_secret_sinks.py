@@ -47,7 +47,7 @@ def test_a_key_with_a_secret_is_refused_and_written_nowhere(tmp_path: Path, conf
     assert field in str(caught.value)
     with refused(InvalidInput, "secret_in_key"):
         TaskContextManager(tmp_path, key_with(field), settings)
-    assert queue.catalogue.list_tasks() == []
+    assert queue.catalogue.tasks.page() == []
     queue.close()
     assert leaking(tmp_path, TOKEN) == []
 
@@ -71,7 +71,7 @@ def test_a_secret_in_the_name_of_an_imported_file_stays_outside(tmp_path: Path, 
     settings = load_settings(config, environ={})
     import_transcripts(base, settings, [transcript])
     queue = TaskQueue(base, settings)
-    [row] = queue.catalogue.list_tasks()
+    [row] = queue.catalogue.tasks.page()
     queue.close()
     assert "[GITHUB_TOKEN]#" in row.task_id
     assert leaking(base, TOKEN) == []

@@ -64,8 +64,8 @@ def test_an_old_task_is_read_whole_and_found_clean(base_dir: Path) -> None:
 def test_an_old_catalogue_goes_on(base_dir: Path) -> None:
     uuid = UUIDS[base_dir.name]
     with Catalogue(base_dir / "tasks.db") as catalogue:
-        assert catalogue.get(uuid).total_messages == 10
-        assert catalogue.check_rollups() == []
+        assert catalogue.tasks.get(uuid).total_messages == 10
+        assert catalogue.statistics.check_rollups() == []
     Catalogue(base_dir / "new.db").close()
     assert _columns_and_names(base_dir / "tasks.db") == _columns_and_names(base_dir / "new.db")
     next_task = TaskContextManager(base_dir, TaskKey("github", "me", "project", "issue", "27", "me"))
@@ -101,8 +101,8 @@ def test_old_tables_of_a_server_go_on(postgres: Database, tmp_path: Path, sample
             " VALUES ('old', 'github', 'issue', '27', '27', 'running', '2026-11-15', '2026-11-15')"
         )
     with open_catalogue(tmp_path, settings) as catalogue:
-        assert catalogue.change_status("old", TaskStatus.FAILED).uuid == "old"
-        assert catalogue.check_rollups() == []
+        assert catalogue.tasks.change_status("old", TaskStatus.FAILED).uuid == "old"
+        assert catalogue.statistics.check_rollups() == []
     with next_schema(postgres) as new:
         open_catalogue(tmp_path, load_settings({"database": new.settings})).close()
         assert _names_in(postgres) == _names_in(new)

@@ -24,9 +24,9 @@ def register(catalogue: Catalogue, uuid: str, status: TaskStatus = TaskStatus.RU
     """A task that has come to this status."""
     key = TaskKey("github", "acme", "shop", "issue", uuid, "mika")
     start = TaskStatus.QUEUED if status is TaskStatus.QUEUED else TaskStatus.RUNNING
-    catalogue.register(key, uuid, status=start, context_length=100_000, **columns)  # type: ignore[arg-type]
+    catalogue.tasks.register(key, uuid, status=start, context_length=100_000, **columns)  # type: ignore[arg-type]
     if status is not start:
-        catalogue.change_status(uuid, status)
+        catalogue.tasks.change_status(uuid, status)
 
 
 def names(place: CataloguePlace, wanted: WantedTasks, limit: int = 50) -> list[str]:
@@ -70,10 +70,10 @@ def test_a_line_says_how_full_the_context_is_and_what_it_cost(place: CataloguePl
         register(catalogue, "one", metadata={"title": "Mend the shop"}, llm_provider="openai", prompt="long\ntext")
         register(catalogue, "two", prompt="\n  First line\nsecond")
         register(catalogue, "three", metadata={CLEANED: {"at": "-"}})
-        catalogue.set_totals("one", view_tokens=48_000)
-        catalogue.add_usage("one", "gpt-4o", today, input=1_000_000, output=0)
-        catalogue.add_usage("one", "gpt-4o", today, input=0, output=100_000)
-        catalogue.add_usage("two", "homemade", today, input=10, output=5)
+        catalogue.tasks.set_totals("one", view_tokens=48_000)
+        catalogue.usage.add("one", "gpt-4o", today, input=1_000_000, output=0)
+        catalogue.usage.add("one", "gpt-4o", today, input=0, output=100_000)
+        catalogue.usage.add("two", "homemade", today, input=10, output=5)
     three, two, one = tasks_by_uuid(place.base_dir, place.settings, ["one", "two", "three", "no"])
     assert (one.title, two.title, three.is_cleaned, one.is_cleaned) == ("Mend the shop", "First line", True, False)
     assert one.meter is not None
@@ -93,7 +93,7 @@ def test_a_task_that_nobody_works_on_is_marked(place: CataloguePlace) -> None:
     with place.open() as catalogue:
         for uuid in ("held", "left"):
             register(catalogue, uuid)
-            catalogue.acquire(uuid, seconds=3600)
+            catalogue.leases.acquire(uuid, seconds=3600)
         register(catalogue, "queued", TaskStatus.QUEUED)
         place.change("UPDATE tasks SET lease_until = lease_heartbeat - 1 WHERE uuid = ?", "left")
     marked = {
@@ -109,10 +109,10 @@ def test_rungs_are_where_the_ladder_reaches_them(tmp_path: Path) -> None:
     )
     with TaskContextManager(tmp_path, TaskKey("cli", "", "", "task", "1", "me"), settings) as task:
         task.message_store.add_message("user", "Hello")
-        row = task.catalogue.get(task.uuid)
+        row = task.catalogue.tasks.get(task.uuid)
         window, budget = task.message_store.gauge.budget.window, task.message_store.gauge.budget.tokens
-        task.catalogue.set_totals(task.uuid, view_tokens=7)
-        meter = meter_of(task.catalogue.get(task.uuid), settings)
+        task.catalogue.tasks.set_totals(task.uuid, view_tokens=7)
+        meter = meter_of(task.catalogue.tasks.get(task.uuid), settings)
     assert meter is not None
     assert meter.rungs == (round(0.5 * window / budget, 4), round(0.9 * window / budget, 4), 1.0)
     assert title_of(row) == ""
@@ -124,9 +124,9 @@ def test_a_span_names_every_day_and_adds_up(place: CataloguePlace) -> None:
     with place.open() as catalogue:
         register(catalogue, "one", TaskStatus.COMPLETED, llm_provider="openai")
         register(catalogue, "two", TaskStatus.FAILED)
-        catalogue.add_usage("one", "gpt-4o", "2026-03-02", input=1_000_000, saved=500_000)
-        catalogue.add_usage("one", "gpt-4o", "2026-03-04", input=1_000_000)
-        catalogue.count(
+        catalogue.usage.add("one", "gpt-4o", "2026-03-02", input=1_000_000, saved=500_000)
+        catalogue.usage.add("one", "gpt-4o", "2026-03-04", input=1_000_000)
+        catalogue.counters.add(
             {"context_compression_failures_total": 1, 'context_compression_duration_seconds_bucket{le="1"}': 4}
         )
     report = span_report(place.base_dir, place.settings, "2026-03-01", "2026-03-05", "user")

@@ -39,7 +39,7 @@ def settings(kind: str) -> Settings:
 def task(tmp_path: Path, settings: Settings) -> Iterator[TaskContextManager]:
     task = start_task(tmp_path, settings)
     yield task
-    if task.catalogue.get(task.uuid).status is TaskStatus.RUNNING:
+    if task.catalogue.tasks.get(task.uuid).status is TaskStatus.RUNNING:
         task.stop()
     task.catalogue.close()
 
@@ -66,7 +66,7 @@ def test_what_a_task_has_inherited_and_its_parts(tmp_path: Path) -> None:
     first = start_task(tmp_path, settings)
     first.complete()
     second = start_task(tmp_path, settings)
-    second.catalogue.register(TaskKey("cli", "", "", "subtask", "part"), "part-1", parent_uuid=second.uuid)
+    second.catalogue.tasks.register(TaskKey("cli", "", "", "subtask", "part"), "part-1", parent_uuid=second.uuid)
     found = task_overview(tmp_path, second.uuid, settings)
     assert found.inherited is not None
     assert (found.inherited.final_summary, found.inherited.plans) == (True, 1)
@@ -197,9 +197,9 @@ def test_the_picture_of_the_storage(tmp_path: Path) -> None:
     archive_task(tmp_path, "packed-1", settings)
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         for uuid in ("packed-1", "done-1", "old-1"):
-            catalogue.update(uuid, keep=True)
+            catalogue.tasks.update(uuid, keep=True)
         delete_old_contexts(tmp_path, settings, 0)
-        catalogue.register(KEY, "queued-1", status=TaskStatus.QUEUED)
+        catalogue.tasks.register(KEY, "queued-1", status=TaskStatus.QUEUED)
     running = start_task(tmp_path, settings, uuid="running-1", key=TaskKey("cli", "", "", "task", "x", "ben"))
     found = storage_summary(tmp_path, settings)
     assert found.tasks == 6

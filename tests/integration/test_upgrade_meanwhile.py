@@ -24,14 +24,17 @@ def test_a_new_column_does_not_trouble_who_reads_and_writes_all_the_time(
     shared: CataloguePlace, is_reading: bool
 ) -> None:
     with shared.open() as catalogue:
-        catalogue.register(KEY, "one")
+        catalogue.tasks.register(KEY, "one")
         for number in range(OFTEN):
-            catalogue.add_statistics("one", messages=1)
-            assert catalogue.get("one").total_messages == number + 1
+            catalogue.tasks.add_statistics("one", messages=1)
+            assert catalogue.tasks.get("one").total_messages == number + 1
         shared.change("ALTER TABLE tasks ADD COLUMN of_tomorrow text")
         if is_reading:
-            assert catalogue.get("one").total_messages == OFTEN
-        catalogue.add_statistics("one", messages=1)
-        catalogue.change_status("one", TaskStatus.FAILED)
-        assert (catalogue.get("one").total_messages, catalogue.get("one").status) == (OFTEN + 1, TaskStatus.FAILED)
-        assert [row.kind for row in catalogue.notifications()] == ["failed"]
+            assert catalogue.tasks.get("one").total_messages == OFTEN
+        catalogue.tasks.add_statistics("one", messages=1)
+        catalogue.tasks.change_status("one", TaskStatus.FAILED)
+        assert (catalogue.tasks.get("one").total_messages, catalogue.tasks.get("one").status) == (
+            OFTEN + 1,
+            TaskStatus.FAILED,
+        )
+        assert [row.kind for row in catalogue.outbox.rows()] == ["failed"]

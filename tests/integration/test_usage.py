@@ -88,7 +88,7 @@ def working(
 
 def rows(base: Path, settings: Settings, uuid: str) -> list[UsageRow]:
     with closing(open_catalogue(base, settings)) as catalogue:
-        return catalogue.usage(uuid)
+        return catalogue.usage.of_task(uuid)
 
 
 def rows_of_log(base: Path, settings: Settings, uuid: str, after: int = 0) -> list[UsageRow]:
@@ -119,7 +119,7 @@ def test_what_is_written_down_while_a_task_runs_is_what_its_log_says(tmp_path: P
     assert by_purpose["summary"].saved_tokens == 0
     derived = {row.purpose: row for row in rows_of_log(tmp_path, settings, context.uuid)}
     assert derived == by_purpose, "with the call for the final summary, which belongs to no compression"
-    row = context.catalogue.get(context.uuid)
+    row = context.catalogue.tasks.get(context.uuid)
     assert row.llm_call_count == sum(row.calls for row in written)
 
 
@@ -144,7 +144,7 @@ def test_whatever_was_folded_on_the_way_the_log_says_the_same(steps: list[str]) 
             else:
                 with suppress(OrihonError):  # what is not possible now is not the point here
                     change(store, step)
-        assert context.catalogue.usage(context.uuid) == usage_rows(context.task_store, context.uuid)
+        assert context.catalogue.usage.of_task(context.uuid) == usage_rows(context.task_store, context.uuid)
 
 
 def change(store: MessageStore, step: str) -> None:
@@ -177,7 +177,7 @@ def test_a_provider_that_reports_nothing_is_counted_by_our_estimates(tmp_path: P
         sent = context.message_store.get_current_token_count()
         client.get_response()
         said = context.message_store.get_current_token_count() - sent
-        (row,) = context.catalogue.usage(context.uuid)
+        (row,) = context.catalogue.usage.of_task(context.uuid)
         assert (row.calls, row.input_tokens, row.output_tokens) == (1, sent, said)
         assert context.message_store.get_message(3).call == ModelCall("gpt-4o")
         settings = context.settings
@@ -192,7 +192,7 @@ def test_an_answer_that_was_kept_has_used_nothing(tmp_path: Path) -> None:
             with working(tmp_path / base, model, {}, cache=cache) as (context, client):
                 client.send_user_message("Again?")
                 client.get_response()
-                (row,) = context.catalogue.usage(context.uuid)
+                (row,) = context.catalogue.usage.of_task(context.uuid)
     assert (row.calls, row.input_tokens, row.output_tokens) == (1, 0, 0)
     report = cost_report(tmp_path / "second", context.settings, by="model")
     assert (report.total.unpriced_calls, report.total.calls) == (0, 2), "the final summary is the other"
@@ -205,7 +205,7 @@ def test_a_cost_that_a_provider_names_is_kept(tmp_path: Path) -> None:
         context.report_usage({"prompt_tokens": 100, "completion_tokens": 5, "cost": 0.25})
         context.report_usage({"prompt_tokens": 100, "completion_tokens": 5, "cost": "free"})
         context.report_usage({"nothing": "known"})
-        found = {row.cost: row.calls for row in context.catalogue.usage(context.uuid)}
+        found = {row.cost: row.calls for row in context.catalogue.usage.of_task(context.uuid)}
     assert found == {0.25: 1, None: 1}
 
 
@@ -219,7 +219,7 @@ def test_the_doctor_writes_down_again_what_a_lost_catalogue_knew(tmp_path: Path)
     repair(tmp_path, settings)
     assert rows(tmp_path, settings, context.uuid) == before
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
-        row = catalogue.get(context.uuid)
+        row = catalogue.tasks.get(context.uuid)
     assert (row.llm_call_count, row.total_tokens) == (4, 1001 + 1002 + 1003 + 1004), "the last is the final summary's"
 
 
@@ -238,9 +238,9 @@ def test_the_doctor_counts_a_call_whose_process_died_before_it_was_counted(tmp_p
         settings = context.settings
         context.message_store.add_message("user", "And?")
         context.message_store.add_message("assistant", "Yes.", call=ModelCall("gpt-4o", Usage(10, 0, 5)))
-        uncounted = context.catalogue.usage(context.uuid)
+        uncounted = context.catalogue.usage.of_task(context.uuid)
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
-        before = catalogue.get(context.uuid)
+        before = catalogue.tasks.get(context.uuid)
     (found,) = examine(tmp_path, settings)
     assert (found.kind, found.fields["count"]) == (("catalogue", "usage"), 1)
     repair(tmp_path, settings)
@@ -249,7 +249,7 @@ def test_the_doctor_counts_a_call_whose_process_died_before_it_was_counted(tmp_p
     assert (answers.calls, answers.input_tokens) == (uncounted[0].calls + 1, uncounted[0].input_tokens + 10)
     assert summaries.calls == 1, "the final summary"
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
-        row = catalogue.get(context.uuid)
+        row = catalogue.tasks.get(context.uuid)
     assert (row.llm_call_count, row.total_tokens) == (4, before.total_tokens + 10)
 
 
@@ -257,7 +257,7 @@ def test_a_task_that_moves_to_another_catalogue_takes_its_usage_along(tmp_path: 
     with at_work(tmp_path, {"context_storage": {"backend": "files"}}) as (context, client):
         converse(client, 2)
         settings = context.settings
-        before = context.catalogue.usage(context.uuid)
+        before = context.catalogue.usage.of_task(context.uuid)
     home = settings.replace(**{f"database.{name}": value for name, value in postgres.settings.items()})
     migrate_tasks(tmp_path, home, source="files", target="postgres")
     after = rows(tmp_path, home, context.uuid)
@@ -296,5 +296,5 @@ def test_writing_down_a_log_again_changes_nothing(tmp_path: Path) -> None:
         converse(client, 2)
         first = record_usage_of_log(context.catalogue, context.task_store, context.uuid)
         assert record_usage_of_log(context.catalogue, context.task_store, context.uuid) == first
-        assert context.catalogue.usage(context.uuid) == first
+        assert context.catalogue.usage.of_task(context.uuid) == first
         assert costs_of_task(context.catalogue, context.settings, context.uuid).calls == 2

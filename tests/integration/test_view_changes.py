@@ -31,7 +31,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 def row_of(base: Path, backend: str, uuid: str) -> TaskRow:
     with open_catalogue(base, settings_for(backend)) as catalogue:
-        return catalogue.get(uuid)
+        return catalogue.tasks.get(uuid)
 
 
 def undo(base: Path, backend: str, uuid: str) -> None:
@@ -132,12 +132,12 @@ def test_a_live_owner_is_joined_only_where_several_may_write(tmp_path: Path, bac
 def test_somebody_who_holds_a_paused_task_is_not_joined(tmp_path: Path, backend: str) -> None:
     uuid, _ = paused_task(tmp_path, backend)
     with open_catalogue(tmp_path, settings_for(backend)) as catalogue:
-        lease = catalogue.acquire(uuid)
+        lease = catalogue.leases.acquire(uuid)
         with refused(TaskBusy, "view"):
             undo(tmp_path, backend, uuid)
         with refused(TaskBusy, "view"):
             check_changeable(tmp_path, uuid, settings_for(backend))
-        catalogue.release(lease)
+        catalogue.leases.release(lease)
     check_changeable(tmp_path, uuid, settings_for(backend))
     undo(tmp_path, backend, uuid)
 
@@ -156,7 +156,7 @@ def test_what_has_ended_is_not_changed(tmp_path: Path, backend: str, end: str) -
 
 def test_what_has_not_begun_is_not_changed(tmp_path: Path, backend: str) -> None:
     with open_catalogue(tmp_path, settings_for(backend)) as catalogue:
-        catalogue.register(KEY, "queued-1", status=TaskStatus.QUEUED)
+        catalogue.tasks.register(KEY, "queued-1", status=TaskStatus.QUEUED)
     with refused(IllegalTransition, "unchangeable"):
         undo(tmp_path, backend, "queued-1")
     with refused(TaskNotFound, "no_folder"), reading_view(tmp_path, "queued-1", settings_for(backend)):
@@ -164,7 +164,7 @@ def test_what_has_not_begun_is_not_changed(tmp_path: Path, backend: str) -> None
     with refused(TaskNotFound, "uuid"):
         undo(tmp_path, backend, "nobody")
     with open_catalogue(tmp_path, settings_for(backend)) as catalogue:
-        catalogue.register(KEY, "empty-1", status=TaskStatus.RUNNING)
+        catalogue.tasks.register(KEY, "empty-1", status=TaskStatus.RUNNING)
     with refused(TaskNotFound, "no_folder"):
         undo(tmp_path, backend, "empty-1")
     assert row_of(tmp_path, backend, "empty-1").lease_owner is None
@@ -216,5 +216,5 @@ def test_what_is_folded_from_outside_is_counted_like_what_the_task_folds_itself(
 def counted_folds(base: Path, backend: str) -> tuple[int, int]:
     """Compressions and folds, as the metrics have them."""
     with open_catalogue(base, settings_for(backend)) as catalogue:
-        folds = sum(value for name, value in catalogue.counters().items() if name.startswith(SUMMARIES))
-        return catalogue.counted("")["compressions"], folds
+        folds = sum(value for name, value in catalogue.counters.all().items() if name.startswith(SUMMARIES))
+        return catalogue.counters.counted("")["compressions"], folds

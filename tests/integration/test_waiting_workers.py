@@ -40,12 +40,12 @@ def said(queue: TaskQueue, uuid: str) -> list[str]:
 
 def is_done(queue: TaskQueue, uuid: str) -> bool:
     """Completed, and its folder has followed."""
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     return row.status is TaskStatus.COMPLETED and row.lease_owner is None
 
 
 def is_waiting(queue: TaskQueue, uuid: str) -> bool:
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     return row.status is TaskStatus.WAITING and row.lease_owner is None
 
 
@@ -55,7 +55,7 @@ def test_a_worker_is_free_for_others_while_a_task_waits(queue: TaskQueue) -> Non
         eventually(lambda: is_waiting(queue, first))
         others = [put(queue, "work", number) for number in (2, 3)]
         eventually(lambda: all(is_done(queue, uuid) for uuid in others))
-        assert queue.catalogue.get(first).attempts == 0
+        assert queue.catalogue.tasks.get(first).attempts == 0
         assert (queue.base_dir / "paused" / first).is_dir()
         done = approve(queue.base_dir, first, SETTINGS, by="ann")
         assert done.requested == "resume"
@@ -65,7 +65,7 @@ def test_a_worker_is_free_for_others_while_a_task_waits(queue: TaskQueue) -> Non
         eventually(lambda: is_done(queue, first))
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
-    row = queue.catalogue.get(first)
+    row = queue.catalogue.tasks.get(first)
     assert (row.attempts, row.retry_count, row.error_message) == (1, 0, None)
     assert said(queue, first) == [
         "ask 2",
@@ -83,7 +83,7 @@ def test_an_answer_that_comes_before_the_worker_has_let_go_costs_no_attempt(queu
     assert limits.max_attempts < 4
     WorkerProcess("1", {}, base_dir=queue.base_dir, handler=ANSWERED_AT_ONCE, limits=limits, until_empty=True).run()
     assert is_done(queue, uuid)
-    assert queue.catalogue.get(uuid).attempts == 1
+    assert queue.catalogue.tasks.get(uuid).attempts == 1
 
 
 def test_workers_look_after_time_limits(queue: TaskQueue) -> None:
@@ -110,7 +110,7 @@ def test_a_wish_to_cancel_that_comes_while_a_task_asks_is_seen(queue: TaskQueue)
     uuid = put(queue, "ask 1")
     task = queue.dequeue()
     assert task is not None
-    assert queue.catalogue.request(uuid, "cancel", TaskStatus.RUNNING)
+    assert queue.catalogue.queue.request(uuid, "cancel", TaskStatus.RUNNING)
     with pytest.raises(Waiting):
         AskingHandler(SETTINGS, queue.base_dir).handle(task, lambda: False)
     assert sweep(queue.base_dir, SETTINGS).to_cancel == [uuid]
@@ -128,7 +128,7 @@ def test_a_model_asks_by_a_tool_and_gets_the_answer_as_a_message(tmp_path: Path)
 
         def work() -> TaskStatus:
             WorkerProcess("1", made.settings, base_dir=made.folder, until_empty=True).run()
-            return made.queue.catalogue.get(uuid).status
+            return made.queue.catalogue.tasks.get(uuid).status
 
         assert work() is TaskStatus.WAITING
         (found,) = pending(made.folder, made.settings)

@@ -188,7 +188,7 @@ def test_a_person_approves_in_the_browser_and_sees_the_task_go_on(queue: TaskQue
         card.get_by_role("button", name="Reject").click()
         page.locator(f"[data-answered] [data-task='{uuid}'][data-status=completed]").first.wait_for()
         page.get_by_text("Nothing waits for you.").wait_for()
-        eventually(lambda: queue.catalogue.get(uuid).status is TaskStatus.COMPLETED)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED)
         page.locator("[data-answered] .badge.bad").wait_for()  # one, or this is an error
 
 

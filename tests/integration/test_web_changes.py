@@ -158,7 +158,7 @@ def test_a_task_is_paused_and_goes_on_and_is_given_up(shown: Shown) -> None:
     refused = shown.client.change(f"{wish}/retry")
     assert (refused.status, refused.reason) == (409, "IllegalTransition.change")
     with closing(open_catalogue(shown.base, shown.settings)) as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
     assert (row.repository, row.priority, row.user, row.prompt) == ("ann/shop", 3, _user(), "Tidy up.")
 
 
@@ -373,7 +373,7 @@ def test_who_is_no_administrator_sees_their_own_tasks_alone(plain: Shown, role: 
 
 def _row(shown: Shown) -> TaskRow:
     with closing(open_catalogue(shown.base, shown.settings)) as catalogue:
-        return catalogue.get(shown.uuid)
+        return catalogue.tasks.get(shown.uuid)
 
 
 def _is_disabled(bar: str, act: str) -> bool:

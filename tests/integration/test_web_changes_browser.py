@@ -55,7 +55,7 @@ class Screen:
     def label(self) -> str:
         """What people call the task."""
         with open_catalogue(self.base, self.settings) as catalogue:
-            return catalogue.get(self.uuid).key.label
+            return catalogue.tasks.get(self.uuid).key.label
 
     def fold(self) -> int:
         """As somebody else does it, meanwhile."""
@@ -220,8 +220,8 @@ def test_who_looks_at_a_task_is_not_told_its_name_nor_that_it_is_full(screen: Sc
     page = screen.open()
     page.wait_for_function("() => document.querySelector('[data-waiting]').title !== ''")
     with open_catalogue(screen.base, screen.settings) as catalogue:
-        catalogue.add_notification(NewNotice("e1", "recommended", "warning", screen.uuid, {}))
-        catalogue.add_notification(NewNotice("e2", "failed", "error", screen.uuid, {}))
+        catalogue.outbox.add(NewNotice("e1", "recommended", "warning", screen.uuid, {}))
+        catalogue.outbox.add(NewNotice("e2", "failed", "error", screen.uuid, {}))
     told = page.locator("[data-notice]")
     told.wait_for()
     assert told.count() == 1
@@ -234,7 +234,7 @@ def test_many_notices_are_three_and_a_number(screen: Screen) -> None:
     page.wait_for_function("() => document.querySelector('[data-waiting]').title !== ''")
     with open_catalogue(screen.base, screen.settings) as catalogue:
         for number in range(8):
-            catalogue.add_notification(NewNotice(f"e{number}", "failed", "error", screen.uuid, {}))
+            catalogue.outbox.add(NewNotice(f"e{number}", "failed", "error", screen.uuid, {}))
     page.locator("[data-more-notices]").wait_for()
     page.wait_for_function(
         "() => document.querySelectorAll('[data-notice]').length === 3"

@@ -45,7 +45,7 @@ def client(place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.Monk
 
 def register(catalogue: Catalogue, uuid: str, **columns: Any) -> None:
     given: dict[str, Any] = {"context_length": 100_000, "status": TaskStatus.RUNNING, "user": "mika", **columns}
-    catalogue.register(TaskKey("github", "acme", "shop", "issue", uuid, given.pop("user")), uuid, **given)
+    catalogue.tasks.register(TaskKey("github", "acme", "shop", "issue", uuid, given.pop("user")), uuid, **given)
 
 
 class _Texts(HTMLParser):
@@ -77,9 +77,9 @@ def rows(client: Client, path: str = "/") -> list[str]:
 def test_the_first_page_says_how_everything_stands(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", metadata={"title": HOSTILE}, llm_provider="openai", model="gpt-4o")
     register(catalogue, "two", status=TaskStatus.QUEUED)
-    catalogue.set_totals("one", view_tokens=90_000)
-    catalogue.add_usage("one", "gpt-4o", lasting_day(), input=1_000_000)
-    catalogue.acquire("one", seconds=3600)
+    catalogue.tasks.set_totals("one", view_tokens=90_000)
+    catalogue.usage.add("one", "gpt-4o", lasting_day(), input=1_000_000)
+    catalogue.leases.acquire("one", seconds=3600)
     page = client.ask("GET", "/")
     assert page.status == 200
     texts = _Texts(page.text)
@@ -165,9 +165,9 @@ def test_open_pages_hear_which_tasks_have_changed(client: Client, catalogue: Cat
         assert (first["first"], first["tasks"], first["counts"]) == (True, [], {"running": 1})
         register(catalogue, "two")
         assert heard_of(changes, {"running": 2}) == {"two"}
-        catalogue.change_status("one", TaskStatus.WAITING)
+        catalogue.tasks.change_status("one", TaskStatus.WAITING)
         assert heard_of(changes, {"running": 1, "waiting": 1}) == {"one"}
-        catalogue.change_status("two", TaskStatus.FAILED)
+        catalogue.tasks.change_status("two", TaskStatus.FAILED)
         assert heard_of(changes, {"failed": 1, "waiting": 1}, notice=first["notice"]) == {"two"}
 
 
@@ -176,7 +176,7 @@ def test_the_list_hears_the_rows_themselves(client: Client, catalogue: Catalogue
     with hearing(client, "/events?rows=true") as changes, hearing(client) as others:
         assert "rows" not in next(changes)
         next(others)
-        catalogue.set_totals("one", view_tokens=1000)
+        catalogue.tasks.set_totals("one", view_tokens=1000)
         heard = next(changes)
         assert _Texts(heard["rows"]).rows == heard["tasks"] == ["one"]
         assert HOSTILE not in heard["rows"]
@@ -217,10 +217,10 @@ def test_a_page_that_hears_late_is_told_everything(
     look, page = SiteLook(place.base_dir, place.settings), SiteTold()
     try:
         assert told(look, page)["first"]
-        catalogue.update("one", priority=1)
+        catalogue.tasks.update("one", priority=1)
         look._not_before = 0.0
         look.state()
-        catalogue.update("two", priority=1)
+        catalogue.tasks.update("two", priority=1)
         late = told(look, page)
         assert (late["tasks"], late["missed"], late["first"]) == (["one", "two"], False, False)
         assert told(look, page)["tasks"] == []
@@ -259,7 +259,7 @@ def test_a_look_at_nothing_new_reads_nothing(
         if place.database is None:  # in PostgreSQL others may be writing to the same server
             assert look.state() is before
             assert asked == ["version"]
-        catalogue.update("one", priority=3)
+        catalogue.tasks.update("one", priority=3)
         look._not_before = 0.0
         assert list(look.state()["tasks"]) == ["one"]
     finally:
@@ -286,10 +286,10 @@ def test_a_look_that_was_held_up_silences_no_page_for_minutes(
 
 def test_workers_say_what_they_do(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", metadata={"title": "Mend the login"})
-    catalogue.acquire("one", seconds=60)
-    catalogue.add_worker(f"box-{HOSTILE}", "1")
-    catalogue.note_worker(WorkerFigures(f"box-{HOSTILE}", 12, 3), "working", "one")
-    catalogue.change_alert(
+    catalogue.leases.acquire("one", seconds=60)
+    catalogue.workers.add(f"box-{HOSTILE}", "1")
+    catalogue.workers.note(WorkerFigures(f"box-{HOSTILE}", 12, 3), "working", "one")
+    catalogue.outbox.change_alert(
         "lock_errors", {"value": "7", "limit": "1"}, NewNotice("e1", "alert", "warning", None, {}), is_raised=True
     )
     page = client.ask("GET", "/workers").text
@@ -303,10 +303,10 @@ def test_workers_say_what_they_do(client: Client, catalogue: Catalogue) -> None:
 
 def test_an_alert_that_is_over_is_gone(client: Client, catalogue: Catalogue) -> None:
     notice = NewNotice("e2", "alert", "warning", None, {})
-    catalogue.change_alert("size", {"value": "7", "limit": "1"}, notice, is_raised=True)
+    catalogue.outbox.change_alert("size", {"value": "7", "limit": "1"}, notice, is_raised=True)
     assert "takes 7 GB" in client.ask("GET", "/workers/part").text
     over = NewNotice("e3", "alert_over", "info", None, {})
-    catalogue.change_alert("size", {"value": "7", "limit": "1"}, over, is_raised=False)
+    catalogue.outbox.change_alert("size", {"value": "7", "limit": "1"}, over, is_raised=False)
     assert "takes 7 GB" not in client.ask("GET", "/workers/part").text
 
 
@@ -320,8 +320,8 @@ def charts(page: str) -> list[dict[str, Any]]:
 
 def test_statistics_draw_what_the_report_says(client: Client, place: CataloguePlace, catalogue: Catalogue) -> None:
     register(catalogue, "one", llm_provider="openai")
-    catalogue.add_usage("one", "gpt-4o", "2026-03-02", input=2_000_000, output=100_000, saved=1_000_000)
-    catalogue.add_usage("one", HOSTILE, "2026-03-03", input=5)
+    catalogue.usage.add("one", "gpt-4o", "2026-03-02", input=2_000_000, output=100_000, saved=1_000_000)
+    catalogue.usage.add("one", HOSTILE, "2026-03-03", input=5)
     page = client.ask("GET", "/statistics?since=2026-03-01&until=2026-03-04&by=user").text
     report = cost_report(place.base_dir, place.settings, "day", "2026-03-01", "2026-03-04")
     cost, tokens = charts(page)
@@ -337,7 +337,7 @@ def test_statistics_draw_what_the_report_says(client: Client, place: CataloguePl
 
 def test_statistics_without_prices_show_tokens(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one")
-    catalogue.add_usage("one", "homemade", lasting_day(), input=3000, saved=1000)
+    catalogue.usage.add("one", "homemade", lasting_day(), input=3000, saved=1000)
     page = client.ask("GET", "/statistics").text
     assert "Nobody has named a price for these models." in page
     assert "homemade" in page

@@ -67,16 +67,16 @@ def page(browser: Browser, server: WebServer) -> Iterator[Page]:
 
 def register(catalogue: Catalogue, uuid: str, title: str, status: TaskStatus = TaskStatus.RUNNING) -> None:
     key = TaskKey("github", "acme", "shop", "issue", uuid, "mika")
-    catalogue.register(key, uuid, status=status, context_length=100_000, metadata={"title": title})
+    catalogue.tasks.register(key, uuid, status=status, context_length=100_000, metadata={"title": title})
 
 
 def usage(catalogue: Catalogue, days: int = 5) -> None:
     register(catalogue, "paid", "Paid for")
-    catalogue.update("paid", llm_provider="openai")
+    catalogue.tasks.update("paid", llm_provider="openai")
     today = date.fromisoformat(lasting_day())
     for ago in range(days):
         day = (today - timedelta(days=ago)).isoformat()
-        catalogue.add_usage("paid", "gpt-4o", day, input=1_000_000 * (ago + 1), saved=500_000)
+        catalogue.usage.add("paid", "gpt-4o", day, input=1_000_000 * (ago + 1), saved=500_000)
 
 
 def wait_for_focus(page: Page, address: str) -> None:
@@ -99,14 +99,14 @@ def test_the_list_follows_what_happens(page: Page, server: WebServer, catalogue:
     register(catalogue, "two", "Write the guide", TaskStatus.QUEUED)
     page.locator("[data-task=two]").wait_for()
     page.locator("[data-task=one] a.title").focus()
-    catalogue.set_totals("one", view_tokens=50_000)
+    catalogue.tasks.set_totals("one", view_tokens=50_000)
     page.locator("[data-task=one] .context b", has_text="%").wait_for()
     assert page.evaluate("document.activeElement.getAttribute('href')") == "/tasks/one"  # nobody loses their place
-    catalogue.change_status("one", TaskStatus.WAITING)
+    catalogue.tasks.change_status("one", TaskStatus.WAITING)
     page.locator("[data-task=one] .badge.waiting").wait_for()
     page.locator("[data-waiting]", has_text="1").wait_for()
-    catalogue.change_status("one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.COMPLETED)
+    catalogue.tasks.change_status("one", TaskStatus.RUNNING)
+    catalogue.tasks.change_status("one", TaskStatus.COMPLETED)
     page.locator("tr[data-task=two] + tr[data-task=one] .badge.completed").wait_for()  # below what is younger
     page.locator("[data-waiting]").wait_for(state="hidden")
     page.locator("[data-status=queued] b", has_text=re.compile("^1$")).wait_for()
@@ -126,7 +126,7 @@ def test_a_filtered_list_lets_go_of_what_no_longer_fits(page: Page, server: WebS
     page.wait_for_url("**/?search=guide&status=running")
     page.locator("[data-task=two]").wait_for()
     assert page.locator("tr[data-task]").count() == 1
-    catalogue.change_status("two", TaskStatus.FAILED)
+    catalogue.tasks.change_status("two", TaskStatus.FAILED)
     page.get_by_text("No task fits these filters.").wait_for()
 
 
@@ -145,10 +145,10 @@ def test_workers_come_and_go(page: Page, server: WebServer, catalogue: Catalogue
     page.goto(f"{server.address}workers")
     page.get_by_text("No worker has been here yet.").wait_for()
     register(catalogue, "one", "Mend the login")
-    catalogue.add_worker("box-1", "1")
-    catalogue.note_worker(WorkerFigures("box-1", 4), "working", "one")
+    catalogue.workers.add("box-1", "1")
+    catalogue.workers.note(WorkerFigures("box-1", 4), "working", "one")
     page.get_by_role("row", name="box-1").get_by_role("link", name="Mend the login").wait_for()
-    catalogue.note_worker(WorkerFigures("box-1", 5), "stopped")
+    catalogue.workers.note(WorkerFigures("box-1", 5), "stopped")
     page.get_by_text("Workers that have ended (1)").wait_for()
 
 
@@ -182,7 +182,7 @@ def test_pages_fit_on_a_phone_and_in_the_dark(
 ) -> None:
     usage(catalogue)
     register(catalogue, "one", "設定の読み込みを直す" * 8)
-    catalogue.add_worker("box-with-a-very-long-name-that-goes-on-and-on", "1")
+    catalogue.workers.add("box-with-a-very-long-name-that-goes-on-and-on", "1")
     context = browser.new_context(viewport=_PHONE, color_scheme="dark", locale="ja-JP")  # type: ignore[arg-type]
     context.set_default_timeout(PATIENCE)
     page = context.new_page()

@@ -182,7 +182,7 @@ def client(place: CataloguePlace, catalogue: Catalogue) -> Iterator[Client]:
 
 
 def register(catalogue: Catalogue, uuid: str, status: TaskStatus) -> None:
-    catalogue.register(TaskKey("github", "acme", "shop", "issue", uuid, "mika"), uuid, status=status)
+    catalogue.tasks.register(TaskKey("github", "acme", "shop", "issue", uuid, "mika"), uuid, status=status)
 
 
 def reasons(client: Client) -> list[str]:
@@ -192,7 +192,9 @@ def reasons(client: Client) -> list[str]:
 
 def test_the_feed_says_why_a_task_failed(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.FAILED, error_message=f"\n  {HOSTILE} no disk \nTraceback: secret line")
+    catalogue.tasks.change_status(
+        "one", TaskStatus.FAILED, error_message=f"\n  {HOSTILE} no disk \nTraceback: secret line"
+    )
     assert reasons(client) == ['"><script>alert(1)</script>\\u202e no disk']
     assert "<script>alert(1)" not in client.ask("GET", "/notifications").text
     assert "secret line" not in client.ask("GET", "/notifications").text
@@ -200,7 +202,7 @@ def test_the_feed_says_why_a_task_failed(client: Client, catalogue: Catalogue) -
 
 def test_a_long_reason_is_cut(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.FAILED, error_message="no disk " * 1000)
+    catalogue.tasks.change_status("one", TaskStatus.FAILED, error_message="no disk " * 1000)
     (reason,) = reasons(client)
     assert reason.startswith("no disk no disk")
     assert reason.endswith("…")
@@ -209,11 +211,11 @@ def test_a_long_reason_is_cut(client: Client, catalogue: Catalogue) -> None:
 
 def test_an_earlier_failure_does_not_get_the_reason_of_a_later_one(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.FAILED, error_message="no disk")
-    catalogue.change_status("one", TaskStatus.QUEUED)
+    catalogue.tasks.change_status("one", TaskStatus.FAILED, error_message="no disk")
+    catalogue.tasks.change_status("one", TaskStatus.QUEUED)
     assert reasons(client) == []
-    catalogue.change_status("one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.DEAD, error_message="no memory")
+    catalogue.tasks.change_status("one", TaskStatus.RUNNING)
+    catalogue.tasks.change_status("one", TaskStatus.DEAD, error_message="no memory")
     feed = client.ask("GET", "/notifications/list?group=failures").text
     assert feed.count("data-number=") == 2
     assert reasons(client) == ["no memory"]
@@ -222,7 +224,7 @@ def test_an_earlier_failure_does_not_get_the_reason_of_a_later_one(client: Clien
 
 def test_a_failure_without_a_reason_is_told_all_the_same(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", TaskStatus.RUNNING)
-    catalogue.change_status("one", TaskStatus.FAILED)
+    catalogue.tasks.change_status("one", TaskStatus.FAILED)
     assert reasons(client) == []
     assert "The task has failed" in client.ask("GET", "/notifications").text
 
@@ -230,12 +232,12 @@ def test_a_failure_without_a_reason_is_told_all_the_same(client: Client, catalog
 def test_a_task_that_has_begun_is_not_said_to_wait(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", TaskStatus.QUEUED)
     assert "not begun" in client.ask("GET", "/tasks/rows").text
-    catalogue.change_status("one", TaskStatus.RUNNING)
+    catalogue.tasks.change_status("one", TaskStatus.RUNNING)
     begun = client.ask("GET", "/tasks/rows").text
     assert "not begun" not in begun
     assert "no figures yet" in begun
     assert "計測待ち" in client.ask("GET", "/tasks/rows", headers={"Accept-Language": "ja"}).text
-    catalogue.set_totals("one", view_tokens=900)
+    catalogue.tasks.set_totals("one", view_tokens=900)
     assert "no figures yet" not in client.ask("GET", "/tasks/rows").text
 
 

@@ -99,9 +99,9 @@ def fill(base: Path, settings: Settings, user: str) -> None:
     failed.fail(f"broken {said}")
     failed.catalogue.close()
     with TaskQueue(base, settings).catalogue as catalogue:
-        catalogue.update(f"{user}-work", model=f"model-{said}")
-        catalogue.add_usage(f"{user}-work", f"model-{said}", utc_now()[:10], input=100, output=10)
-        catalogue.add_notification(NewNotice(f"event-{user}", "failed", "error", f"{user}-failed", {"detail": said}))
+        catalogue.tasks.update(f"{user}-work", model=f"model-{said}")
+        catalogue.usage.add(f"{user}-work", f"model-{said}", utc_now()[:10], input=100, output=10)
+        catalogue.outbox.add(NewNotice(f"event-{user}", "failed", "error", f"{user}-failed", {"detail": said}))
     queue = TaskQueue(base, settings)
     queue.enqueue(key(user, "3"), prompt=f"Do {said}", parent_uuid=f"{user}-work")
     queue.close()
@@ -307,7 +307,7 @@ def test_figures_are_ones_own(place: Place) -> None:
 def test_links_to_others_tasks_are_not_followed(fresh: Place) -> None:
     """However they came about: an administrator may let a task inherit from, or be a part of, another user's."""
     with open_catalogue(fresh.base, fresh.settings) as catalogue:
-        catalogue.update("ann-work", inherits_from="ben-done")
+        catalogue.tasks.update("ann-work", inherits_from="ben-done")
     queue = TaskQueue(fresh.base, fresh.settings)
     parts = {user: queue.enqueue(part(user), prompt=CANARY[user], parent_uuid="ann-work") for user in CANARY}
     queue.close()
@@ -338,7 +338,7 @@ def test_new_tasks_are_their_makers(fresh: Place) -> None:
     theirs = fresh.client("admin").as_program("POST", "/api/tasks", {"prompt": "theirs", "user": "ben"}).value
     forked = fresh.client("operate").as_program("POST", "/api/tasks/ann-done/fork", {"at": 1}).value
     with open_catalogue(fresh.base, fresh.settings) as catalogue:
-        assert [catalogue.get(one["uuid"]).user for one in (made, theirs, forked)] == ["ann", "ben", "ann"]
+        assert [catalogue.tasks.get(one["uuid"]).user for one in (made, theirs, forked)] == ["ann", "ben", "ann"]
 
 
 def test_a_user_who_has_enough_tasks_gets_no_more_over_the_web(tmp_path: Path) -> None:
@@ -384,9 +384,9 @@ class Stream:
 def change(place: Place, user: str, number: int) -> None:
     """Something happens to a user's task, and people are told."""
     with open_catalogue(place.base, place.settings) as catalogue:
-        catalogue.update(f"{user}-failed", error_message=f"again {CANARY[user]} {number}")
+        catalogue.tasks.update(f"{user}-failed", error_message=f"again {CANARY[user]} {number}")
         notice = NewNotice(f"{user}-{number}", "failed", "error", f"{user}-failed", {"detail": CANARY[user]})
-        catalogue.add_notification(notice)
+        catalogue.outbox.add(notice)
 
 
 @pytest.mark.parametrize("path", ["/events", "/events?rows=true"])
@@ -453,13 +453,13 @@ def test_expired_and_erased_grants_let_nobody_in(fresh: Place, no_memory: None) 
     token = PREFIX + "x" * 43
     over = Grant("0a1b2c3d", "ann", "admin", "", utc_now(), "2001-01-01T00:00:00.000000+00:00", None)
     with open_catalogue(fresh.base, fresh.settings) as catalogue:
-        catalogue.add_grant(over, digest_of(token))
+        catalogue.grants.add(over, digest_of(token))
     for _ in range(20):  # it was good once: no guess, and no reason to keep others out
         assert Client(fresh.server, token=token).as_program("GET", "/api/tasks").status == 401
     ann = fresh.client("read")
     assert ann.as_program("GET", "/api/tasks").status == 200
     with open_catalogue(fresh.base, fresh.settings) as catalogue:
-        catalogue.forget_grants("ann")
+        catalogue.grants.forget_user("ann")
     assert ann.as_program("GET", "/api/tasks").status == 401
 
 

@@ -149,7 +149,7 @@ def test_the_page_opens_at_the_end_with_folds_closed(looked_at: Shown) -> None:
 def test_list_page_and_view_have_one_measure(plain: Shown) -> None:
     plain.task.stop()
     with open_catalogue(plain.base, plain.settings) as catalogue:
-        catalogue.update(plain.uuid, correction=1.25)
+        catalogue.tasks.update(plain.uuid, correction=1.25)
     (listed,) = tasks_by_uuid(plain.base, plain.settings, [plain.uuid])
     with reading_view(plain.base, plain.uuid, plain.settings) as view:
         figures = view.figures()
@@ -362,7 +362,7 @@ def test_pins_are_proved_to_survive(plain: Shown) -> None:
 def test_a_queued_task_has_its_row_to_show(plain: Shown) -> None:
     with open_catalogue(plain.base, plain.settings) as catalogue:
         key = TaskKey("github", "acme", "shop", "issue", "28", "mika")
-        catalogue.register(key, "queued-1", status=TaskStatus.QUEUED, prompt="Look at <b>this</b>.")
+        catalogue.tasks.register(key, "queued-1", status=TaskStatus.QUEUED, prompt="Look at <b>this</b>.")
     answer = plain.client.ask("GET", "/tasks/queued-1")
     assert answer.status == 200
     assert "Look at &lt;b&gt;this" in answer.text

@@ -228,10 +228,10 @@ def test_a_queued_task_is_shown_when_it_begins(
     tmp_path: Path, settings: Settings, task: TaskContextManager, open_page: Open
 ) -> None:
     key = TaskKey("github", "acme", "shop", "issue", "28", "mika")
-    queued = task.catalogue.register(key, new_uuid(), status=TaskStatus.QUEUED, prompt="Later.")
+    queued = task.catalogue.tasks.register(key, new_uuid(), status=TaskStatus.QUEUED, prompt="Later.")
     page = open_page(f"/tasks/{queued.uuid}")
     assert page.locator("[data-conversation]").count() == 0
-    claimed = task.catalogue.claim(queued.uuid)
+    claimed = task.catalogue.queue.claim(queued.uuid)
     assert claimed is not None
     with TaskContextManager(tmp_path, key, settings, uuid=queued.uuid, lease=claimed[1]) as begun:
         begun.message_store.add_message("user", "Now it has begun.")

@@ -54,7 +54,7 @@ def test_a_supervisor_survives_that_a_worker_cannot_be_started(
 
 
 def rows(queue: TaskQueue, *uuids: str) -> list[TaskRow]:
-    return [queue.catalogue.get(uuid) for uuid in uuids]
+    return [queue.catalogue.tasks.get(uuid) for uuid in uuids]
 
 
 def statuses(queue: TaskQueue, *uuids: str) -> set[TaskStatus]:
@@ -99,7 +99,7 @@ def test_misfortunes_of_a_task_are_its_own(queue: TaskQueue) -> None:
     with workers(queue, 2, until_empty=True) as started:
         assert started.wait() == 0
     check_done_once(queue, 3, *others)
-    found = {what: queue.catalogue.get(uuid) for what, uuid in named.items()}
+    found = {what: queue.catalogue.tasks.get(uuid) for what, uuid in named.items()}
     dead, done, failed = TaskStatus.DEAD, TaskStatus.COMPLETED, TaskStatus.FAILED
     assert {what: (row.status, row.attempts) for what, row in found.items()} == {
         "poison": (dead, 3),
@@ -141,10 +141,10 @@ def test_a_second_signal_ends_at_once_and_the_task_is_taken_over(queue: TaskQueu
     uuid = put(queue, "hang")
     config = {"multiprocess": {"heartbeat_interval": 0.1}}
     with workers(queue, 1, config=config, limits={"drain_seconds": FOR_EVER}) as started:
-        eventually(lambda: queue.catalogue.get(uuid).lease_owner)
+        eventually(lambda: queue.catalogue.tasks.get(uuid).lease_owner)
         started.process.send_signal(signal.SIGTERM)
         # Two signals that come before the first one is heard would be one.
-        eventually(lambda: [row.state for row in queue.catalogue.workers(silence=FOR_EVER)] == ["draining"])
+        eventually(lambda: [row.state for row in queue.catalogue.workers.all(silence=FOR_EVER)] == ["draining"])
         assert started.process.poll() is None  # the handler does not stop
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
@@ -256,7 +256,7 @@ def test_a_task_has_only_so_much_time(queue: TaskQueue) -> None:
 def _ended(queue: TaskQueue, uuid: str) -> TaskStatus:
     """How a task has ended, once it has."""
     eventually(lambda: statuses(queue, uuid) & {TaskStatus.COMPLETED, TaskStatus.FAILED})
-    return queue.catalogue.get(uuid).status
+    return queue.catalogue.tasks.get(uuid).status
 
 
 def test_workers_that_cannot_work_say_so_and_end(queue: TaskQueue) -> None:

@@ -82,7 +82,7 @@ def test_a_killed_agent_goes_on_and_doubles_no_effect(backend: str, worker_kills
                 uuids.append(queue.enqueue(key_of(len(uuids)), prompt=f"t{len(uuids)}"))
             seconds = chance.random() * 0.3 if killed < wanted else PATIENCE
             killed += run_and_kill(tmp_path, model.base_url, backend, seconds)
-    assert {row.status for row in queue.catalogue.list_tasks()} == {TaskStatus.COMPLETED}
+    assert {row.status for row in queue.catalogue.tasks.page()} == {TaskStatus.COMPLETED}
     check_effects(tmp_path)
     for number, uuid in enumerate(uuids):
         check_log(tmp_path, uuid, f"t{number}", queue)
@@ -112,7 +112,7 @@ def test_workers_that_are_killed_complete_every_task_once(worker_kills: int, tmp
             started.process.send_signal(signal.SIGTERM)
             assert started.wait() == 0
     assert queue.dequeue() is None  # whoever asks next brings the last folder to its place
-    assert {row.status for row in queue.catalogue.list_tasks(limit=10_000)} == {TaskStatus.COMPLETED}
+    assert {row.status for row in queue.catalogue.tasks.page(limit=10_000)} == {TaskStatus.COMPLETED}
     check_effects(tmp_path)
     for number, uuid in enumerate(uuids):
         check_log(tmp_path, uuid, f"t{number}", queue)
@@ -143,7 +143,7 @@ def check_log(folder: Path, uuid: str, task: str, queue: TaskQueue) -> None:
         tool, _, what = said.partition(": ")
         assert tool not in ("write", "put") or what in done
     assert {said for said in told if said.startswith("put: ")} == {f"put: {task}-put-{step}" for step in range(STEPS)}
-    children = [row for row in queue.catalogue.list_tasks(limit=10_000) if row.parent_uuid == uuid]
+    children = [row for row in queue.catalogue.tasks.page(limit=10_000) if row.parent_uuid == uuid]
     assert len(children) == STEPS // 5
     for one in (uuid, *(row.uuid for row in children)):
         assert [found for found in verify(folder, one, load_settings({})) if found.severity != "warning"] == []

@@ -36,7 +36,7 @@ PATIENCE = 600.0
 
 def kill_one(queue: TaskQueue, killed: set[str], chance: random.Random) -> None:
     """Kill a worker that is at work, at some moment of it."""
-    rows = queue.catalogue.workers(silence=3600)
+    rows = queue.catalogue.workers.all(silence=3600)
     working = [row for row in rows if row.state == "working" and row.name not in killed]
     if not working:
         return
@@ -88,7 +88,7 @@ def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path
         assert started.wait() == 0
         assert started.pids() == {}
     assert queue.dequeue() is None  # whoever asks next brings the last folder to its place
-    assert queue.catalogue.count_by_status() == {TaskStatus.COMPLETED: len(uuids)}
+    assert queue.catalogue.statistics.count_by_status() == {TaskStatus.COMPLETED: len(uuids)}
     effects = Counter((tmp_path / "effects").read_text().split())
     assert [effect for effect, count in effects.items() if count != 1] == []
     for uuid in uuids:
@@ -104,5 +104,5 @@ def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path
         assert [finding for finding in findings if finding.severity != "warning"] == []
     dead = [row for row in collect_worker_stats(tmp_path, queue.settings)["workers"] if row["state"] == "dead"]
     assert len(dead) >= kills
-    assert queue.catalogue.check_rollups() == []
+    assert queue.catalogue.statistics.check_rollups() == []
     queue.close()

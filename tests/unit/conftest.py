@@ -28,4 +28,4 @@ def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
     """An empty catalogue, whose sums must be right at the end."""
     with Catalogue(tmp_path / "contexts" / "tasks.db") as opened:
         yield opened
-        assert opened.check_rollups() == []
+        assert opened.statistics.check_rollups() == []

@@ -24,7 +24,7 @@ KEY = TaskKey("github", "notfolder", "coding_agent", "issue", "27", "花子")
 
 def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
     code = "import os, sys; os.umask(int(sys.argv[2], 8)); from orihon.catalogue import Catalogue;"
-    code += "c = Catalogue(sys.argv[1]); c.count_by_status(); os.kill(os.getpid(), 9)"
+    code += "c = Catalogue(sys.argv[1]); c.statistics.count_by_status(); os.kill(os.getpid(), 9)"
     for umask in ("000", "277"):
         path = tmp_path / umask / "deep" / "tasks.db"
         subprocess.run([sys.executable, "-c", code, str(path), umask], check=False, timeout=60)
@@ -44,39 +44,39 @@ def test_promises_about_durability_are_set(catalogue: Catalogue) -> None:
 def test_threads_work_side_by_side(catalogue: Catalogue) -> None:
     def work(index: int) -> None:
         for number in range(20):
-            catalogue.register(KEY, f"{index}-{number}")
-            catalogue.add_statistics(f"{index}-{number}", tokens=1)
-            catalogue.count_by_status()
+            catalogue.tasks.register(KEY, f"{index}-{number}")
+            catalogue.tasks.add_statistics(f"{index}-{number}", tokens=1)
+            catalogue.statistics.count_by_status()
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert catalogue.count_by_status() == {"running": 80}
-    assert sum(rollup.tokens for rollup in catalogue.rollups()) == 80
+    assert catalogue.statistics.count_by_status() == {"running": 80}
+    assert sum(rollup.tokens for rollup in catalogue.statistics.rollups()) == 80
 
 
 def test_a_locked_database_is_reported_and_readers_go_on(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     with Catalogue(path, timeout=0.02, max_retries=2, retry_delay=0.001) as catalogue, raw_database(path) as other:
-        catalogue.register(KEY, "one")
+        catalogue.tasks.register(KEY, "one")
         other.execute("BEGIN IMMEDIATE")
         with refused(StorageUnavailable, "locked") as caught:
-            catalogue.register(KEY, "two")
+            catalogue.tasks.register(KEY, "two")
         assert isinstance(caught.value.__cause__, apsw.BusyError)
-        assert catalogue.count_by_status() == {"running": 1}
+        assert catalogue.statistics.count_by_status() == {"running": 1}
         other.execute("ROLLBACK")
-        catalogue.register(KEY, "two")
+        catalogue.tasks.register(KEY, "two")
 
 
 def test_an_empty_file_is_an_empty_database(tmp_path: Path) -> None:
     path = tmp_path / "tasks.db"
     path.touch()
     with Catalogue(path) as catalogue:
-        catalogue.register(KEY, "one")
+        catalogue.tasks.register(KEY, "one")
     with Catalogue(path) as again:
-        assert again.get("one").key == KEY
+        assert again.tasks.get("one").key == KEY
 
 
 @pytest.mark.parametrize("content", [b"not a database " * 500, b"SQLite format 3\0" + b"\xff" * 8000])
@@ -132,11 +132,11 @@ def test_migrations_go_forward_one_transaction_each(tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_be_right_raises(catalogue: Catalogue) -> None:
     for name, column, value in (("one", "status", "asleep"), ("two", "metadata", "{")):
-        catalogue.register(KEY, name)
+        catalogue.tasks.register(KEY, name)
         with raw_database(catalogue.path) as connection:
             connection.execute(f"UPDATE tasks SET {column} = ? WHERE uuid = ?", (value, name))
         with refused(DamagedStore, "row"):
-            catalogue.get(name)
+            catalogue.tasks.get(name)
 
 
 def test_a_place_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
@@ -187,20 +187,20 @@ from orihon.errors import StorageUnavailable
 from orihon.values.task import TaskKey
 key = TaskKey("github", "o", "r", "issue", "1")
 catalogue = Catalogue(sys.argv[1])
-catalogue.register(key, "first")
+catalogue.tasks.register(key, "first")
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 stored = 1
 try:
     for number in range(1000):
-        catalogue.register(key, f"task-{number}", metadata={"x": "y" * 5000})
+        catalogue.tasks.register(key, f"task-{number}", metadata={"x": "y" * 5000})
         stored += 1
 except StorageUnavailable as error:
     print(error.reason)
-assert len(catalogue.list_tasks(limit=2000)) == stored
+assert len(catalogue.tasks.page(limit=2000)) == stored
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-catalogue.register(key, "last")
-assert len(catalogue.list_tasks(limit=2000)) == stored + 1
-assert catalogue.check_rollups() == []
+catalogue.tasks.register(key, "last")
+assert len(catalogue.tasks.page(limit=2000)) == stored + 1
+assert catalogue.statistics.check_rollups() == []
 """
 
 

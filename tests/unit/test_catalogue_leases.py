@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from orihon.catalogue import Catalogue, Lease, leases
-from orihon.catalogue import cluster as picture
 from orihon.catalogue.connect import catalogue_exists
 from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
 from orihon.system import clock
@@ -28,7 +27,7 @@ from orihon.errors import TaskBusy
 print("ready", flush=True)
 sys.stdin.readline()
 try:
-    print(catalogue.acquire("one", owner="child", seconds=3600).epoch, flush=True)
+    print(catalogue.leases.acquire("one", owner="child", seconds=3600).epoch, flush=True)
 except TaskBusy:
     print("busy", flush=True)
 sys.stdin.readline()
@@ -37,7 +36,7 @@ sys.stdin.readline()
 CLAIMER = f"""{CHILD}
 print("ready", flush=True)
 sys.stdin.readline()
-while claimed := catalogue.claim_next():
+while claimed := catalogue.queue.claim_next():
     print(claimed[0].uuid, claimed[1].epoch, flush=True)
 """
 
@@ -45,9 +44,9 @@ while claimed := catalogue.claim_next():
 @pytest.fixture
 def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
     with place.open() as opened:
-        opened.register(KEY, "one")
+        opened.tasks.register(KEY, "one")
         yield opened
-        assert opened.check_rollups() == []
+        assert opened.statistics.check_rollups() == []
 
 
 @contextmanager
@@ -91,57 +90,57 @@ def _now(catalogue: Catalogue) -> float:
 
 def test_a_lease_names_its_owner_and_runs_on_the_clock_of_the_database(catalogue: Catalogue) -> None:
     before = _now(catalogue)
-    lease = catalogue.acquire("one", owner="worker-3", seconds=50)
-    row = catalogue.get("one")
+    lease = catalogue.leases.acquire("one", owner="worker-3", seconds=50)
+    row = catalogue.tasks.get("one")
     assert before + 50 <= lease.until <= _now(catalogue) + 50
     assert row.lease_until == lease.until
     assert (lease.epoch, lease.owner, row.lease_owner, row.lease_pid) == (1, "worker-3", "worker-3", os.getpid())
     assert (row.hostname, row.process_id) == (row.lease_host, os.getpid())
-    renewed = catalogue.renew(lease)
+    renewed = catalogue.leases.renew(lease)
     assert renewed.until >= lease.until
-    assert catalogue.get("one").lease_until == renewed.until
-    catalogue.release(renewed)
-    catalogue.release(renewed)
-    row = catalogue.get("one")
+    assert catalogue.tasks.get("one").lease_until == renewed.until
+    catalogue.leases.release(renewed)
+    catalogue.leases.release(renewed)
+    row = catalogue.tasks.get("one")
     assert (row.lease_owner, row.lease_until, row.lease_pid, row.epoch) == (None, None, None, 1)
 
 
 def test_an_owned_task_is_busy_until_it_is_taken_by_force(catalogue: Catalogue) -> None:
-    first = catalogue.acquire("one", owner="first", seconds=600)
+    first = catalogue.leases.acquire("one", owner="first", seconds=600)
     with refused(TaskBusy, "lease") as caught:
-        catalogue.acquire("one")
+        catalogue.leases.acquire("one")
     assert caught.value.fields["owner"] == "first"
     left = caught.value.fields["seconds_left"]
     assert isinstance(left, float)
     assert 0 < left <= 600
-    second = catalogue.acquire("one", take_over=True)
+    second = catalogue.leases.acquire("one", take_over=True)
     assert second.epoch == first.epoch + 1
     with refused(StaleWriter, "lease"):
-        catalogue.renew(first)
-    catalogue.release(first)  # nothing of the new owner's
-    assert catalogue.renew(second).epoch == second.epoch
+        catalogue.leases.renew(first)
+    catalogue.leases.release(first)  # nothing of the new owner's
+    assert catalogue.leases.renew(second).epoch == second.epoch
     with refused(TaskNotFound, "uuid"):
-        catalogue.acquire("nobody")
+        catalogue.leases.acquire("nobody")
 
 
 def test_a_lease_that_ran_out_is_free_and_renewable_while_nobody_took_it(catalogue: Catalogue) -> None:
-    lease = catalogue.acquire("one", seconds=0)
-    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
-    assert catalogue.renew(lease).epoch == lease.epoch
-    other = catalogue.acquire("one", seconds=60)
+    lease = catalogue.leases.acquire("one", seconds=0)
+    assert [row.uuid for row in catalogue.leases.stale()] == ["one"]
+    assert catalogue.leases.renew(lease).epoch == lease.epoch
+    other = catalogue.leases.acquire("one", seconds=60)
     assert other.epoch == lease.epoch + 1
-    assert catalogue.stale_leases() == []
+    assert catalogue.leases.stale() == []
     with refused(StaleWriter, "lease"):
-        catalogue.renew(lease)
+        catalogue.leases.renew(lease)
 
 
 def test_jumps_of_the_wall_clock_do_not_touch_leases(catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
-    lease = catalogue.acquire("one", seconds=3600)
+    lease = catalogue.leases.acquire("one", seconds=3600)
     for now in ("1999-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"):
         monkeypatch.setattr(leases, "utc_now", lambda now=now: now)
         with refused(TaskBusy, "lease"):
-            catalogue.acquire("one")
-        lease = catalogue.renew(lease)
+            catalogue.leases.acquire("one")
+        lease = catalogue.leases.renew(lease)
         assert abs(lease.until - 3600 - _now(catalogue)) < 600
 
 
@@ -156,40 +155,40 @@ def test_jumps_of_the_wall_clock_do_not_touch_leases(catalogue: Catalogue, monke
 def test_a_lease_of_a_dead_process_or_of_another_time_is_void(
     catalogue: Catalogue, place: CataloguePlace, column: str, value: str | float
 ) -> None:
-    catalogue.acquire("one", seconds=3600)
+    catalogue.leases.acquire("one", seconds=3600)
     _set(place, column, value)
-    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
-    assert catalogue.acquire("one").epoch == 2
+    assert [row.uuid for row in catalogue.leases.stale()] == ["one"]
+    assert catalogue.leases.acquire("one").epoch == 2
 
 
 def test_an_earlier_boot_voids_a_lease_unless_it_may_be_another_machines(
     catalogue: Catalogue, place: CataloguePlace
 ) -> None:
-    catalogue.acquire("one", seconds=3600)
+    catalogue.leases.acquire("one", seconds=3600)
     _set(place, "lease_boot", "another boot")
     if place.is_shared:
         _set(place, "lease_pid", 2**31 - 1)
-        assert catalogue.stale_leases() == []
+        assert catalogue.leases.stale() == []
         with refused(TaskBusy, "lease"):
-            catalogue.acquire("one")
+            catalogue.leases.acquire("one")
         _set(place, "lease_until", _now(catalogue))
-    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
-    assert catalogue.acquire("one").epoch == 2
+    assert [row.uuid for row in catalogue.leases.stale()] == ["one"]
+    assert catalogue.leases.acquire("one").epoch == 2
 
 
 @pytest.mark.parametrize(("column", "value"), [("lease_host", "elsewhere"), ("lease_pid_space", "pid:[1]")])
 def test_a_process_that_cannot_be_seen_keeps_its_lease(
     catalogue: Catalogue, place: CataloguePlace, column: str, value: str
 ) -> None:
-    catalogue.acquire("one", seconds=3600)
+    catalogue.leases.acquire("one", seconds=3600)
     _set(place, column, value)
     _set(place, "lease_pid", 2**31 - 1)  # no such process here, which says nothing about there
-    assert catalogue.stale_leases() == []
+    assert catalogue.leases.stale() == []
     with refused(TaskBusy, "lease"):
-        catalogue.acquire("one")
-    assert catalogue.is_held(catalogue.get("one"))
+        catalogue.leases.acquire("one")
+    assert catalogue.leases.is_held(catalogue.tasks.get("one"))
     _set(place, "lease_until", _now(catalogue))
-    assert catalogue.acquire("one").epoch == 2
+    assert catalogue.leases.acquire("one").epoch == 2
 
 
 def test_a_process_that_holds_many_tasks_is_looked_for_once(
@@ -201,33 +200,33 @@ def test_a_process_that_holds_many_tasks_is_looked_for_once(
         looked_for.append(pid)
         return clock.is_alive(pid, start)
 
-    monkeypatch.setattr(picture, "is_alive", is_alive)
-    catalogue.register(TaskKey("github", "acme", "shop", "issue", "2"), "two", status=TaskStatus.RUNNING)
+    monkeypatch.setattr(leases, "is_alive", is_alive)
+    catalogue.tasks.register(TaskKey("github", "acme", "shop", "issue", "2"), "two", status=TaskStatus.RUNNING)
     for uuid in ("one", "two"):
-        catalogue.acquire(uuid, seconds=3600)
-    assert [lease.is_stale for lease in catalogue.held_leases()] == [False, False]
+        catalogue.leases.acquire(uuid, seconds=3600)
+    assert [lease.is_stale for lease in catalogue.leases.held()] == [False, False]
     assert looked_for == [os.getpid()]
 
 
 def test_ending_or_pausing_gives_the_lease_back(catalogue: Catalogue) -> None:
-    lease = catalogue.acquire("one")
-    catalogue.change_status("one", TaskStatus.PAUSED, epoch=lease.epoch)
-    assert catalogue.get("one").lease_owner is None
+    lease = catalogue.leases.acquire("one")
+    catalogue.tasks.change_status("one", TaskStatus.PAUSED, epoch=lease.epoch)
+    assert catalogue.tasks.get("one").lease_owner is None
     with refused(StaleWriter, "released"):
-        catalogue.renew(lease)  # a heartbeat that comes late must not own a paused task again
-    lease = catalogue.acquire("one")
-    catalogue.change_status("one", TaskStatus.RUNNING, epoch=lease.epoch)
-    assert catalogue.renew(lease).epoch == 2
-    catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lease.epoch, keep_lease=True)
+        catalogue.leases.renew(lease)  # a heartbeat that comes late must not own a paused task again
+    lease = catalogue.leases.acquire("one")
+    catalogue.tasks.change_status("one", TaskStatus.RUNNING, epoch=lease.epoch)
+    assert catalogue.leases.renew(lease).epoch == 2
+    catalogue.tasks.change_status("one", TaskStatus.COMPLETED, epoch=lease.epoch, keep_lease=True)
     with refused(TaskBusy, "lease"):
-        catalogue.acquire("one")
-    catalogue.release(lease)
-    assert catalogue.stale_leases() == []
+        catalogue.leases.acquire("one")
+    catalogue.leases.release(lease)
+    assert catalogue.leases.stale() == []
 
 
 def test_a_running_task_without_owner_is_stale(catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "two", status=TaskStatus.QUEUED)
-    assert [row.uuid for row in catalogue.stale_leases()] == ["one"]
+    catalogue.tasks.register(KEY, "two", status=TaskStatus.QUEUED)
+    assert [row.uuid for row in catalogue.leases.stale()] == ["one"]
 
 
 @pytest.mark.usefixtures("catalogue")
@@ -244,25 +243,25 @@ def test_a_killed_owner_is_taken_over_and_its_lease_refused(catalogue: Catalogue
         _tell(child)
         lost = Lease("one", int(_said(child)), "child", 3600, _now(catalogue) + 3600)
         with refused(TaskBusy, "lease"):
-            catalogue.acquire("one")
+            catalogue.leases.acquire("one")
         os.kill(child.pid, signal.SIGSTOP)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED)
         with refused(TaskBusy, "lease"):
-            catalogue.acquire("one")  # stopped is not dead
+            catalogue.leases.acquire("one")  # stopped is not dead
         os.kill(child.pid, signal.SIGKILL)
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-        mine = catalogue.acquire("one")
+        mine = catalogue.leases.acquire("one")
     assert mine.epoch == lost.epoch + 1
     with refused(StaleWriter, "lease"):
-        catalogue.renew(lost)
+        catalogue.leases.renew(lost)
     with refused(StaleWriter, "lease"):
-        catalogue.change_status("one", TaskStatus.COMPLETED, epoch=lost.epoch)
+        catalogue.tasks.change_status("one", TaskStatus.COMPLETED, epoch=lost.epoch)
 
 
 def test_queued_tasks_are_claimed_once_by_eight_processes(catalogue: Catalogue, place: CataloguePlace) -> None:
     names = {f"task-{number}" for number in range(200)}
     for name in names:
-        catalogue.register(KEY, name, status=TaskStatus.QUEUED)
+        catalogue.tasks.register(KEY, name, status=TaskStatus.QUEUED)
     claims: list[tuple[str, str]] = []
     with _processes(8, CLAIMER, *place.arguments) as children:
         for child in children:
@@ -274,7 +273,7 @@ def test_queued_tasks_are_claimed_once_by_eight_processes(catalogue: Catalogue, 
                 claims.append((name, epoch))
     assert len(claims) == 200
     assert dict(claims) == dict.fromkeys(names, "1")
-    assert catalogue.count_by_status() == {"running": 201}
+    assert catalogue.statistics.count_by_status() == {"running": 201}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -284,7 +283,7 @@ def test_eight_processes_may_make_the_catalogue_at_once(
     place = CataloguePlace(tmp_path, request.getfixturevalue("postgres") if kind == "postgres" else None)
     assert not catalogue_exists(place.base_dir, place.settings)
     code = "import sys; print('ready', flush=True); sys.stdin.readline()"
-    code += f"{CHILD}print(catalogue.count_by_status(), flush=True)"
+    code += f"{CHILD}print(catalogue.statistics.count_by_status(), flush=True)"
     with _processes(8, code, *place.arguments) as children:
         for child in children:
             _tell(child)
@@ -292,7 +291,7 @@ def test_eight_processes_may_make_the_catalogue_at_once(
 
 
 def test_the_line_goes_by_priority_then_age_and_waits_for_its_time(catalogue: Catalogue) -> None:
-    assert catalogue.claim_next() is None
+    assert catalogue.queue.claim_next() is None
     past, future = "2000-01-01T00:00:00.000000+00:00", "2999-01-01T00:00:00.000000+00:00"
     for name, priority, available_at in (
         ("old", 0, None),
@@ -301,40 +300,40 @@ def test_the_line_goes_by_priority_then_age_and_waits_for_its_time(catalogue: Ca
         ("put-off", 9, future),
         ("due", 9, past),
     ):
-        catalogue.register(KEY, name, status=TaskStatus.QUEUED, priority=priority, available_at=available_at)
+        catalogue.tasks.register(KEY, name, status=TaskStatus.QUEUED, priority=priority, available_at=available_at)
     order = []
-    while claimed := catalogue.claim_next("worker-1", seconds=30):
+    while claimed := catalogue.queue.claim_next("worker-1", seconds=30):
         row, lease = claimed
         assert (row.status, row.lease_owner, lease.epoch) == (TaskStatus.RUNNING, "worker-1", 1)
         assert row.started_at is not None
         order.append(row.uuid)
     assert order == ["due", "urgent", "old", "young"]
-    assert catalogue.get("put-off").status is TaskStatus.QUEUED
-    catalogue.update("put-off", available_at=None)
-    assert catalogue.claim_next() is not None
+    assert catalogue.tasks.get("put-off").status is TaskStatus.QUEUED
+    catalogue.tasks.update("put-off", available_at=None)
+    assert catalogue.queue.claim_next() is not None
 
 
 def test_a_retried_task_is_put_off_and_then_claimed_with_a_higher_epoch(catalogue: Catalogue) -> None:
-    first = catalogue.acquire("one")
-    catalogue.change_status("one", TaskStatus.FAILED, epoch=first.epoch)
+    first = catalogue.leases.acquire("one")
+    catalogue.tasks.change_status("one", TaskStatus.FAILED, epoch=first.epoch)
     later = "2999-01-01T00:00:00.000000+00:00"
-    assert catalogue.change_status("one", TaskStatus.QUEUED, available_at=later).available_at == later
-    assert catalogue.claim_next() is None
-    catalogue.update("one", available_at="2000-01-01T00:00:00.000000+00:00")
-    claimed = catalogue.claim_next()
+    assert catalogue.tasks.change_status("one", TaskStatus.QUEUED, available_at=later).available_at == later
+    assert catalogue.queue.claim_next() is None
+    catalogue.tasks.update("one", available_at="2000-01-01T00:00:00.000000+00:00")
+    claimed = catalogue.queue.claim_next()
     assert claimed is not None
     row, lease = claimed
     assert (row.retry_count, lease.epoch) == (1, 2)
 
 
 def test_an_epoch_is_raised_by_the_owner_alone(catalogue: Catalogue) -> None:
-    first = catalogue.acquire("one")
-    raised = catalogue.raise_epoch(first, above=7)
-    assert (raised.epoch, catalogue.get("one").epoch) == (8, 8)
-    assert catalogue.renew(raised).epoch == 8
+    first = catalogue.leases.acquire("one")
+    raised = catalogue.leases.raise_epoch(first, above=7)
+    assert (raised.epoch, catalogue.tasks.get("one").epoch) == (8, 8)
+    assert catalogue.leases.renew(raised).epoch == 8
     with refused(StaleWriter, "lease"):
-        catalogue.raise_epoch(first, above=20)
-    catalogue.release(raised)
+        catalogue.leases.raise_epoch(first, above=20)
+    catalogue.leases.release(raised)
     with refused(StaleWriter, "released"):
-        catalogue.raise_epoch(raised, above=20)
-    assert catalogue.get("one").epoch == 8
+        catalogue.leases.raise_epoch(raised, above=20)
+    assert catalogue.tasks.get("one").epoch == 8

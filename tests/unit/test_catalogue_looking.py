@@ -8,7 +8,7 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.connect import open_catalogue
-from orihon.catalogue.sizes import Position
+from orihon.catalogue.statistics import Position
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
 
@@ -21,9 +21,9 @@ NOTES = TaskKey("cli", "", "", "task", "notes")
 def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
     """Three tasks, the oldest first; they have a title, a prompt, nothing."""
     with open_catalogue(place.base_dir, place.settings) as opened:
-        opened.register(ISSUE, "issue-1", metadata={"title": "Fix 100% of the Überläufe"})
-        opened.register(REQUEST, "request-1")
-        opened.register(NOTES, "notes-1", status=TaskStatus.QUEUED, prompt="タスクを 書く_now")
+        opened.tasks.register(ISSUE, "issue-1", metadata={"title": "Fix 100% of the Überläufe"})
+        opened.tasks.register(REQUEST, "request-1")
+        opened.tasks.register(NOTES, "notes-1", status=TaskStatus.QUEUED, prompt="タスクを 書く_now")
         yield opened
 
 
@@ -45,19 +45,19 @@ def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
     ],
 )
 def test_words_in_key_user_prompt_and_title(catalogue: Catalogue, words: list[str], found: list[str]) -> None:
-    assert [row.uuid for row in catalogue.list_tasks(words=words)] == found
+    assert [row.uuid for row in catalogue.tasks.page(words=words)] == found
 
 
 def test_source_and_time(catalogue: Catalogue) -> None:
-    assert [row.uuid for row in catalogue.list_tasks(source="gitlab")] == ["request-1"]
-    second = catalogue.get("request-1").created_at
-    assert [row.uuid for row in catalogue.list_tasks(since=second)] == ["notes-1", "request-1"]
-    assert catalogue.list_tasks(since="2099-01-01", source="cli") == []
+    assert [row.uuid for row in catalogue.tasks.page(source="gitlab")] == ["request-1"]
+    second = catalogue.tasks.get("request-1").created_at
+    assert [row.uuid for row in catalogue.tasks.page(since=second)] == ["notes-1", "request-1"]
+    assert catalogue.tasks.page(since="2099-01-01", source="cli") == []
 
 
 def test_tasks_about_a_subject(catalogue: Catalogue) -> None:
     def about(number: str, **more: object) -> list[str]:
-        return [row.uuid for row in catalogue.tasks_about(number, **more)]  # type: ignore[arg-type]  # a few of each
+        return [row.uuid for row in catalogue.tasks.about(number, **more)]  # type: ignore[arg-type]  # a few of each
 
     assert about("27") == ["issue-1"]
     assert about("27", is_merge_request=True) == ["request-1"]
@@ -67,15 +67,18 @@ def test_tasks_about_a_subject(catalogue: Catalogue) -> None:
 
 
 def test_what_tasks_take_up(catalogue: Catalogue) -> None:
-    assert [row.uuid for row in catalogue.unmeasured_tasks(10)] == ["request-1", "issue-1"]
+    assert [row.uuid for row in catalogue.statistics.unmeasured_tasks(10)] == ["request-1", "issue-1"]
     for uuid, size in (("issue-1", 300), ("request-1", 500)):
-        catalogue.change_status(uuid, TaskStatus.COMPLETED, statistics={"size_bytes": size, "total_summaries": 2})
-    catalogue.change_status("request-1", TaskStatus.ARCHIVED, statistics={"size_bytes": 90})
-    assert [(row.uuid, row.size_bytes) for row in catalogue.largest_tasks(10)] == [("issue-1", 300), ("request-1", 90)]
-    assert sorted(catalogue.sizes_by_position("2020"), key=lambda one: one.name) == [
+        catalogue.tasks.change_status(uuid, TaskStatus.COMPLETED, statistics={"size_bytes": size, "total_summaries": 2})
+    catalogue.tasks.change_status("request-1", TaskStatus.ARCHIVED, statistics={"size_bytes": 90})
+    assert [(row.uuid, row.size_bytes) for row in catalogue.statistics.largest_tasks(10)] == [
+        ("issue-1", 300),
+        ("request-1", 90),
+    ]
+    assert sorted(catalogue.statistics.sizes_by_position("2020"), key=lambda one: one.name) == [
         Position("active", 2, 300, 0, 2),
         Position("archived", 1, 90, 0, 2),
     ]
-    assert {one.name: one.tasks for one in catalogue.sizes_by_position("2099")} == {"active": 1, "old": 2}
-    catalogue.set_totals("request-1", size_bytes=0)
-    assert "cleaned" in {one.name for one in catalogue.sizes_by_position("2099")}
+    assert {one.name: one.tasks for one in catalogue.statistics.sizes_by_position("2099")} == {"active": 1, "old": 2}
+    catalogue.tasks.set_totals("request-1", size_bytes=0)
+    assert "cleaned" in {one.name for one in catalogue.statistics.sizes_by_position("2099")}

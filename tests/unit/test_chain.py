@@ -174,7 +174,7 @@ def test_a_source_that_cannot_give_is_refused_and_nothing_is_queued(place: Catal
     running = queue.enqueue(OTHER)
     archived = finished(place)
     archive_task(place.base_dir, archived, load_settings(place.config))
-    before = len(queue.catalogue.list_tasks())
+    before = len(queue.catalogue.tasks.page())
     refusals: list[tuple[type[OrihonError], str, dict[str, Any]]] = [
         (TaskNotFound, "uuid", {"inherit_from": "nobody"}),
         (IllegalTransition, "inherit_unfinished", {"inherit_from": running}),
@@ -186,7 +186,7 @@ def test_a_source_that_cannot_give_is_refused_and_nothing_is_queued(place: Catal
             queue.enqueue(KEY, **wish)
         with refused(kind, reason):
             TaskContextManager(place.base_dir, KEY, place.config, **wish)
-    assert len(queue.catalogue.list_tasks()) == before
+    assert len(queue.catalogue.tasks.page()) == before
 
 
 def test_a_source_where_nothing_is_inherited_at_all_is_refused(place: CataloguePlace) -> None:
@@ -201,7 +201,7 @@ def test_what_a_known_task_inherits_from_is_settled(place: CataloguePlace, queue
     uuid = queue.enqueue(KEY, inherit_from=first)
     with refused(IllegalTransition, "inherit_settled"):
         TaskContextManager(place.base_dir, KEY, place.config, uuid=uuid, inherit_from=second)
-    assert queue.catalogue.get(uuid).status is TaskStatus.QUEUED
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.QUEUED
     ctx = TaskContextManager(place.base_dir, KEY, place.config, uuid=uuid, inherit_from=first)
     assert ctx.has_inheritance_context()
     ctx.complete()

@@ -420,7 +420,7 @@ def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
     ctx.set_llm_client(ScriptedModel("wish 0, in short"))
     assert ctx.compress_if_needed()
     assert ctx.message_store.view().folds[0].text.startswith("wish 0, in short")
-    row = ctx.catalogue.get(ctx.uuid)
+    row = ctx.catalogue.tasks.get(ctx.uuid)
     assert row.compression_count == 1
     assert (row.total_messages, row.view_tokens) == (40, ctx.message_store.get_current_token_count())
     ctx.close()

@@ -551,7 +551,7 @@ def test_a_webhook_of_the_settings_is_called(tmp_path: Path, backend: str, monke
 
 
 def counted(ctx: TaskContextManager) -> int:
-    return ctx.catalogue.get(ctx.uuid).compression_count
+    return ctx.catalogue.tasks.get(ctx.uuid).compression_count
 
 
 def test_each_compression_is_counted_once(tmp_path: Path, backend: str) -> None:
@@ -574,6 +574,6 @@ def test_each_compression_is_counted_once(tmp_path: Path, backend: str) -> None:
         work(store, 4, 700)
         assert ctx.compressor.compress_on("phase_end").changed
         assert counted(ctx) == 4
-        row = ctx.catalogue.get(ctx.uuid)
+        row = ctx.catalogue.tasks.get(ctx.uuid)
         assert row.view_tokens == store.get_current_token_count()
     assert row.compression_count == sum(record.kind == "compress" for record in store.compressions()) == 4

@@ -23,22 +23,22 @@ from orihon.values.task import TaskKey
 key = TaskKey("github", "o", "r", "issue", "1")
 path = Path(sys.argv[1])
 catalogue = Catalogue(path)
-catalogue.register(key, "before")
+catalogue.tasks.register(key, "before")
 to_child, to_parent = os.pipe(), os.pipe()
 pid = os.fork()
 if pid == 0:
-    catalogue.register(key, "child-1")
+    catalogue.tasks.register(key, "child-1")
     os.write(to_parent[1], b".")
     os.read(to_child[0], 1)
-    catalogue.register(key, "child-2")
+    catalogue.tasks.register(key, "child-2")
     os._exit(0)
 os.read(to_parent[0], 1)
-catalogue.register(key, "parent")
+catalogue.tasks.register(key, "parent")
 catalogue.close()
 os.write(to_child[1], b".")
 _, status = os.waitpid(pid, 0)
 assert status == 0, status
-print(" ".join(sorted(row.uuid for row in Catalogue(path).running_tasks())))
+print(" ".join(sorted(row.uuid for row in Catalogue(path).tasks.running())))
 """
 
 FORK_WHILE_OTHERS_WORK = """
@@ -54,7 +54,7 @@ stop = threading.Event()
 def work(name):
     number = 0
     while not stop.is_set():
-        catalogue.register(key, f"{name}-{number}")
+        catalogue.tasks.register(key, f"{name}-{number}")
         number += 1
     counts[name] = number
 
@@ -65,14 +65,14 @@ for thread in threads:
 for index in range(10):
     pid = os.fork()
     if pid == 0:
-        catalogue.register(key, f"fork-{index}")
+        catalogue.tasks.register(key, f"fork-{index}")
         os._exit(0)
     _, status = os.waitpid(pid, 0)
     assert status == 0, status
 stop.set()
 for thread in threads:
     thread.join()
-print(sum(counts.values()) + 10, len(catalogue.running_tasks()), len(catalogue.check_rollups()))
+print(sum(counts.values()) + 10, len(catalogue.tasks.running()), len(catalogue.statistics.check_rollups()))
 """
 
 

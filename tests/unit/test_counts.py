@@ -107,9 +107,9 @@ def test_what_can_fail_stands_at_zero_from_the_beginning() -> None:
 def test_counters_add_up_over_processes(place: CataloguePlace) -> None:
     place.base_dir.mkdir()
     with closing(place.open()) as one, closing(place.open()) as other:
-        one.count({"a": 1, "b": 2})
-        other.count({"b": 3, "c": 4})
-        assert one.counters() == {"a": 1, "b": 5, "c": 4}
+        one.counters.add({"a": 1, "b": 2})
+        other.counters.add({"b": 3, "c": 4})
+        assert one.counters.all() == {"a": 1, "b": 5, "c": 4}
 
 
 def test_counters_that_cannot_be_written_wait_for_the_next_time(tmp_path: Path) -> None:
@@ -122,10 +122,10 @@ def test_counters_that_cannot_be_written_wait_for_the_next_time(tmp_path: Path) 
             somebody_else.execute("BEGIN IMMEDIATE")
             counts.write()
             somebody_else.execute("ROLLBACK")
-        assert MESSAGES not in str(hurried.counters())
+        assert MESSAGES not in str(hurried.counters.all())
         context.message_store.add_message("user", "Again.")
         counts.write()
-        found = hurried.counters()
+        found = hurried.counters.all()
         assert {name: n for name, n in found.items() if MESSAGES in name} == {
             f'{MESSAGES}{{task_source="git\\"hub",role="user"}}': 2
         }
@@ -135,4 +135,4 @@ def test_a_database_of_its_own_size(place: CataloguePlace) -> None:
     place.base_dir.mkdir()
     with closing(place.open()) as catalogue:
         assert isinstance(catalogue, Catalogue)
-        assert catalogue.database_bytes() > 10_000
+        assert catalogue.statistics.database_bytes() > 10_000

@@ -69,7 +69,7 @@ def aside(folder: Path) -> list[str]:
 
 def status_of(base: Path, uuid: str) -> TaskStatus:
     with Catalogue(base / "tasks.db") as catalogue:
-        return catalogue.get(uuid).status
+        return catalogue.tasks.get(uuid).status
 
 
 def goes_on(base: Path, uuid: str, backend: str) -> None:
@@ -266,7 +266,7 @@ def test_a_folder_without_a_row_gets_one(tmp_path: Path, backend: str) -> None:
     _execute(tmp_path, "DELETE FROM tasks WHERE uuid = ?", uuid)
     healed(tmp_path, backend, "catalogue.no_row")
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
     assert (row.key, row.status, row.backend) == (KEY, TaskStatus.PAUSED, backend)
     assert (row.total_messages, row.total_summaries, row.total_tool_calls, row.compression_count) == (13, 3, 1, 2)
     goes_on(tmp_path, uuid, backend)
@@ -280,7 +280,7 @@ def test_a_folder_that_tells_nothing_still_gets_a_row(tmp_path: Path, backend: s
     done = {finding.kind: finding.repair for finding in repair(tmp_path, settings_for(backend))}
     assert (done[("catalogue", "no_row")], done[("folder", "metadata")]) == ("done", "done")
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
     assert (row.task_source, row.task_id) == ("unknown", uuid)
     assert row.total_messages == (0 if backend == "files" else 13), "a damaged log gives no figures"
 
@@ -299,8 +299,8 @@ def test_a_row_without_a_folder_is_marked(tmp_path: Path, backend: str) -> None:
 
 def test_a_task_that_died_before_it_had_a_folder_is_no_finding(tmp_path: Path) -> None:
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        catalogue.register(KEY, "task-1", status=TaskStatus.RUNNING)
-        catalogue.register(KEY, "task-2", status=TaskStatus.QUEUED)
+        catalogue.tasks.register(KEY, "task-1", status=TaskStatus.RUNNING)
+        catalogue.tasks.register(KEY, "task-2", status=TaskStatus.QUEUED)
     assert examine(tmp_path, settings_for("files")) == []
 
 
@@ -318,8 +318,8 @@ def test_without_a_catalogue_it_is_made_from_the_folders(tmp_path: Path, backend
     assert examine(tmp_path, settings) == []
     assert status_of(tmp_path, done.uuid) is TaskStatus.COMPLETED
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        (previous,) = catalogue.previous(KEY)
-        assert (previous.uuid, catalogue.check_rollups()) == (done.uuid, [])
+        (previous,) = catalogue.tasks.previous(KEY)
+        assert (previous.uuid, catalogue.statistics.check_rollups()) == (done.uuid, [])
     goes_on(tmp_path, uuid, backend)
 
 
@@ -338,7 +338,7 @@ def test_a_catalogue_of_rubbish_is_kept_and_replaced(tmp_path: Path, backend: st
 def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> None:
     uuid, _ = paused_task(tmp_path, "files")
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        catalogue.register(TaskKey("local", "", "", "task", "2"), "only-a-row", status=TaskStatus.QUEUED)
+        catalogue.tasks.register(TaskKey("local", "", "", "task", "2"), "only-a-row", status=TaskStatus.QUEUED)
     _break_page(tmp_path / "tasks.db", "tasks_by_key")
     settings = settings_for("files")
     assert kinds(repair(tmp_path, settings)) == ["catalogue.damaged done"]
@@ -350,12 +350,12 @@ def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> No
 def test_names_of_erased_tasks_stay_buried_when_the_catalogue_is_made_anew(tmp_path: Path) -> None:
     paused_task(tmp_path, "files")
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        catalogue.bury_name("gone-1", erased_by="law")
-        stones = catalogue.tombstones()
+        catalogue.tombstones.bury("gone-1", erased_by="law")
+        stones = catalogue.tombstones.all()
     _break_page(tmp_path / "tasks.db", "tasks_by_key")
     assert kinds(repair(tmp_path, settings_for("files"))) == ["catalogue.damaged done"]
     with Catalogue(tmp_path / "tasks.db") as catalogue:
-        assert catalogue.tombstones() == stones != []
+        assert catalogue.tombstones.all() == stones != []
 
 
 def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path) -> None:

@@ -229,16 +229,16 @@ def test_names_of_tasks(tmp_path: Path, fuzz_examples: int) -> None:
     base.mkdir()
     before = tree(tmp_path, without=base)
     with Catalogue(base / "tasks.db") as catalogue:
-        catalogue.register(TaskKey("github", "me", "project", "issue", "27", "me"), "one")
+        catalogue.tasks.register(TaskKey("github", "me", "project", "issue", "27", "me"), "one")
 
         def check(said: str) -> None:
             _refused_or(lambda name: named_task(name, catalogue, TaskFolders(base)))(said)
             _refused_or(lambda name: TaskFolders(base).create(name))(said)
-            _refused_or(catalogue.find)(said)
-            _refused_or(lambda name: catalogue.list_tasks(user=name, limit=3))(said)
+            _refused_or(catalogue.tasks.find)(said)
+            _refused_or(lambda name: catalogue.tasks.page(user=name, limit=3))(said)
 
         fuzz(fuzz_examples, hostile_text(), check)
-        assert [row.uuid for row in catalogue.list_tasks(user="me")] == ["one"]
+        assert [row.uuid for row in catalogue.tasks.page(user="me")] == ["one"]
     assert tree(tmp_path, without=base) == before
 
 

@@ -136,7 +136,7 @@ def test_money_and_time_are_kept_over_attempts(context: TaskContextManager) -> N
     context.update_statistics(llm_calls=1, tokens=50_000)
     limits.add(Usage(50_000, 40_000, 1000))  # 0.04 + 0.1 + 0.1
     limits.check()
-    kept = context.catalogue.get(context.uuid).metadata["spent"]
+    kept = context.catalogue.tasks.get(context.uuid).metadata["spent"]
     assert kept["cost"] == pytest.approx(0.24)
     again = TaskLimits(context, settings)
     assert again.seconds >= kept["seconds"]
@@ -156,7 +156,7 @@ def test_without_limits_nothing_is_written_and_nothing_refused(context: TaskCont
     limits = TaskLimits(context, load_settings({}))
     limits.add(Usage(10**9, 0, 10**9))
     limits.check()
-    assert "spent" not in context.catalogue.get(context.uuid).metadata
+    assert "spent" not in context.catalogue.tasks.get(context.uuid).metadata
 
 
 # --- Tools ---

@@ -186,7 +186,7 @@ def test_an_archived_task_gives_nothing_and_says_so(
         assert manager(tmp_path, config).get_inheritance_context(archived) is None
     assert archived in caplog.text
     assert [previous.uuid for previous in manager(tmp_path, config).find_previous_contexts(KEY)] == [older]
-    assert start(tmp_path, config).catalogue.find(archived) is not None
+    assert start(tmp_path, config).catalogue.tasks.find(archived) is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1, 2]", b"\xff\xfe"])
@@ -202,7 +202,7 @@ def test_old_damage_raises_but_does_not_keep_a_new_task_from_starting(
         manager(tmp_path, config).get_inheritance_context(uuid)
     ctx = start(tmp_path, config)
     assert not ctx.has_inheritance_context()
-    assert ctx.catalogue.get(ctx.uuid).inherits_from is None
+    assert ctx.catalogue.tasks.get(ctx.uuid).inherits_from is None
     assert "nothing is inherited" in caplog.text
     ctx.complete()
 

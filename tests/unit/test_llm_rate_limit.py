@@ -24,7 +24,7 @@ def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
 
 
 def test_what_was_saved_up_is_free_and_the_rest_waits_in_order(catalogue: Catalogue) -> None:
-    limit = RateLimit(catalogue, per_minute=0.06, burst=3)
+    limit = RateLimit(catalogue.rate_limits, per_minute=0.06, burst=3)
     waits = [limit.take("openai") for _ in range(6)]
     assert waits[:3] == [0.0, 0.0, 0.0]
     assert waits[3:] == pytest.approx([1000, 2000, 3000], abs=300)
@@ -32,7 +32,7 @@ def test_what_was_saved_up_is_free_and_the_rest_waits_in_order(catalogue: Catalo
 
 
 def test_a_provider_may_have_its_own_rate(catalogue: Catalogue) -> None:
-    limit = RateLimit(catalogue, per_minute=0.06, by_provider={"anthropic": 0.006})
+    limit = RateLimit(catalogue.rate_limits, per_minute=0.06, by_provider={"anthropic": 0.006})
     assert [limit.take("openai"), limit.take("anthropic")] == [0.0, 0.0]
     assert limit.take("openai") == pytest.approx(1000, abs=300)
     assert limit.take("anthropic") == pytest.approx(10_000, abs=300)
@@ -56,14 +56,14 @@ def test_the_bucket_fills_again_but_never_over(
         at = moment.seconds - ago
         named = moment.era if boot == "this" else boot
         statements.run("set_permissions", provider="p", level=level, counted_at=at, boot=named)
-    waits = [catalogue.take_permission("p", per_second=0.001, burst=2) for _ in range(3)]
+    waits = [catalogue.rate_limits.take("p", per_second=0.001, burst=2) for _ in range(3)]
     assert waits[0] == pytest.approx(wait, abs=300)
     assert waits[2] - wait == pytest.approx(2000 if wait else 1000, abs=300)
 
 
 def test_processes_share_one_bucket(place: CataloguePlace) -> None:
     place.open().close()
-    code = f"{CHILD}print(*[catalogue.take_permission('p', per_second=0.001, burst=20) for _ in range(10)])"
+    code = f"{CHILD}print(*[catalogue.rate_limits.take('p', per_second=0.001, burst=20) for _ in range(10)])"
     command = [sys.executable, "-c", code, *place.arguments]
     running = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     waits = [float(wait) for process in running for wait in process.communicate(timeout=300)[0].split()]
@@ -74,7 +74,7 @@ def test_processes_share_one_bucket(place: CataloguePlace) -> None:
 
 def test_a_client_waits_for_its_permission(tmp_path: Path) -> None:
     with ScriptedModel(lambda _: Reply("ok")) as model, Catalogue(tmp_path / "tasks.db") as catalogue:
-        limit = RateLimit(catalogue, per_minute=150)
+        limit = RateLimit(catalogue.rate_limits, per_minute=150)
         config = {"llm": {"openai": {"base_url": model.base_url}}}
         clients = [OpenAIClient(config, rate_limit=limit) for _ in range(2)]
         began = time.monotonic()

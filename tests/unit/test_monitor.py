@@ -61,7 +61,7 @@ def count(catalogue: Catalogue, **amounts: int) -> None:
         counts.observe(COMPRESSION_SECONDS, 0.2)
     counts.add(COMPRESSION_FAILURES, amounts.get("failures", 0), reason="model")
     counts.add(LOCK_ERRORS, amounts.get("locks", 0))
-    catalogue.count(counts.take())
+    catalogue.counters.add(counts.take())
 
 
 def made_earlier(place: CataloguePlace, **span: float) -> None:
@@ -100,11 +100,11 @@ def test_the_disk_and_the_size(place: CataloguePlace, catalogue: Catalogue) -> N
 
 def test_old_tasks_are_those_that_nobody_has_packed_or_wants_kept(place: CataloguePlace, catalogue: Catalogue) -> None:
     for uuid in ("old", "kept", "packed", "new", "running"):
-        catalogue.register(KEY, uuid)
+        catalogue.tasks.register(KEY, uuid)
     for uuid in ("old", "kept", "packed", "new"):
-        catalogue.change_status(uuid, TaskStatus.COMPLETED)
-    catalogue.change_status("packed", TaskStatus.ARCHIVED)
-    catalogue.update("kept", keep=True)
+        catalogue.tasks.change_status(uuid, TaskStatus.COMPLETED)
+    catalogue.tasks.change_status("packed", TaskStatus.ARCHIVED)
+    catalogue.tasks.update("kept", keep=True)
     long_ago = (datetime.now(UTC) - timedelta(days=31)).isoformat(timespec="microseconds")
     place.change("UPDATE tasks SET completed_at = ? WHERE uuid IN ('old', 'kept', 'packed')", long_ago)
     assert value(place, "old_tasks") == (1, False)
@@ -117,21 +117,21 @@ def test_what_was_just_imported_is_not_old(place: CataloguePlace, catalogue: Cat
     long_ago, now = ((datetime.now(UTC) - timedelta(days=n)).isoformat(timespec="microseconds") for n in (400, 0))
     times = {"created_at": long_ago, "completed_at": long_ago}
     origin = {"import": {"format": "claude-code", "at": now}}
-    catalogue.adopt(TaskRow.of(KEY, "new", TaskStatus.COMPLETED, **times, updated_at=now, metadata=origin))
+    catalogue.tasks.adopt(TaskRow.of(KEY, "new", TaskStatus.COMPLETED, **times, updated_at=now, metadata=origin))
     assert value(place, "old_tasks", max_old=0) == (0, False)
-    assert [one.name for one in catalogue.sizes_by_position(now)] == ["active"]
-    assert not ended_before(catalogue.get("new"), datetime.now(UTC) - timedelta(days=30))
+    assert [one.name for one in catalogue.statistics.sizes_by_position(now)] == ["active"]
+    assert not ended_before(catalogue.tasks.get("new"), datetime.now(UTC) - timedelta(days=30))
     place.change("UPDATE tasks SET updated_at = ?", long_ago)
     assert value(place, "old_tasks", max_old=0) == (1, True)
-    catalogue.update("new", metadata={"import": {"format": "claude-code", "at": long_ago}})
-    assert ended_before(catalogue.get("new"), datetime.now(UTC) - timedelta(days=30))
+    catalogue.tasks.update("new", metadata={"import": {"format": "claude-code", "at": long_ago}})
+    assert ended_before(catalogue.tasks.get("new"), datetime.now(UTC) - timedelta(days=30))
 
 
 def test_running_tasks_without_a_process(place: CataloguePlace, catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "held")
-    lease = catalogue.acquire("held")
+    catalogue.tasks.register(KEY, "held")
+    lease = catalogue.leases.acquire("held")
     assert value(place, "stale_leases") == (0, False)
-    catalogue.release(lease)
+    catalogue.leases.release(lease)
     assert value(place, "stale_leases") == (1, True)
     assert value(place, "stale_leases", max_stale_leases=1) == (1, False)
 
@@ -149,10 +149,10 @@ def test_compressions_that_failed_are_judged_by_the_day(place: CataloguePlace, c
 def test_locked_databases_are_judged_by_the_hour(place: CataloguePlace, catalogue: Catalogue) -> None:
     count(catalogue, locks=11)
     assert value(place, "lock_errors") == (11, True)
-    assert catalogue.counters()[LOCK_ERRORS] == 11
+    assert catalogue.counters.all()[LOCK_ERRORS] == 11
     made_earlier(place, hours=1.4)
     assert value(place, "lock_errors") == (0, False)
-    assert catalogue.counters()[LOCK_ERRORS] == 11
+    assert catalogue.counters.all()[LOCK_ERRORS] == 11
 
 
 def test_the_last_durable_write_is_looked_at_while_something_runs(place: CataloguePlace) -> None:
@@ -203,15 +203,15 @@ def test_what_a_process_could_not_write_while_the_database_was_locked_is_counted
         blocker = apsw.Connection(str(tmp_path / "tasks.db"))
         blocker.execute("BEGIN IMMEDIATE")
         with refused(StorageUnavailable, "locked"):
-            catalogue.register(KEY, "one")
+            catalogue.tasks.register(KEY, "one")
         blocker.execute("ROLLBACK")
         blocker.close()
-        catalogue.register(KEY, "one")
-        assert catalogue.counters()[LOCK_ERRORS] == 2  # the attempt, and the retry
+        catalogue.tasks.register(KEY, "one")
+        assert catalogue.counters.all()[LOCK_ERRORS] == 2  # the attempt, and the retry
         with pytest.raises(InvalidInput):
-            catalogue.update("one", color="red")
-        catalogue.register(KEY, "two")
-        assert catalogue.counters()[LOCK_ERRORS] == 2
+            catalogue.tasks.update("one", color="red")
+        catalogue.tasks.register(KEY, "two")
+        assert catalogue.counters.all()[LOCK_ERRORS] == 2
     assert value(place, "lock_errors", max_lock_errors=1) == (2, True)
 
 
@@ -220,8 +220,8 @@ def test_counts_of_a_change_that_is_rolled_back_are_not_lost(tmp_path: Path, loc
         locks.note()
         with pytest.raises(RuntimeError), catalogue._db.write():
             raise RuntimeError
-        catalogue.register(KEY, "one")
-        assert catalogue.counters()[LOCK_ERRORS] == 1
+        catalogue.tasks.register(KEY, "one")
+        assert catalogue.counters.all()[LOCK_ERRORS] == 1
 
 
 # ---- alerts --------------------------------------------------------------------------------------------------------
@@ -251,27 +251,27 @@ def test_what_is_wrong_is_said_although_the_alert_cannot_be_written(
         assert "alerts could not be written" in caplog.text
         somebody.execute("ROLLBACK")
         assert watching.check().raised == ("disk_free",)
-        assert list(catalogue.alerts()) == ["disk_free"]
+        assert list(catalogue.outbox.alerts()) == ["disk_free"]
 
 
 def test_an_alert_is_told_when_it_begins_and_when_it_ends(place: CataloguePlace, catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "alone")
+    catalogue.tasks.register(KEY, "alone")
     first, second = look(place), look(place)
     assert (first.raised, second.raised) == (("stale_leases",), ())
     assert [check.name for check in second.wrong] == ["stale_leases"]
     wrong = "1 running tasks are without a live process; at most 0 may be"
     assert feed(place) == [("alert", f"Alert: {wrong}")]
-    lease = catalogue.acquire("alone")
+    lease = catalogue.leases.acquire("alone")
     third, fourth = look(place), look(place)
     assert (third.ended, fourth.ended) == (("stale_leases",), ())
     assert feed(place)[1:] == [("alert_over", f"No longer so: {wrong}")]
-    catalogue.release(lease)
+    catalogue.leases.release(lease)
     assert look(place).raised == ("stale_leases",)
     assert [kind for kind, _ in feed(place)] == ["alert", "alert_over", "alert"]
 
 
 def test_of_several_monitors_one_tells(place: CataloguePlace, catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "alone")
+    catalogue.tasks.register(KEY, "alone")
     with ThreadPoolExecutor() as pool:
         looks = list(pool.map(lambda _: look(place), range(4)))
     assert sorted(found.raised for found in looks) == [(), (), (), ("stale_leases",)]
@@ -279,7 +279,7 @@ def test_of_several_monitors_one_tells(place: CataloguePlace, catalogue: Catalog
 
 
 def test_the_loop_goes_on_and_stops_when_told(place: CataloguePlace, catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "alone")
+    catalogue.tasks.register(KEY, "alone")
     stop, looks = threading.Event(), []
 
     def note(found: MonitorSnapshot) -> None:
@@ -321,11 +321,11 @@ def test_a_month_has_its_tasks_tokens_compressions_and_locks(place: CataloguePla
     today = lasting_day()
     for number, status in enumerate((TaskStatus.COMPLETED, TaskStatus.FAILED, TaskStatus.COMPLETED)):
         uuid = f"task-{number}"
-        catalogue.register(KEY, uuid)
-        catalogue.add_statistics(uuid, tokens=100 * number, messages=number)
-        catalogue.change_status(uuid, status)
-    catalogue.add_usage("task-1", "large", today, input=50, output=5, saved=7)
-    catalogue.add_usage("task-1", "large", "2020-02-29", input=1)
+        catalogue.tasks.register(KEY, uuid)
+        catalogue.tasks.add_statistics(uuid, tokens=100 * number, messages=number)
+        catalogue.tasks.change_status(uuid, status)
+    catalogue.usage.add("task-1", "large", today, input=50, output=5, saved=7)
+    catalogue.usage.add("task-1", "large", "2020-02-29", input=1)
     count(catalogue, compressions=6, failures=2, locks=3)
     found = monthly_report(place.base_dir, place.settings, "this")
     assert found.month == today[:7]
@@ -359,7 +359,7 @@ def test_figures_by_time_are_forgotten_after_two_months(place: CataloguePlace, c
     count(catalogue, locks=1)
     made_earlier(place, days=61)
     look_after_notifications(place.base_dir, place.settings)
-    assert catalogue.counted("2000-01-01T")["lock_errors"] == 1
+    assert catalogue.counters.counted("2000-01-01T")["lock_errors"] == 1
     made_earlier(place, days=63)
     look_after_notifications(place.base_dir, place.settings)
-    assert catalogue.counted("2000-01-01T")["lock_errors"] == 0
+    assert catalogue.counters.counted("2000-01-01T")["lock_errors"] == 0

@@ -58,7 +58,7 @@ def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add(catalogue: Catalogue, name: str = "plan", *, event: str | None = None, task: str | None = "one") -> bool:
     body = {"checkpoint": 1, "name": name}
-    return catalogue.add_notification(NewNotice(event or event_of(name, task), "approval_asked", "info", task, body))
+    return catalogue.outbox.add(NewNotice(event or event_of(name, task), "approval_asked", "info", task, body))
 
 
 def put_off(place: CataloguePlace, seconds: float) -> None:
@@ -76,7 +76,7 @@ def with_webhook(place: CataloguePlace, url: str, **more: Any) -> Settings:
 
 
 def states(catalogue: Catalogue) -> list[tuple[str, int]]:
-    return [(row.webhook, row.attempts) for row in catalogue.notifications()]
+    return [(row.webhook, row.attempts) for row in catalogue.outbox.rows()]
 
 
 # ---- what is written -----------------------------------------------------------------------------------------------
@@ -84,54 +84,54 @@ def states(catalogue: Catalogue) -> list[tuple[str, int]]:
 
 def test_a_task_that_fails_dies_or_is_taken_over_is_told_with_the_change_itself(catalogue: Catalogue) -> None:
     for uuid in ("failed", "dead", "fine", "paused"):
-        catalogue.register(KEY, uuid)
-    catalogue.change_status("failed", TaskStatus.FAILED, error_message="secret words")
-    catalogue.change_status("dead", TaskStatus.DEAD)
-    catalogue.change_status("fine", TaskStatus.COMPLETED)
-    catalogue.change_status("paused", TaskStatus.PAUSED)
-    catalogue.register(KEY, "line", status=TaskStatus.QUEUED)
-    claimed = catalogue.claim_next("one")
+        catalogue.tasks.register(KEY, uuid)
+    catalogue.tasks.change_status("failed", TaskStatus.FAILED, error_message="secret words")
+    catalogue.tasks.change_status("dead", TaskStatus.DEAD)
+    catalogue.tasks.change_status("fine", TaskStatus.COMPLETED)
+    catalogue.tasks.change_status("paused", TaskStatus.PAUSED)
+    catalogue.tasks.register(KEY, "line", status=TaskStatus.QUEUED)
+    claimed = catalogue.queue.claim_next("one")
     assert claimed is not None
-    catalogue.release(claimed[1])
-    again = catalogue.claim_next("two", abandoned=True)
+    catalogue.leases.release(claimed[1])
+    again = catalogue.queue.claim_next("two", abandoned=True)
     assert again is not None
-    rows = catalogue.notifications()
+    rows = catalogue.outbox.rows()
     assert [(row.task, row.kind, row.type) for row in rows] == [
         ("failed", "failed", "error"),
         ("dead", "dead", "error"),
         ("line", "taken_over", "warning"),
     ]
     assert rows[2].body == {"attempts": 2, "retries": 1}
-    assert rows[0].created_at == catalogue.get("failed").updated_at
+    assert rows[0].created_at == catalogue.tasks.get("failed").updated_at
     assert len({row.event for row in rows}) == 3
     assert "secret" not in str(rows)
 
 
 def test_a_task_that_comes_back_from_the_archive_has_not_failed_again(catalogue: Catalogue) -> None:
-    catalogue.register(KEY, "one")
+    catalogue.tasks.register(KEY, "one")
     for status in (TaskStatus.FAILED, TaskStatus.ARCHIVED, TaskStatus.FAILED):
-        catalogue.change_status("one", status)
-    assert [row.kind for row in catalogue.notifications()] == ["failed"]
+        catalogue.tasks.change_status("one", status)
+    assert [row.kind for row in catalogue.outbox.rows()] == ["failed"]
 
 
 def test_an_event_that_is_told_again_is_one_notice(catalogue: Catalogue) -> None:
     assert add(catalogue)
     assert not add(catalogue)
-    assert [row.body["name"] for row in catalogue.notifications()] == ["plan"]
+    assert [row.body["name"] for row in catalogue.outbox.rows()] == ["plan"]
 
 
 def test_the_feed_goes_on_from_a_number(catalogue: Catalogue) -> None:
     for number in range(5):
         add(catalogue, f"n{number}", task="even" if number % 2 == 0 else None)
-    rows = catalogue.notifications()
+    rows = catalogue.outbox.rows()
     assert [row.body["name"] for row in rows] == ["n0", "n1", "n2", "n3", "n4"]
-    assert catalogue.notifications(limit=2) == rows[-2:]
-    assert catalogue.notifications(since=rows[1].id, limit=2) == rows[2:4]
-    assert catalogue.notifications(since=0) == rows
-    assert catalogue.notifications(task="even") == rows[::2]
-    assert catalogue.notifications(task="even", limit=1) == [rows[4]]
-    assert catalogue.notifications(since=rows[0].id, task="even") == [rows[2], rows[4]]
-    assert catalogue.notifications(task="other") == []
+    assert catalogue.outbox.rows(limit=2) == rows[-2:]
+    assert catalogue.outbox.rows(since=rows[1].id, limit=2) == rows[2:4]
+    assert catalogue.outbox.rows(since=0) == rows
+    assert catalogue.outbox.rows(task="even") == rows[::2]
+    assert catalogue.outbox.rows(task="even", limit=1) == [rows[4]]
+    assert catalogue.outbox.rows(since=rows[0].id, task="even") == [rows[2], rows[4]]
+    assert catalogue.outbox.rows(task="other") == []
 
 
 def test_who_follows_the_feed_misses_nothing_while_many_write(place: CataloguePlace, catalogue: Catalogue) -> None:
@@ -144,15 +144,15 @@ def test_who_follows_the_feed_misses_nothing_while_many_write(place: CataloguePl
             if step % 2:
                 add(catalogue, uuid)
             else:  # written by a trigger, in the transaction of something else
-                catalogue.register(KEY, uuid)
-                catalogue.change_status(uuid, TaskStatus.FAILED)
+                catalogue.tasks.register(KEY, uuid)
+                catalogue.tasks.change_status(uuid, TaskStatus.FAILED)
 
     def follow() -> list[str]:
         seen: list[str] = []
         last = 0
         while True:
             is_over = stop.is_set()
-            for row in catalogue.notifications(since=last):
+            for row in catalogue.outbox.rows(since=last):
                 last = row.id
                 seen.append(row.event)
             if is_over:
@@ -163,7 +163,7 @@ def test_who_follows_the_feed_misses_nothing_while_many_write(place: CataloguePl
         list(pool.map(write, range(4)))
         stop.set()
         seen = following.result()
-    assert sorted(seen) == sorted(row.event for row in catalogue.notifications(since=0))
+    assert sorted(seen) == sorted(row.event for row in catalogue.outbox.rows(since=0))
     assert len(seen) == 60
 
 
@@ -234,7 +234,7 @@ def test_a_receiver_can_check_what_it_gets(catalogue: Catalogue, receiver: Recei
     signed = f"{headers['X-Orihon-Timestamp']}.".encode() + raw
     digest = hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
     assert headers["X-Orihon-Signature"] == f"sha256={digest}"
-    row = catalogue.notifications()[0]
+    row = catalogue.outbox.rows()[0]
     assert headers["X-Orihon-Id"] == row.event == receiver.bodies[0]["id"]
     assert receiver.bodies[0] == Notification.of(row).payload()
     assert receiver.bodies[0]["message"] == "The task waits for an answer: plan"
@@ -250,7 +250,7 @@ def test_what_fails_is_put_off_and_tried_again(catalogue: Catalogue, place: Cata
     for attempt in (1, 2, 3):
         before = catalogue._db.moment().seconds
         assert deliver(catalogue, hook) == Delivery(failed=1, waiting=1)
-        row = catalogue.notifications()[0]
+        row = catalogue.outbox.rows()[0]
         assert row.last_error == ("HTTP 500", "HTTP 404", "HTTP 302")[attempt - 1]
         assert row.due is not None
         assert before + pause_after(attempt) <= row.due <= catalogue._db.moment().seconds + pause_after(attempt)
@@ -260,7 +260,7 @@ def test_what_fails_is_put_off_and_tried_again(catalogue: Catalogue, place: Cata
     assert deliver(catalogue, hook) == Delivery(delivered=1)
     assert states(catalogue) == [("delivered", 4)]
     assert len({headers["X-Orihon-Id"] for _, headers in receiver.requests}) == 1
-    assert catalogue.notifications()[0].last_error is None
+    assert catalogue.outbox.rows()[0].last_error is None
 
 
 def test_pauses_grow_to_an_hour() -> None:
@@ -327,7 +327,7 @@ def test_a_receiver_that_drips_fails_in_time_too(
     add(catalogue)
     with dripping(repeat(piece, 600), pause=0.02) as address:
         assert deliver(catalogue, Webhook(address)) == Delivery(failed=1, waiting=1)
-    assert [row.last_error for row in catalogue.notifications()] == ["TimeoutError"]
+    assert [row.last_error for row in catalogue.outbox.rows()] == ["TimeoutError"]
 
 
 def test_two_deliverers_at_once_send_each_once(place: CataloguePlace, receiver: Receiver) -> None:
@@ -349,13 +349,13 @@ def test_a_row_whose_sender_died_is_sent_by_the_next_one_and_its_late_word_is_no
     catalogue: Catalogue, place: CataloguePlace, receiver: Receiver
 ) -> None:
     add(catalogue)
-    taken = catalogue.take_notification(*catalogue.due_notifications())
+    taken = catalogue.outbox.take(*catalogue.outbox.due())
     assert taken is not None
     hook = Webhook(receiver.url)
     assert deliver(catalogue, hook, early=True) == Delivery(waiting=1)  # it may be on its way
     put_off(place, 61)
     assert deliver(catalogue, hook) == Delivery(delivered=1)
-    assert not catalogue.settle_notification(taken, "pending", error="late")
+    assert not catalogue.outbox.settle(taken, "pending", error="late")
     assert states(catalogue) == [("delivered", 2)]
 
 
@@ -398,7 +398,7 @@ def test_the_library_lists_follows_delivers_and_forgets(place: CataloguePlace, r
         assert deliver_notifications(place.base_dir, settings) == Delivery()
         assert list(place.base_dir.glob("*")) == []
     with place.open() as catalogue:
-        catalogue.register(KEY, "one-task")
+        catalogue.tasks.register(KEY, "one-task")
         add(catalogue, "first", task="one-task")
         add(catalogue, "second")
     found = list_notifications(place.base_dir, settings)

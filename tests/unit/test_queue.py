@@ -41,7 +41,7 @@ def key(number: int = 1, user: str = "花子") -> TaskKey:
 def queue(place: CataloguePlace) -> Iterator[TaskQueue]:
     opened = TaskQueue(place.base_dir, place.config, limits=LIMITS, owner="worker-1")
     yield opened
-    assert opened.catalogue.check_rollups() == []
+    assert opened.catalogue.statistics.check_rollups() == []
     opened.close()
 
 
@@ -75,7 +75,7 @@ def claimed_by_the_dead(place: CataloguePlace) -> str:
 def test_a_task_goes_through_the_queue(queue: TaskQueue) -> None:
     uuid = queue.enqueue(key().as_dict(), "花子", prompt=f"log in with {SECRET}", source="github")
     assert uuids.UUID(uuid).version == 4
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.user, row.attempts, queue.depth()) == (TaskStatus.QUEUED, "花子", 0, 1)
     assert SECRET not in row.prompt
     task = claimed(queue)
@@ -86,7 +86,7 @@ def test_a_task_goes_through_the_queue(queue: TaskQueue) -> None:
     assert queue.dequeue() is None
     assert (queue.depth(), queue.is_empty()) == (0, False)
     assert queue.ack(task) is TaskStatus.COMPLETED
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.lease_owner, queue.is_empty()) == (TaskStatus.COMPLETED, None, True)
 
 
@@ -103,7 +103,7 @@ def test_the_task_that_was_claimed_is_opened_with_its_lease(queue: TaskQueue) ->
     task = claimed(queue)
     context = open_context(task, queue.base_dir, queue.settings)
     context.message_store.add_message("user", "hello")
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (context.uuid, row.epoch, row.model) == (uuid, task.lease.epoch, queue.settings.model)
     with refused(TaskBusy, "not_held"):
         TaskContextManager(queue.base_dir, None, queue.settings, uuid=other, lease=task.lease)
@@ -115,10 +115,10 @@ def test_the_task_that_was_claimed_is_opened_with_its_lease(queue: TaskQueue) ->
 def test_an_epoch_that_opening_has_raised_is_still_the_workers_own(queue: TaskQueue) -> None:
     queue.enqueue(key())
     task = claimed(queue)
-    queue.catalogue.raise_epoch(task.lease, above=7)
+    queue.catalogue.leases.raise_epoch(task.lease, above=7)
     queue.renew(task)
     assert task.lease.epoch == 8
-    queue.catalogue.raise_epoch(task.lease, above=11)
+    queue.catalogue.leases.raise_epoch(task.lease, above=11)
     assert queue.ack(task) is TaskStatus.COMPLETED
 
 
@@ -130,7 +130,7 @@ def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: Ta
     delays = []
     for attempt in (1, 2):
         assert queue.nack(claimed(queue), f"broken by {SECRET}") is TaskStatus.QUEUED
-        row = queue.catalogue.get(uuid)
+        row = queue.catalogue.tasks.get(uuid)
         assert (row.attempts, row.retry_count, row.lease_owner) == (attempt, attempt, None)
         assert row.retry_due is not None
         assert SECRET not in str(row.error_message)
@@ -140,13 +140,13 @@ def test_a_failed_task_is_tried_again_later_and_later_and_then_is_dead(queue: Ta
         _let_retries_be_due(place)
     assert delays == [pytest.approx(60, abs=30), pytest.approx(100, abs=30)]
     assert queue.nack(claimed(queue), "still broken") is TaskStatus.DEAD
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.attempts) == (TaskStatus.DEAD, 3)
     assert "3 attempts" in str(row.error_message)
     assert "still broken" in str(row.error_message)
     queue.retry(uuid)
     task = claimed(queue)
-    assert (task.attempt, task.lease.epoch, queue.catalogue.get(uuid).retry_count) == (1, 4, 3)
+    assert (task.attempt, task.lease.epoch, queue.catalogue.tasks.get(uuid).retry_count) == (1, 4, 3)
 
 
 def _let_retries_be_due(place: CataloguePlace) -> None:
@@ -155,7 +155,7 @@ def _let_retries_be_due(place: CataloguePlace) -> None:
 
 def test_a_task_may_say_itself_how_often_it_is_tried(queue: TaskQueue) -> None:
     uuid = queue.enqueue(key())
-    queue.catalogue.update(uuid, max_retries=0)
+    queue.catalogue.tasks.update(uuid, max_retries=0)
     assert queue.nack(claimed(queue), "no") is TaskStatus.DEAD
 
 
@@ -164,7 +164,7 @@ def test_a_failure_that_is_final_is_not_tried_again(queue: TaskQueue) -> None:
     task = claimed(queue)
     open_context(task, queue.base_dir, queue.settings).stop()
     assert queue.nack(task, "too slow", retry=False) is TaskStatus.FAILED
-    assert queue.catalogue.get(uuid).error_message == "too slow"
+    assert queue.catalogue.tasks.get(uuid).error_message == "too slow"
     assert (queue.base_dir / "completed" / uuid).is_dir()
     queue.enqueue(key(2))
     assert queue.nack(claimed(queue), "no", retry=False) is TaskStatus.FAILED
@@ -177,7 +177,7 @@ def test_a_task_that_failed_in_its_own_block_is_tried_again(queue: TaskQueue, pl
     with pytest.raises(RuntimeError), open_context(task, queue.base_dir, queue.settings) as context:
         context.message_store.add_message("user", "kept")
         raise RuntimeError("oh")
-    assert queue.catalogue.get(uuid).status is TaskStatus.FAILED
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.FAILED
     assert queue.nack(task, "oh") is TaskStatus.QUEUED
     _let_retries_be_due(place)
     again = open_context(claimed(queue), queue.base_dir, queue.settings)
@@ -223,13 +223,13 @@ def test_a_dead_workers_task_goes_to_the_next_one_and_is_given_up_in_the_end(
     assert claimed_by_the_dead(place) == uuid
     task = claimed(queue)
     assert (task.uuid, task.attempt, task.lease.epoch) == (uuid, 2, 2)
-    assert queue.catalogue.get(uuid).retry_count == 1
+    assert queue.catalogue.tasks.get(uuid).retry_count == 1
     assert queue.nack(task, "no") is TaskStatus.QUEUED
     _let_retries_be_due(place)
     assert claimed_by_the_dead(place) == uuid
     queue._next_look = 0.0
     assert queue.dequeue() is None
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.attempts, row.lease_owner) == (TaskStatus.DEAD, 3, None)
     assert "3 attempts" in str(row.error_message)
     assert queue.is_empty()
@@ -255,7 +255,7 @@ def test_a_worker_whose_task_was_taken_over_is_refused(queue: TaskQueue, place: 
     context.close()
     second_context.complete()
     assert other.ack(second) is TaskStatus.COMPLETED
-    assert queue.catalogue.get(uuid).total_messages == 0
+    assert queue.catalogue.tasks.get(uuid).total_messages == 0
     other.close()
 
 
@@ -263,7 +263,7 @@ def test_a_program_of_somebody_elses_is_not_taken_over(queue: TaskQueue, place: 
     code = f"{CHILD}import orihon\n"
     code += "orihon.TaskContextManager(base, orihon.TaskKey('cli', '', '', 'task', '7'), config)"
     subprocess.run([sys.executable, "-c", code, *place.arguments], check=True)
-    (row,) = queue.catalogue.running_tasks()
+    (row,) = queue.catalogue.tasks.running()
     assert queue.dequeue() is None
     assert queue.resume(row.uuid).status is TaskStatus.PAUSED  # now it is for workers
     assert claimed(queue).uuid == row.uuid
@@ -286,9 +286,9 @@ def test_a_user_has_so_many_tasks_at_a_time(place: CataloguePlace) -> None:
 
 def test_the_catalogue_knows_its_workers(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
-    queue.catalogue.add_worker("worker-1", "1")
+    queue.catalogue.workers.add("worker-1", "1")
     task = queue.dequeue(worker=WorkerFigures("worker-1", processed=4, failed=2))
-    subprocess.run([sys.executable, "-c", f"{CHILD}catalogue.add_worker('gone', '2')", *place.arguments], check=True)
+    subprocess.run([sys.executable, "-c", f"{CHILD}catalogue.workers.add('gone', '2')", *place.arguments], check=True)
     stats = collect_worker_stats(queue.base_dir, queue.settings)
     states = {worker["name"]: (worker["state"], worker["task_uuid"]) for worker in stats["workers"]}
     assert states == {"worker-1": ("working", uuid), "gone": ("dead", None)}
@@ -296,7 +296,7 @@ def test_the_catalogue_knows_its_workers(queue: TaskQueue, place: CataloguePlace
     assert stats["total_db_size_mb"] > 0 or place.is_shared
     assert task is not None
     queue.ack(task)
-    queue.catalogue.note_worker(WorkerFigures("worker-1", processed=5), "stopped")
+    queue.catalogue.workers.note(WorkerFigures("worker-1", processed=5), "stopped")
     assert collect_worker_stats(queue.base_dir, queue.settings)["workers"][0]["state"] == "stopped"
 
 
@@ -327,7 +327,7 @@ def test_a_held_task_is_paused_by_its_worker_and_goes_on_with_another(queue: Tas
     context.message_store.add_message("user", "so far")
     context.stop()
     assert queue.ack(task, stopped=True) is TaskStatus.PAUSED
-    row = queue.catalogue.get(uuid)
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.requested, row.attempts) == (TaskStatus.PAUSED, None, 0)
     assert queue.dequeue() is None
     queue.resume(uuid)
@@ -351,7 +351,7 @@ def test_a_held_task_is_cancelled_by_its_worker(queue: TaskQueue) -> None:
     task = claimed(queue)
     queue.cancel(second)
     assert queue.nack(task, "no") is TaskStatus.CANCELLED
-    assert [row.uuid for row in queue.catalogue.untold_ends()] == [second]  # a worker tells its source
+    assert [row.uuid for row in queue.catalogue.queue.untold_ends()] == [second]  # a worker tells its source
 
 
 def test_a_pause_is_not_forgotten_when_the_attempt_fails(queue: TaskQueue, place: CataloguePlace) -> None:
@@ -360,7 +360,7 @@ def test_a_pause_is_not_forgotten_when_the_attempt_fails(queue: TaskQueue, place
     queue.pause(uuid)
     queue.nack(task, "no")
     _let_retries_be_due(place)
-    assert (queue.dequeue(), queue.catalogue.get(uuid).requested) == (None, "pause")
+    assert (queue.dequeue(), queue.catalogue.tasks.get(uuid).requested) == (None, "pause")
 
 
 @pytest.mark.parametrize(("wish", "status"), [("cancel", TaskStatus.CANCELLED), ("pause", TaskStatus.PAUSED)])
@@ -371,7 +371,7 @@ def test_what_a_dead_worker_was_asked_is_done(
     claimed_by_the_dead(place)
     place.change("UPDATE tasks SET requested = ?", wish)
     assert queue.dequeue() is None
-    assert queue.catalogue.get(uuid).status is status
+    assert queue.catalogue.tasks.get(uuid).status is status
 
 
 def test_a_dead_workers_task_is_cancelled_or_paused_at_once(queue: TaskQueue, place: CataloguePlace) -> None:
@@ -390,7 +390,7 @@ def test_a_worker_that_dies_between_pause_and_cancel_leaves_a_cancelled_task(que
     open_context(task, queue.base_dir, queue.settings).stop()  # and no ack
     queue._next_look = 0.0
     assert queue.dequeue() is None
-    assert queue.catalogue.get(uuid).status is TaskStatus.CANCELLED
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.CANCELLED
 
 
 DYING_AT_THE_END = f"""{CHILD}
@@ -411,11 +411,11 @@ def test_the_folder_of_a_task_whose_worker_died_at_its_end_is_brought_to_its_pla
 ) -> None:
     uuid = queue.enqueue(key())
     subprocess.run([sys.executable, "-c", DYING_AT_THE_END, *place.arguments], check=True)
-    assert queue.catalogue.get(uuid).status is TaskStatus.COMPLETED
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.COMPLETED
     assert (queue.base_dir / "running" / uuid).is_dir()
     assert queue.dequeue() is None
     assert (queue.base_dir / "completed" / uuid).is_dir()
-    assert queue.catalogue.get(uuid).lease_owner is None
+    assert queue.catalogue.tasks.get(uuid).lease_owner is None
 
 
 def test_wishes_that_cannot_be_are_refused(queue: TaskQueue) -> None:
@@ -465,7 +465,7 @@ def test_a_holding_says_why_the_handler_shall_stop(queue: TaskQueue) -> None:
     queue.resume(uuid)
     assert holding.should_stop()  # it has said so
     holding.close()
-    queue.catalogue.acquire(uuid, owner="worker-2", take_over=True)
+    queue.catalogue.leases.acquire(uuid, owner="worker-2", take_over=True)
     holding = _holding(queue, task)
     assert (holding.should_stop(), holding.reason) == (True, "lost")
     holding.close()
@@ -477,7 +477,7 @@ def test_a_drained_task_is_in_line_before_its_handler_hears_of_it(queue: TaskQue
     context = open_context(task, queue.base_dir, queue.settings)
     holding = _holding(queue, task, draining=True)
     assert holding.should_stop()
-    assert queue.catalogue.get(uuid).requested == "resume"
+    assert queue.catalogue.tasks.get(uuid).requested == "resume"
     context.stop()  # the worker may die here
     holding.close()
     again = claimed(queue)

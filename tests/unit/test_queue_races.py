@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orihon.catalogue import Catalogue
+from orihon.catalogue.queue import Queue
 from orihon.errors import StaleWriter
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.opening import open_context
@@ -23,20 +23,20 @@ LIMITS = QueueLimits(max_attempts=2, retry_delay=0.0)
 def queue(place: CataloguePlace) -> Iterator[TaskQueue]:
     opened = TaskQueue(place.base_dir, place.config, limits=LIMITS, owner="worker-1")
     yield opened
-    assert opened.catalogue.check_rollups() == []
+    assert opened.catalogue.statistics.check_rollups() == []
     opened.close()
 
 
 def _meanwhile(queue: TaskQueue, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Somebody acts in the middle of the queue's ``ack``."""
-    forgive = Catalogue.forgive_attempt
+    forgive = Queue.forgive_attempt
 
-    def forgive_then(self: Catalogue, uuid: str, **options: Any) -> None:
+    def forgive_then(self: Queue, uuid: str, **options: Any) -> None:
         forgive(self, uuid, **options)
         monkeypatch.undo()
         act()
 
-    monkeypatch.setattr(Catalogue, "forgive_attempt", forgive_then)
+    monkeypatch.setattr(Queue, "forgive_attempt", forgive_then)
 
 
 def _run_out(place: CataloguePlace) -> None:
@@ -61,7 +61,7 @@ def test_a_cancel_that_another_worker_has_carried_out_is_carried_out(
     uuid = queue.enqueue(key())
     task = claimed(queue)
     queue.cancel(uuid)
-    queue.catalogue.change_status(uuid, TaskStatus.PAUSED, epoch=task.lease.epoch)
+    queue.catalogue.tasks.change_status(uuid, TaskStatus.PAUSED, epoch=task.lease.epoch)
     other = TaskQueue(queue.base_dir, queue.settings, owner="worker-2")
     _meanwhile(queue, monkeypatch, other.dequeue)
     assert queue.ack(task, stopped=True) is TaskStatus.CANCELLED
@@ -73,7 +73,7 @@ def test_a_resume_during_the_pause_is_kept(queue: TaskQueue, monkeypatch: pytest
     uuid = queue.enqueue(key())
     task = claimed(queue)
     queue.pause(uuid)
-    queue.catalogue.change_status(uuid, TaskStatus.PAUSED, epoch=task.lease.epoch)
+    queue.catalogue.tasks.change_status(uuid, TaskStatus.PAUSED, epoch=task.lease.epoch)
     _meanwhile(queue, monkeypatch, lambda: queue.resume(uuid))
     assert queue.ack(task, stopped=True) is TaskStatus.PAUSED
     assert claimed(queue).uuid == uuid
@@ -83,15 +83,15 @@ def test_workers_that_were_drained_and_killed_are_no_attempts(queue: TaskQueue, 
     uuid = queue.enqueue(key())
     for _ in range(4):
         assert claimed_by_the_dead(place) == uuid
-        queue.catalogue.request(uuid, "resume", TaskStatus.RUNNING, over=False)  # as a drained worker does
-    row = queue.catalogue.get(uuid)
+        queue.catalogue.queue.request(uuid, "resume", TaskStatus.RUNNING, over=False)  # as a drained worker does
+    row = queue.catalogue.tasks.get(uuid)
     assert (row.status, row.attempts) == (TaskStatus.RUNNING, 1)
     claimed_by_the_dead(place)
     assert claimed(queue).attempt == 2  # that one died by itself
     _run_out(place)
     queue._next_look = 0.0
     assert queue.dequeue() is None
-    assert queue.catalogue.get(uuid).status is TaskStatus.DEAD
+    assert queue.catalogue.tasks.get(uuid).status is TaskStatus.DEAD
 
 
 def test_a_task_that_was_opened_keeps_its_owner(queue: TaskQueue) -> None:

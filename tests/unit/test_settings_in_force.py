@@ -76,7 +76,7 @@ def test_setting_up_makes_both_and_overwrites_nothing(tmp_path: Path) -> None:
     set_up(config, base)
     assert (config.stat().st_mode & 0o777, base.stat().st_mode & 0o777) == (0o600, 0o700)
     with Catalogue(base / "tasks.db") as catalogue:
-        assert catalogue.list_tasks() == []
+        assert catalogue.tasks.page() == []
     before = config.read_bytes()
     with refused(InvalidInput, "config_exists"):
         set_up(config, tmp_path / "other")

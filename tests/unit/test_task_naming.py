@@ -30,7 +30,7 @@ def base(place: CataloguePlace) -> BaseFolder:
     catalogue = base.open_catalogue(create=True)
     assert catalogue is not None
     for key, uuid in ((ISSUE, "first-1"), (ISSUE, "second-1"), (REQUEST, "request-1"), (LOCAL, "local-1")):
-        catalogue.register(key, uuid, status=TaskStatus.QUEUED if uuid == "second-1" else TaskStatus.RUNNING)
+        catalogue.tasks.register(key, uuid, status=TaskStatus.QUEUED if uuid == "second-1" else TaskStatus.RUNNING)
     return base
 
 
@@ -80,7 +80,7 @@ def test_tasks_of_two_users_are_not_guessed_between(base: BaseFolder) -> None:
     other = TaskKey("github", "owner", "repo", "issue", "27", "ben")
     with base:
         assert base.catalogue is not None
-        base.catalogue.register(other, "ben-1")
+        base.catalogue.tasks.register(other, "ben-1")
         with refused(InvalidId, "many_keys") as caught:
             base.named("owner/repo#27")
     assert "ben-1" in str(caught.value)

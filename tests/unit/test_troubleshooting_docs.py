@@ -93,7 +93,7 @@ def test_the_receiver_of_the_page_takes_what_we_send_and_nothing_else(
         try:
             url = f"http://127.0.0.1:{server.server_port}/"
             with Catalogue(tmp_path / "tasks.db") as catalogue:
-                catalogue.add_notification(NewNotice("one", "failed", "error", "task-1", {}))
+                catalogue.outbox.add(NewNotice("one", "failed", "error", "task-1", {}))
                 assert deliver(catalogue, Webhook(url, "wrong")) == Delivery(failed=1, waiting=1)
                 assert deliver(catalogue, Webhook(url, "s3cret"), early=True) == Delivery(delivered=1)
         finally:

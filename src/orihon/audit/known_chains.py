@@ -17,7 +17,7 @@ def note_chain(base_dir: Path, settings: Settings, chain: str) -> None:
     try:
         if catalogue_exists(base_dir, settings):
             with open_catalogue(base_dir, settings) as catalogue:
-                catalogue.note_chain(chain)
+                catalogue.counters.note_chain(chain)
     except OrihonError as error:  # what was recorded is done, and can be proved without it
         logger.warning("the audit's chain %s could not be noted in the catalogue: %s", chain, error)
 
@@ -27,7 +27,7 @@ def known_chains(base_dir: Path, settings: Settings) -> set[str]:
     try:
         if catalogue_exists(base_dir, settings):
             with open_catalogue(base_dir, settings) as catalogue:
-                return catalogue.noted_chains()
+                return catalogue.counters.noted_chains()
     except OrihonError as error:
         logger.warning("the catalogue cannot tell which chains the audit has: %s", error)
     return set()

@@ -2,7 +2,7 @@
 
 It is ``tasks.db`` in the base folder, or in PostgreSQL for several machines.
 
-Owns the legal changes of state, the leases with their fencing tokens, the line of queued tasks and the
+Owns the legal changes of state, the leases with their fencing tokens, the queue and the
 rollups that statistics are read from. Promises that what must hold together changes in one transaction, on
 disk when the call returns, and that leases never depend on the wall clock. Refuses illegal changes, stale
 owners, and columns that are not on its list. It can be rebuilt from the task folders; it knows nothing of
@@ -17,20 +17,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.catalogue.change_feed import Changed, ChangedTask
-from orihon.catalogue.cluster import HeldLease, Picture, QueueDepth
+from orihon.catalogue.changes import ChangedTask, Changes
 from orihon.catalogue.counters import Counters
 from orihon.catalogue.grants import Grant, Grants
-from orihon.catalogue.leases import Lease, Leases
-from orihon.catalogue.lookup import Finding
-from orihon.catalogue.outbox import Notices
-from orihon.catalogue.queue import ClaimLimits, Line
-from orihon.catalogue.rate_limits import Permissions
+from orihon.catalogue.leases import HeldLease, Lease, Leases
+from orihon.catalogue.outbox import Outbox
+from orihon.catalogue.queue import ClaimLimits, Queue, QueueDepth
+from orihon.catalogue.rate_limits import RateLimits
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
 from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.catalogue.tombstones import Tombstones
 from orihon.catalogue.usage import Usage, UsageRow, UsageSum
 from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
 
@@ -53,9 +52,7 @@ __all__ = [
 ]
 
 
-class Catalogue(
-    Tasks, Finding, Leases, Line, Workers, Permissions, Statistics, Usage, Counters, Notices, Picture, Changed, Grants
-):
+class Catalogue:
     """``tasks.db`` of one base folder, or tables that many machines share (``opening``); made when missing."""
 
     path: Path  # of a catalogue that is a file; ``where`` is for any
@@ -69,21 +66,36 @@ class Catalogue(
         retry_delay: float = 0.5,
     ) -> None:
         self.path = Path(path)
-        self._db = SqliteTasks(self.path, timeout=timeout, max_retries=max_retries, retry_delay=retry_delay)
+        self._use(SqliteTasks(self.path, timeout=timeout, max_retries=max_retries, retry_delay=retry_delay))
         self._db.open()
 
     @classmethod
     def over(cls, database: TasksDatabase) -> Catalogue:
         """The catalogue in a database that is something else than a file."""
         catalogue = cls.__new__(cls)
-        catalogue._db = database
+        catalogue._use(database)
         catalogue._db.open()
         return catalogue
 
     def through(self, wrap: Callable[[TasksDatabase], TasksDatabase]) -> Catalogue:
         """This catalogue, with something between it and its database."""
-        self._db = wrap(self._db)
+        self._use(wrap(self._db))
         return self
+
+    def _use(self, database: TasksDatabase) -> None:
+        self._db = database
+        self.tasks = Tasks(database)
+        self.leases = Leases(database)
+        self.queue = Queue(database)
+        self.workers = Workers(database)
+        self.usage = Usage(database)
+        self.statistics = Statistics(database)
+        self.counters = Counters(database)
+        self.rate_limits = RateLimits(database)
+        self.outbox = Outbox(database)
+        self.changes = Changes(database)
+        self.grants = Grants(database)
+        self.tombstones = Tombstones(database)
 
     @property
     def where(self) -> str:

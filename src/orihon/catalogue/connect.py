@@ -81,7 +81,7 @@ def is_known_beside(base_dir: Path, settings: Settings, uuid: str) -> bool:
     if beside is None:
         return False
     with beside:
-        return beside.find(uuid) is not None
+        return beside.tasks.find(uuid) is not None
 
 
 def catalogue_exists(base_dir: Path, settings: Settings) -> bool:

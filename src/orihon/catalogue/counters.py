@@ -29,9 +29,10 @@ _DAY = len("2026-11-15")
 class Counters:
     """What the catalogue does with counters."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def count(self, amounts: Mapping[str, int]) -> None:
+    def add(self, amounts: Mapping[str, int]) -> None:
         """Add to counters; one that is not there yet begins with zero."""
 
         def action(statements: Statements) -> None:
@@ -40,9 +41,14 @@ class Counters:
         # Where the answer is lost they may be added twice: figures are not worth a record of their own.
         self._db.change(action, durable=False)
 
-    def counters(self) -> dict[str, int]:
+    def all(self) -> dict[str, int]:
         """All of them."""
         return dict(self._db.values("counters"))
+
+    def take_overs(self) -> int:
+        """How often a worker has taken a task over from one that was gone, since there is this catalogue."""
+        found = self._db.one("counter", name="take_overs")
+        return 0 if found is None else int(found["value"])
 
     def note_chain(self, chain: str) -> None:
         """A chain of the audit was begun: it is missed from now on when it is gone."""
@@ -50,7 +56,7 @@ class Counters:
 
     def noted_chains(self) -> set[str]:
         """Every chain of the audit that was ever begun."""
-        return {name.removeprefix(_CHAIN) for name in self.counters() if name.startswith(_CHAIN)}
+        return {name.removeprefix(_CHAIN) for name in self.all() if name.startswith(_CHAIN)}
 
     def counted(self, since: str, until: str | None = None) -> dict[str, int]:
         """What was counted by time between two times as ``utc_now`` writes them, to ten minutes."""
@@ -61,7 +67,7 @@ class Counters:
             sums[what] = sums.get(what, 0) + value
         return sums
 
-    def counted_by_day(self, since: str, until: str | None = None) -> dict[str, dict[str, int]]:
+    def by_day(self, since: str, until: str | None = None) -> dict[str, dict[str, int]]:
         """The same, for each day on which anything was counted."""
         beyond = _AFTER_TIMES if until is None else f"{_TIMED}{until[:_WIDTH]}"
         days: dict[str, dict[str, int]] = {}
@@ -71,7 +77,7 @@ class Counters:
             day[what] = day.get(what, 0) + value
         return days
 
-    def forget_counted(self, before: str) -> int:
+    def forget(self, before: str) -> int:
         """Take out what was counted by time before that."""
         return self._db.change(
             lambda statements: statements.run("forget_timed_counters", before=f"{_TIMED}{before[:_WIDTH]}")

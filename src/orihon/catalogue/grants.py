@@ -1,17 +1,12 @@
-"""Who may come in over the network, and the names of tasks that were erased."""
+"""Who may come in over the network."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.catalogue.tasks_db import Reading, Record, Statements, TasksDatabase
-from orihon.errors import IllegalTransition
-from orihon.system import jsonio
+from orihon.catalogue.tasks_db import Record, TasksDatabase
 from orihon.system.clock import utc_now
-
-DAY = len("2026-11-15")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,30 +38,13 @@ class Grant:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """What is left of a task that was erased."""
-
-    uuid: str
-    erased_at: str
-    erased_by: str
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """What one user has: tasks that are not finished, bytes, and tokens of one day."""
-
-    tasks: int
-    bytes: int
-    tokens: int
-
-
 class Grants:
-    """What the catalogue keeps of grants and tombstones, and what users have taken."""
+    """What is kept of grants."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def add_grant(self, grant: Grant, digest: str) -> None:
+    def add(self, grant: Grant, digest: str) -> None:
         """Keep a new grant, under the digest of its token."""
         values = {
             "id": grant.id,
@@ -82,71 +60,27 @@ class Grants:
             done=lambda statements: 1 if statements.one("grant", id=grant.id) else None,
         )
 
-    def grants(self) -> list[Grant]:
+    def all(self) -> list[Grant]:
         """All of them, the oldest first, also those that are over."""
         return [_grant(record) for record in self._db.all("grants")]
 
-    def grant_of(self, digest: str) -> Grant | None:
+    def by_digest(self, digest: str) -> Grant | None:
         """The grant whose token has this digest."""
         record = self._db.one("grant_of", digest=digest)
         return None if record is None else _grant(record)
 
-    def find_grant(self, number: str) -> Grant | None:
+    def find(self, number: str) -> Grant | None:
         """A grant by its own name."""
         record = self._db.one("grant", id=number)
         return None if record is None else _grant(record)
 
-    def revoke_grant(self, number: str) -> bool:
+    def revoke(self, number: str) -> bool:
         """From now on its token is worthless; False where it was so before, or is not known."""
         return self._db.change(lambda statements: statements.run("revoke_grant", id=number, now=utc_now())) > 0
 
-    def forget_grants(self, user: str) -> int:
+    def forget_user(self, user: str) -> int:
         """Remove every grant of a user; returns how many."""
         return self._db.change(lambda statements: statements.run("forget_grants", user=user))
-
-    def erase(self, uuid: str) -> None:
-        """Take out the row of a task whose name is buried, with its notices and figures."""
-
-        def action(statements: Statements) -> None:
-            if statements.one("erased", uuid=uuid) is None:
-                raise IllegalTransition("not_buried", uuid=uuid)
-            for name in ("erase_notices", "remove_usage", "erase_row"):
-                statements.run(name, uuid=uuid)
-
-        self._db.change(action)
-
-    def rename_user(self, uuid: str, name: str) -> None:
-        """Call the user of a task otherwise."""
-        self._db.change(lambda statements: statements.run("rename_user", uuid=uuid, user=name))
-
-    def rewrite_notice(self, number: int, body: Mapping[str, Any]) -> None:
-        """Let a notice say something else than it did."""
-        said = jsonio.encode(dict(body)).decode()
-        self._db.change(lambda statements: statements.run("rewrite_notice", id=number, body=said))
-
-    def taken_by(self, user: str, day: str) -> Taken:
-        """What a user has; the tokens are those of that day."""
-        return taken_by(self._db, user, day)
-
-    def bury_name(self, uuid: str, *, erased_by: str, at: str | None = None) -> None:
-        """Never let this name be a task's again. ``at`` is when it was erased, if not now."""
-        now = at or utc_now()
-        self._db.change(lambda statements: statements.run("bury_name", uuid=uuid, now=now, erased_by=erased_by))
-
-    def tombstone(self, uuid: str) -> Tombstone | None:
-        """What is left of a task that was erased; ``None`` for any other."""
-        record = self._db.one("erased", uuid=uuid)
-        return None if record is None else Tombstone(**record)
-
-    def tombstones(self) -> list[Tombstone]:
-        """Of every task that was erased."""
-        return [Tombstone(**record) for record in self._db.all("all_erased")]
-
-
-def taken_by(reading: Reading, user: str, day: str) -> Taken:
-    """What a user has, inside of a transaction or not."""
-    record = reading.one("taken_by", user=user, day=day)
-    return Taken(0, 0, 0) if record is None else Taken(**record)
 
 
 def _grant(record: Record) -> Grant:

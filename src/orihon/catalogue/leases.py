@@ -8,12 +8,13 @@ or when its process is known to be dead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
+from orihon.catalogue.row_changes import require
 from orihon.catalogue.rows import TaskRow, row_from
-from orihon.catalogue.tasks import require
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
 from orihon.errors import StaleWriter, TaskBusy
 from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
@@ -33,10 +34,25 @@ class Lease:
     until: float  # on the clock of the catalogue's database
 
 
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A lease as it stands in the catalogue."""
+
+    uuid: str
+    status: str
+    owner: str
+    host: str
+    pid: int
+    epoch: int
+    seconds_left: float  # below zero when it ran out
+    is_stale: bool  # its owner is gone: the next worker may take the task over
+
+
 class Leases:
     """What the catalogue does with leases."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
     def acquire(
         self, uuid: str, *, owner: str | None = None, seconds: float = LEASE_SECONDS, take_over: bool = False
@@ -97,7 +113,7 @@ class Leases:
             lambda statements: statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch), durable=False
         )
 
-    def stale_leases(self, *, near: bool = False) -> list[TaskRow]:
+    def stale(self, *, near: bool = False) -> list[TaskRow]:
         """Tasks that no live process owns although they are running, or have a lease.
 
         With a shared catalogue they come without their prompts. ``near`` leaves out leases of other machines that ran
@@ -107,6 +123,25 @@ class Leases:
         rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment, near=near))]
         alive = cache(is_alive)  # one process may hold very many
         return [row for row in rows if not is_held(row, moment, me, alive)]
+
+    def held(self) -> list[HeldLease]:
+        """Every lease, by host."""
+        me, moment = process_identity(), self._db.moment()
+        rows = map(_leased_row, self._db.all("leased_tasks"))
+        alive = cache(is_alive)  # one process may hold very many
+        return [
+            HeldLease(
+                uuid=row.uuid,
+                status=row.status.value,
+                owner=row.lease_owner or "",
+                host=row.lease_host or "",
+                pid=row.lease_pid or 0,
+                epoch=row.epoch,
+                seconds_left=round((row.lease_until or moment.seconds) - moment.seconds, 1),
+                is_stale=not is_held(row, moment, me, alive),
+            )
+            for row in rows
+        ]
 
     def is_held(self, row: TaskRow | None) -> bool:
         """Does a process that may be alive own the task, as its row says?"""
@@ -211,3 +246,18 @@ def take(
     assert record is not None  # the caller has read the row in this transaction
     row = row_from(record)
     return row, Lease(uuid=uuid, epoch=row.epoch, owner=name, seconds=seconds, until=now + seconds)
+
+
+def _leased_row(record: Mapping[str, Any]) -> TaskRow:
+    """As much of a row as says whose the task is."""
+    known = {name: record[name] for name in record if name != "status"}
+    return TaskRow(
+        status=TaskStatus(record["status"]),
+        task_source="",
+        task_type="",
+        task_id="",
+        task_identifier="",
+        created_at="",
+        updated_at="",
+        **known,
+    )

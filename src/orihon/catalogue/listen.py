@@ -25,7 +25,7 @@ _SLICE = 0.25  # how long ``stop`` may go unseen
 _PARENTS: list[Connection] = []
 
 
-class News:
+class Listener:
     """One listening connection of this process; opened when somebody waits for the first time."""
 
     def __init__(self, postgres: Postgres) -> None:

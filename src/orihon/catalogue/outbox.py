@@ -55,12 +55,13 @@ class NewNotice:
     body: Mapping[str, Any]
 
 
-class Notices:
+class Outbox:
     """What the catalogue does with notifications."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def add_notification(self, notice: NewNotice) -> bool:
+    def add(self, notice: NewNotice) -> bool:
         """Write a row; False where the event is known already."""
 
         def action(statements: Statements) -> bool:
@@ -68,7 +69,7 @@ class Notices:
 
         return self._db.change(action)
 
-    def notifications(
+    def rows(
         self, *, since: int | None = None, before: int | None = None, limit: int = 100, task: str | None = None
     ) -> list[NoticeRow]:
         """The rows after number ``since``, or the last ones, or the last ones ``before`` a number; the oldest first."""
@@ -80,12 +81,12 @@ class Notices:
         found = [_row(record) for record in self._db.all(name, limit=limit, **bindings)]
         return found[::-1] if since is None else found
 
-    def count_pending_notifications(self) -> int:
+    def count_pending(self) -> int:
         """How many rows no webhook has got yet."""
         found = self._db.one("pending_notifications")
         return int(found["pending"]) if found is not None else 0
 
-    def due_notifications(self, *, early: bool = False) -> list[int]:
+    def due(self, *, early: bool = False) -> list[int]:
         """The numbers of the rows that are due, or (``early``) were put off; those least often tried come first.
 
         So rows that no receiver takes stand behind all others in the end, wherever they are in the feed.
@@ -97,7 +98,7 @@ class Notices:
 
         return self._db.change(action, durable=False)
 
-    def take_notification(self, number: int, *, early: bool = False) -> NoticeRow | None:
+    def take(self, number: int, *, early: bool = False) -> NoticeRow | None:
         """This row, to be sent by us and nobody else; it counts as an attempt from now on.
 
         ``None`` where it is not due (any more); ``early`` takes it although it was put off.
@@ -111,9 +112,7 @@ class Notices:
 
         return self._db.change(action, durable=False)
 
-    def settle_notification(
-        self, row: NoticeRow, webhook: WebhookState, *, error: str | None = None, again_in: float = 0.0
-    ) -> bool:
+    def settle(self, row: NoticeRow, webhook: WebhookState, *, error: str | None = None, again_in: float = 0.0) -> bool:
         """What became of an attempt; False where somebody else has taken the row since."""
 
         def action(statements: Statements) -> bool:
@@ -148,14 +147,18 @@ class Notices:
         if not self.has_used_webhook():
             self._db.change(action)
 
-    def forget_notifications(self, before: str, *, unsent: str | None = None) -> int:
+    def forget(self, before: str, *, unsent: str | None = None) -> int:
         """Take what is older out of the feed; what no webhook has got yet, only where it is older than ``unsent``."""
         times = {"before": before, "unsent": before if unsent is None else unsent}
         return self._db.change(lambda statements: statements.run("forget_notifications", **times))
 
+    def rewrite(self, number: int, body: Mapping[str, Any]) -> None:
+        """Let a notice say something else than it did."""
+        self._db.change(lambda statements: statements.run("rewrite_notice", id=number, body=_encoded(body)))
+
     # ---- to another catalogue ---------------------------------------------------------------------------------------
 
-    def movable_notifications(self, task: str | None, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
+    def movable(self, task: str | None, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
         """Rows that nobody is sending now, of one task, or (``None``) of tasks that are not here any more.
 
         Rows of no task belong to those as soon as there is no task here at all.
@@ -169,13 +172,13 @@ class Notices:
 
         return self._db.change(action, durable=False)
 
-    def count_left_notifications(self) -> int:
+    def count_left(self) -> int:
         """How many rows there are of tasks that are not here any more."""
         found = self._db.one("left_notifications")
         return int(found["notifications"]) if found is not None else 0
 
-    def adopt_notifications(self, rows: Iterable[NoticeRow]) -> None:
-        """Rows of another catalogue; those still to be sent are held until ``release_notification``.
+    def adopt(self, rows: Iterable[NoticeRow]) -> None:
+        """Rows of another catalogue; those still to be sent are held until ``release``.
 
         An event that is known already stays once; that it has been delivered there counts here, too.
         """
@@ -188,20 +191,20 @@ class Notices:
 
         self._db.change(action)
 
-    def remove_notification(self, row: NoticeRow) -> bool:
+    def remove(self, row: NoticeRow) -> bool:
         """Take out a row as it was read; False where somebody has sent it, or is about to, since."""
         fields = {"id": row.id, "webhook": row.webhook, "attempts": row.attempts}
         return self._db.change(lambda statements: bool(statements.run("remove_notification", **fields)))
 
-    def release_notification(self, event: str) -> None:
+    def release(self, event: str) -> None:
         """A row that was held may be sent."""
         self._db.change(lambda statements: statements.run("release_notification", event=event))
 
-    def held_notifications(self, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
+    def held(self, *, after: int = 0, limit: int = 500) -> list[NoticeRow]:
         """Rows that are held."""
         return [_row(record) for record in self._db.all("held_notifications", after=after, limit=limit)]
 
-    def has_notification(self, event: str) -> bool:
+    def has_event(self, event: str) -> bool:
         """Is there a row of this event?"""
         return self._db.one("notification_of_event", event=event) is not None
 

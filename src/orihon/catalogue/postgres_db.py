@@ -21,7 +21,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
-from orihon.catalogue.listen import News
+from orihon.catalogue.listen import Listener
 from orihon.catalogue.statements import statement
 from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
 from orihon.drivers.postgres.errors import is_conflict, is_lost
@@ -85,7 +85,7 @@ class PostgresTasks:
 
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
-        self._news = News(postgres)
+        self._listener = Listener(postgres)
         # Not from zero: of processes that live for a few writes only, some must merge, too.
         self._writes = itertools.count(1 + secrets.randbelow(WRITES_PER_MERGE))
         self._has_joined = False
@@ -104,7 +104,7 @@ class PostgresTasks:
         self._has_joined = True
 
     def close(self) -> None:
-        self._news.close()
+        self._listener.close()
         if self._has_joined:
             self._has_joined = False
             self._postgres.leave()
@@ -174,8 +174,8 @@ class PostgresTasks:
         except StorageError as error:  # the write that brought us here is done; the next one tries again
             logger.warning("the sums of the catalogue were not merged: %s", error)
 
-    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
-        self._news.wait(seconds, stop)
+    def wait_for_tasks(self, seconds: float, stop: threading.Event) -> None:
+        self._listener.wait(seconds, stop)
 
 
 def _can_be_mended(error: StorageUnavailable) -> bool:

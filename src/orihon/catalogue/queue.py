@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from orihon.catalogue.leases import LEASE_SECONDS, Lease, Taken, is_held, take, whereabouts
+from orihon.catalogue.row_changes import refuse_stale, require, set_status
 from orihon.catalogue.rows import TaskRow, known_status, row_from
-from orihon.catalogue.tasks import refuse_stale, require, set_status
 from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
-from orihon.catalogue.workers import WorkerFigures, note
+from orihon.catalogue.workers import WorkerFigures, note_figures
 from orihon.system.clock import process_identity, utc_now
 from orihon.values.task import TaskStatus
 
@@ -59,10 +59,19 @@ class Request:
     lease_owner: str | None
 
 
-class Line:
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """Tasks that wait for something else than the next free worker."""
+
+    put_off: int  # for a time to come
+    to_resume: int  # paused, and to be gone on with
+
+
+class Queue:
     """What the catalogue does with waiting tasks."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
     def claim_next(
         self,
@@ -82,7 +91,7 @@ class Line:
         limits = limits or ClaimLimits()
         # A worker that only asks must not take the write lock.
         moments = _moments(self._db.moment())
-        if not (abandoned and self.abandoned_tasks(near=near)) and self._db.one("any_claimable", **moments) is None:
+        if not (abandoned and self.abandoned(near=near)) and self._db.one("any_claimable", **moments) is None:
             return None
 
         def first(statements: Statements) -> str | None:
@@ -111,9 +120,9 @@ class Line:
 
         return self._claimed(this, owner, seconds, limits, worker)
 
-    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+    def wait(self, seconds: float, stop: threading.Event) -> None:
         """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""
-        self._db.wait_for_news(seconds, stop)
+        self._db.wait_for_tasks(seconds, stop)
 
     def _claimed(
         self,
@@ -134,15 +143,15 @@ class Line:
                 return None
             claim = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
             if worker is not None:
-                note(statements, worker, "working", uuid)
+                note_figures(statements, worker, "working", uuid)
             return taken.note(claim)
 
         # Where a power failure ends every lease it may take the claim with it: the task is in line again then, and no
         # sync is needed. A server may lose it and the worker live on: then the same epoch would be given out twice.
         return self._db.change(action, done=taken.still, durable=not self._db.dies_with_us)
 
-    def abandoned_tasks(self, *, near: bool = False) -> list[TaskRow]:
-        """Tasks out of the line whose worker is gone; ``near`` as for ``stale_leases``."""
+    def abandoned(self, *, near: bool = False) -> list[TaskRow]:
+        """Tasks out of the line whose worker is gone; ``near`` as for ``Leases.stale``."""
         moment = self._db.moment()
         return _without_worker(_claimed(self._db.all("owned_tasks", **whereabouts(moment, near=near))), moment)
 
@@ -194,6 +203,12 @@ class Line:
         counts = self._db.one("count_waiting")
         assert counts is not None
         return counts["waiting"], counts["running"]
+
+    def depth(self) -> QueueDepth:
+        """How many tasks are put off, and how many wait to be resumed."""
+        counts = self._db.one("queue_depth", now=utc_now(), moment=self._db.moment().seconds)
+        assert counts is not None
+        return QueueDepth(counts["put_off"], counts["to_resume"])
 
     def forgive_attempt(self, uuid: str, *, all_of_them: bool = False) -> None:
         """The last claim, or every one, does not count as an attempt: the task was given back in good order."""

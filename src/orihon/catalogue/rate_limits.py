@@ -9,12 +9,13 @@ from __future__ import annotations
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 
 
-class Permissions:
+class RateLimits:
     """What the catalogue counts for rate limits."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def take_permission(self, provider: str, *, per_second: float, burst: int) -> float:
+    def take(self, provider: str, *, per_second: float, burst: int) -> float:
         """Take one permission; seconds until it holds. A bucket that nobody has used is full."""
 
         def action(statements: Statements) -> float:

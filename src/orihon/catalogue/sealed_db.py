@@ -204,5 +204,5 @@ class SealedTasks:
     def merge_rollups(self) -> None:
         self._inner.merge_rollups()
 
-    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
-        self._inner.wait_for_news(seconds, stop)
+    def wait_for_tasks(self, seconds: float, stop: threading.Event) -> None:
+        self._inner.wait_for_tasks(seconds, stop)

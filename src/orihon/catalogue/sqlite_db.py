@@ -125,7 +125,7 @@ class SqliteTasks:
     def merge_rollups(self) -> None:
         """Nothing: here the sums change with the rows."""
 
-    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+    def wait_for_tasks(self, seconds: float, stop: threading.Event) -> None:
         """Nobody is told of changes in a file: whoever waits looks again after ``seconds``."""
         stop.wait(seconds)
 

@@ -8,10 +8,11 @@ from operator import itemgetter
 from typing import Any
 
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, row_from
-from orihon.catalogue.sizes import Sizes
-from orihon.catalogue.tasks_db import TasksDatabase
+from orihon.catalogue.tasks_db import Reading, TasksDatabase
 from orihon.values.task import TaskStatus
 
+#: As much of a time as names its day.
+DAY = len("2026-11-15")
 _figures = itemgetter(*(column.name for column in fields(Rollup)))
 
 
@@ -25,10 +26,31 @@ class PeriodFigures:
     biggest: tuple[TaskRow, ...]
 
 
-class Statistics(Sizes):
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Sums over tasks that are ``active``, ``archived``, ``old`` or ``cleaned``."""
+
+    name: str
+    tasks: int
+    bytes: int
+    unmeasured: int  # have records, and no size in their rows
+    summaries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one user has: tasks that are not finished, bytes, and tokens of one day."""
+
+    tasks: int
+    bytes: int
+    tokens: int
+
+
+class Statistics:
     """What the catalogue adds up."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
     def rollups(self) -> list[Rollup]:
         """The sums of every user, repository and status."""
@@ -88,6 +110,27 @@ class Statistics(Sizes):
             days.setdefault(day, {})[status] = tasks
         return days
 
+    def sizes_by_position(self, old: str) -> list[Position]:
+        """The sums; ``old`` tasks ended before that time."""
+        return [Position(name, *map(int, sums)) for name, *sums in self._db.values("sizes_by_position", old=old)]
+
+    def largest_tasks(self, limit: int) -> list[TaskRow]:
+        """The largest ones first."""
+        return [row_from(record) for record in self._db.all("largest_tasks", limit=limit)]
+
+    def unmeasured_tasks(self, limit: int) -> list[TaskRow]:
+        """Tasks that have records and no size: at work, or of before sizes were kept."""
+        return [row_from(record) for record in self._db.all("unmeasured_tasks", limit=limit)]
+
+    def database_bytes(self) -> int:
+        """Bytes of the database that the catalogue is in."""
+        found = self._db.one("database_bytes")
+        return 0 if found is None else int(found["bytes"])
+
+    def taken_by(self, user: str, day: str) -> Taken:
+        """What a user has; the tokens are those of that day."""
+        return taken_by(self._db, user, day)
+
     def check_rollups(self) -> list[RollupDifference]:
         """Where the rollups are not what the tasks add up to; for the doctor."""
         found: dict[tuple[str, str, str], dict[bool, Rollup]] = {}
@@ -105,6 +148,12 @@ class Statistics(Sizes):
     def merge_rollups(self) -> None:
         """Leave no part of the sums that names somebody who is gone."""
         self._db.merge_rollups()
+
+
+def taken_by(reading: Reading, user: str, day: str) -> Taken:
+    """What a user has, inside of a transaction or not."""
+    record = reading.one("taken_by", user=user, day=day)
+    return Taken(0, 0, 0) if record is None else Taken(**record)
 
 
 def _rollup(record: Mapping[str, Any]) -> Rollup:

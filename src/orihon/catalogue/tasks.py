@@ -1,47 +1,32 @@
-"""The rows of the catalogue: registered, taken out, changed."""
+"""The rows of the catalogue: registered, found, changed, taken out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orihon.catalogue.grants import DAY, Taken, taken_by
-from orihon.catalogue.rows import TaskRow, encoded, record_from, row_from
+from orihon.catalogue.row_changes import (
+    CHANGEABLE,
+    refuse_stale,
+    refuse_unknown,
+    require,
+    set_status,
+    set_totals,
+    update_row,
+)
+from orihon.catalogue.rows import TaskRow, record_from, row_from
+from orihon.catalogue.statistics import DAY, Taken, taken_by
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
-from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskNotFound
+from orihon.errors import IllegalTransition, TaskNotFound
+from orihon.system import jsonio
 from orihon.system.clock import process_identity, utc_now
-from orihon.values.task import FINISHED, TaskKey, TaskStatus, check_change, check_id
+from orihon.values.task import TaskKey, TaskStatus, check_change, check_id
 
-CHANGEABLE = (
-    "llm_provider",
-    "model",
-    "context_length",
-    "backend",
-    "correction",
-    "view_tokens",
-    "error_message",
-    "prompt",
-    "metadata",
-    "max_retries",
-    "priority",
-    "available_at",
-    "parent_uuid",
-    "inherits_from",
-    "keep",
-    "completed_at",
-)
-TOTALS = (
-    "total_messages",
-    "total_summaries",
-    "total_tool_calls",
-    "final_token_count",
-    "final_message_count",
-    "view_tokens",
-    "size_bytes",
-)
 #: More tokens than this in one call are a mistake of the provider's, and would spoil every sum.
 MOST_TOKENS_PER_CALL = 10**9
+
+_BEYOND_IDS = "\x7f"  # sorts after every character of an id
 
 #: Raises where a user who has this much may not have one more task.
 Admit = Callable[[Taken], None]
@@ -50,7 +35,8 @@ Admit = Callable[[Taken], None]
 class Tasks:
     """What the catalogue does with rows."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
     def register(
         self,
@@ -158,10 +144,10 @@ class Tasks:
             if not (keep_lease and row.status is new and row.epoch == epoch and row.lease_owner is not None):
                 check_change(row.status, new)
             if statistics:
-                _set_totals(statements, uuid, statistics, now)
+                set_totals(statements, uuid, statistics, now)
             set_status(statements, uuid, new, error_message, available_at, now)
             if metadata is not None:
-                _update(statements, uuid, {"metadata": metadata}, now)
+                update_row(statements, uuid, {"metadata": metadata}, now)
             if new is not TaskStatus.RUNNING and not keep_lease:
                 statements.run("drop_lease", uuid=uuid, epoch=row.epoch)
             return require(statements, uuid)
@@ -212,20 +198,141 @@ class Tasks:
 
         def action(statements: Statements) -> None:
             refuse_stale(require(statements, uuid), epoch)
-            _set_totals(statements, uuid, totals, utc_now())
+            set_totals(statements, uuid, totals, utc_now())
 
         self._db.change(action)
 
     def update(self, uuid: str, /, *, epoch: int | None = None, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
-        _refuse_unknown(columns, CHANGEABLE)
+        refuse_unknown(columns, CHANGEABLE)
 
         def action(statements: Statements) -> TaskRow:
             refuse_stale(require(statements, uuid), epoch)
-            _update(statements, uuid, columns, utc_now())
+            update_row(statements, uuid, columns, utc_now())
             return require(statements, uuid)
 
         return self._db.change(action)
+
+    def erase(self, uuid: str) -> None:
+        """Take out the row of a task whose name is buried, with its notices and figures."""
+
+        def action(statements: Statements) -> None:
+            if statements.one("erased", uuid=uuid) is None:
+                raise IllegalTransition("not_buried", uuid=uuid)
+            for name in ("erase_notices", "remove_usage", "erase_row"):
+                statements.run(name, uuid=uuid)
+
+        self._db.change(action)
+
+    def rename_user(self, uuid: str, name: str) -> None:
+        """Call the user of a task otherwise."""
+        self._db.change(lambda statements: statements.run("rename_user", uuid=uuid, user=name))
+
+    # ---- finding ------------------------------------------------------------------------------------------
+
+    def find(self, uuid: str) -> TaskRow | None:
+        """The task, if there is one."""
+        record = self._db.one("task", uuid=uuid)
+        return None if record is None else row_from(record)
+
+    def get(self, uuid: str) -> TaskRow:
+        """The task; ``TaskNotFound`` when there is none."""
+        row = self.find(uuid)
+        if row is None:
+            raise TaskNotFound("uuid", uuid=uuid)
+        return row
+
+    def find_by_prefix(self, prefix: str, limit: int = 10, *, user: str | None = None) -> list[TaskRow]:
+        """The tasks whose UUID begins so, as people type it; ``user``: those of that user."""
+        first = check_id(prefix, "prefix")
+        conditions, whose = ((), {}) if user is None else (("having_user",), {"user": user})
+        span = {"first": first, "beyond": first + _BEYOND_IDS}
+        found = self._db.all("tasks_by_prefix", *conditions, limit=limit, **span, **whose)
+        return [row_from(record) for record in found]
+
+    def page(
+        self,
+        *,
+        status: TaskStatus | None = None,
+        user: str | None = None,
+        repository: str | None = None,
+        source: str | None = None,
+        since: str | None = None,
+        words: Sequence[str] = (),
+        limit: int = 100,
+        before: str | None = None,
+    ) -> list[TaskRow]:
+        """One page, newest first; the next one begins ``before`` the last UUID of this one.
+
+        ``since`` is a time as the catalogue writes it. Each of the ``words`` stands in the task's key, user, prompt
+        or title, in capitals or not.
+        """
+        wanted = {
+            "having_status": ("status", None if status is None else status.value),
+            "having_user": ("user", user),
+            "having_repository": ("repository", repository),
+            "having_source": ("source", source),
+            "having_since": ("since", since),
+            "having_words": ("words", jsonio.encode([word.lower() for word in words]).decode() if words else None),
+            "older_than": ("before", before),
+        }
+        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
+        bindings = {name: value for name, value in wanted.values() if value is not None}
+        return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
+
+    def find_all(self, uuids: Sequence[str]) -> list[TaskRow]:
+        """Those of these tasks that there are, newest first."""
+        return [row_from(record) for record in self._db.all("tasks_of", uuids=jsonio.encode(list(uuids)).decode())]
+
+    def about(
+        self,
+        task_id: str,
+        *,
+        source: str | None = None,
+        place: str | None = None,
+        is_merge_request: bool = False,
+        limit: int = 100,
+    ) -> list[TaskRow]:
+        """The tasks on the issue, merge request … of this number, newest first.
+
+        ``place`` is the repository, or the type of a task that has none.
+        """
+        wanted = {"having_source": ("source", source), "having_place": ("place", place)}
+        conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
+        bindings = {name: value for name, value in wanted.values() if value is not None}
+        kind = "having_merge_request" if is_merge_request else "having_no_merge_request"
+        found = self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings)
+        return [row_from(record) for record in found]
+
+    def in_move(self) -> list[str]:
+        """The tasks whose move to another back end is under way or was interrupted."""
+        return [record["uuid"] for record in self._db.all("tasks_in_move")]
+
+    def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
+        """The completed and failed tasks on the same key, the last one first."""
+        found = self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit)
+        return [row_from(record) for record in found]
+
+    def unfinished(self, key: TaskKey) -> list[TaskRow]:
+        """The tasks on the same key that are not over, the youngest first."""
+        return [row_from(record) for record in self._db.all("open_tasks", **key.as_dict(), user=key.user)]
+
+    def of_key(self, key: TaskKey, limit: int = 50) -> list[TaskRow]:
+        """The tasks on the same key, its user included, the youngest first."""
+        found = self._db.all("tasks_of_key", **key.as_dict(), user=key.user, limit=limit)
+        return [row_from(record) for record in found]
+
+    def children(self, uuid: str) -> list[TaskRow]:
+        """The tasks that a task has started as parts of its work."""
+        return [row_from(record) for record in self._db.all("children", uuid=uuid)]
+
+    def running(self) -> list[TaskRow]:
+        """What is being worked on, the youngest first."""
+        return [row_from(record) for record in self._db.all("running_tasks")]
+
+    def failed(self, limit: int = 10) -> list[TaskRow]:
+        """The last tasks that failed."""
+        return [row_from(record) for record in self._db.all("failed_tasks", limit=limit)]
 
 
 def _admit(statements: Statements, row: TaskRow, admit: Admit) -> None:
@@ -251,62 +358,6 @@ def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:
     )
 
 
-def require(statements: Statements, uuid: str) -> TaskRow:
-    """The task inside a transaction, which nobody else changes now; ``TaskNotFound`` when there is none."""
-    record = statements.one("task_to_change", uuid=uuid)
-    if record is None:
-        raise TaskNotFound("uuid", uuid=uuid)
-    return row_from(record)
-
-
-def set_status(
-    statements: Statements,
-    uuid: str,
-    status: TaskStatus,
-    error_message: str | None,
-    available_at: str | None,
-    now: str,
-) -> None:
-    """A new status inside a transaction, legal or not."""
-    statements.run(
-        "change_status",
-        uuid=uuid,
-        status=status.value,
-        finishing=int(status in FINISHED),
-        error_message=error_message,
-        available_at=available_at,
-        now=now,
-    )
-
-
-def refuse_stale(row: TaskRow, epoch: int | None) -> None:
-    """An owner whose task another one has taken over since may not change it."""
-    if epoch is not None and epoch < row.epoch:
-        raise StaleWriter("lease", uuid=row.uuid, epoch=epoch, current=row.epoch)
-
-
 def _counters(row: TaskRow) -> tuple[int, ...]:
     added_to = (row.llm_call_count, row.tool_call_count, row.total_tokens, row.compression_count)
     return (*added_to, row.total_messages)
-
-
-def _update(statements: Statements, uuid: str, columns: Mapping[str, Any], now: str) -> None:
-    given = dict(columns)
-    if isinstance(given.get("metadata"), Mapping):
-        given["metadata"] = encoded(given["metadata"])
-    if "keep" in given:
-        given["keep"] = int(bool(given["keep"]))
-    bindings = {name: given.get(name) for name in CHANGEABLE}
-    switches = {f"set_{name}": int(name in given) for name in CHANGEABLE}
-    statements.run("update_task", uuid=uuid, now=now, **bindings, **switches)
-
-
-def _set_totals(statements: Statements, uuid: str, totals: Mapping[str, int], now: str) -> None:
-    _refuse_unknown(totals, TOTALS)
-    statements.run("set_totals", uuid=uuid, now=now, **{name: totals.get(name) for name in TOTALS})
-
-
-def _refuse_unknown(given: Mapping[str, object], known: tuple[str, ...]) -> None:
-    for name in given:
-        if name not in known:
-            raise InvalidInput("column", name=name, known=", ".join(known))

@@ -90,5 +90,5 @@ class TasksDatabase(Reading, Protocol):
     def merge_rollups(self) -> None:
         """Put the sums together, where they grow by parts."""
 
-    def wait_for_news(self, seconds: float, stop: threading.Event) -> None:
+    def wait_for_tasks(self, seconds: float, stop: threading.Event) -> None:
         """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from orihon.catalogue.tasks import refuse_stale, require
+from orihon.catalogue.row_changes import refuse_stale, require
 from orihon.catalogue.tasks_db import Reading, Statements, TasksDatabase
 from orihon.system import jsonio
 
@@ -57,9 +57,10 @@ class UsageSum(NamedTuple):
 class Usage:
     """What the catalogue does with calls of models."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def add_usage(
+    def add(
         self,
         uuid: str,
         model: str,
@@ -88,7 +89,7 @@ class Usage:
         # Only the task's owner adds to it: where the answer was lost, the row is as we left it or as it was before.
         self._db.change(action, done=lambda statements: _like(statements, row) == added or None)
 
-    def set_usage(self, uuid: str, rows: Iterable[UsageRow]) -> None:
+    def replace(self, uuid: str, rows: Iterable[UsageRow]) -> None:
         """These rows, and no others, are what the task has used."""
         wanted = list(rows)
 
@@ -100,16 +101,16 @@ class Usage:
 
         self._db.change(action)
 
-    def usage(self, uuid: str) -> list[UsageRow]:
+    def of_task(self, uuid: str) -> list[UsageRow]:
         """What a task has used, by day and model, the oldest day first."""
         return [UsageRow(**record) for record in self._db.all("usage_of_task", uuid=uuid)]
 
-    def usage_of(self, uuids: Sequence[str]) -> list[UsageSum]:
+    def of_tasks(self, uuids: Sequence[str]) -> list[UsageSum]:
         """What these tasks have used, in one look."""
         wanted = jsonio.encode(list(uuids)).decode()
         return [UsageSum._make(row) for row in self._db.values("usage_of_tasks", uuids=wanted)]
 
-    def usage_sums(
+    def sums(
         self, by: UsageGroup, first_day: str = FIRST_DAY, last_day: str = LAST_DAY, *, user: str | None = None
     ) -> list[UsageSum]:
         """What all tasks (``user``: those of that user) have used on these days, in one look."""

@@ -51,9 +51,10 @@ class WorkerRow:
 class Workers:
     """What the catalogue does with workers."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def add_worker(self, name: str, worker_id: str) -> None:
+    def add(self, name: str, worker_id: str) -> None:
         """This process is a worker from now on; workers that ended long ago are forgotten."""
         me = process_identity()
 
@@ -75,18 +76,26 @@ class Workers:
 
         self._db.change(action)
 
-    def note_worker(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
+    def note(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
         """What the worker does now."""
-        self._db.change(lambda statements: note(statements, figures, state, task_uuid), durable=False)
+        self._db.change(lambda statements: note_figures(statements, figures, state, task_uuid), durable=False)
 
-    def workers(self, silence: float) -> list[WorkerRow]:
+    def all(self, silence: float) -> list[WorkerRow]:
         """Every worker that is remembered, the oldest first; those that are gone without a word are ``dead``."""
         me, moment = process_identity(), self._db.moment()
         found = [WorkerRow(**record) for record in self._db.all("workers")]
         return [row if row.state == "stopped" or row.is_alive(moment, me, silence) else _dead(row) for row in found]
 
+    def heartbeat_ages(self, rows: list[WorkerRow]) -> list[float | None]:
+        """How long ago each of these workers was heard of; ``None`` when that was before a boot."""
+        me, moment = process_identity(), self._db.moment()
+        return [
+            round(max(0.0, moment.seconds - row.heartbeat), 1) if moment.is_shared or row.boot == me.boot else None
+            for row in rows
+        ]
 
-def note(statements: Statements, figures: WorkerFigures, state: str, task_uuid: str | None) -> None:
+
+def note_figures(statements: Statements, figures: WorkerFigures, state: str, task_uuid: str | None) -> None:
     """Write a worker's figures down inside a transaction."""
     statements.run(
         "note_worker",

@@ -18,7 +18,7 @@ def hint_at_tasks_beside(options: CommandOptions) -> None:
         if beside is None:
             return
         with beside:
-            count = sum(beside.count_by_status().values())
+            count = sum(beside.statistics.count_by_status().values())
     except StorageError:  # what was asked for has been shown; the doctor tells of damage
         return
     if count:

@@ -57,9 +57,9 @@ def _names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]
         catalogue = base.open_catalogue()
         rows: list[TaskRow] = []
         if catalogue is not None:
-            rows = catalogue.list_tasks(limit=_OFFERED)
+            rows = catalogue.tasks.page(limit=_OFFERED)
             is_id = incomplete and not set(incomplete) & set("@#!/:")
-            rows = [*rows, *catalogue.find_by_prefix(incomplete, _OFFERED)] if is_id else rows
+            rows = [*rows, *catalogue.tasks.find_by_prefix(incomplete, _OFFERED)] if is_id else rows
     if incomplete.startswith("@"):
         yield "@last", ""
     for row in {row.uuid: row for row in rows}.values():

@@ -56,7 +56,7 @@ def enqueue(
             key, prompt=wanted, source=source, priority=priority, inherit=not no_inherit, inherit_from=older
         )
     if as_json:
-        _print_row(queue.catalogue.get(uuid))
+        _print_row(queue.catalogue.tasks.get(uuid))
     else:
         typer.echo(uuid)
     queue.close()

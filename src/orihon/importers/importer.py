@@ -125,7 +125,7 @@ class _Run:
 
     def _is_known(self, path: Path, looks: Looks) -> bool:
         task = self.seen.task_of(path, looks, None if self.forced is None else self.forced.name)
-        return bool(task) and self.place.catalogue.find(task or "") is not None
+        return bool(task) and self.place.catalogue.tasks.find(task or "") is not None
 
     def _import(self, reader: Importer, source: ThreadSource, looks: Looks, problems: FileProblems) -> None:
         file = ReadFile(self.place, reader, source, problems)

@@ -286,7 +286,7 @@ class _Staging:
 
     def _refuse_erased(self, uuid: str) -> None:
         """Before anything of it is where tasks are."""
-        if self._place.catalogue.tombstone(uuid) is not None:
+        if self._place.catalogue.tombstones.find(uuid) is not None:
             raise IllegalTransition("erased", uuid=uuid)
 
     def _is_for(self, uuid: str, store: TaskStore) -> bool:
@@ -315,7 +315,7 @@ class _Staging:
                 with wrapping(home):
                     staged.rename(home / uuid)
                     sync_folder(home)
-        place.catalogue.adopt(row)
+        place.catalogue.tasks.adopt(row)
         record_usage(place, row)
 
     @contextmanager

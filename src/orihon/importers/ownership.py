@@ -78,16 +78,16 @@ class ImportTarget:
     def rounds(self, form: str, thread_id: str) -> int:
         """How often the thread was imported anew; 0 when it is not there."""
         number = 0
-        while self.catalogue.find(task_uuid(form, thread_id, self.user, number)) is not None:
+        while self.catalogue.tasks.find(task_uuid(form, thread_id, self.user, number)) is not None:
             number += 1
         return number
 
     def own(self, uuid: str, thread: Thread, path: Path, form: str, times: tuple[str, str]) -> OwnedTask:
         """The task, made where it is missing, with its lease and its store; ``times``: its beginning and its end."""
-        row = self.catalogue.find(uuid) or self._registered(uuid, thread, path, form, times)
-        lease = self.catalogue.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
+        row = self.catalogue.tasks.find(uuid) or self._registered(uuid, thread, path, form, times)
+        lease = self.catalogue.leases.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
         with ExitStack() as on_failure:
-            on_failure.callback(self.catalogue.release, lease)
+            on_failure.callback(self.catalogue.leases.release, lease)
             opening = _OpeningImported(self.catalogue, self.base.folders, self.settings)
             store, lease = opening.claim(lease, self._folder(uuid), on_failure)
             if store.records.kept_file(METADATA) is None:
@@ -112,7 +112,7 @@ class ImportTarget:
                 thread, {"format": form, "path": str(path), "thread": thread.id, IMPORTED_AT: utc_now()}
             ),
         )
-        return self.catalogue.adopt(row)
+        return self.catalogue.tasks.adopt(row)
 
     def _masked(self, key: TaskKey) -> TaskKey:
         """Threads are named after files and folders, whatever those are called."""
@@ -165,7 +165,7 @@ class OwnedTask:
     def renew(self) -> None:
         """Say now and then that this process is alive."""
         if time.monotonic() - self._renewed > self._lease.seconds / 3:
-            self._lease = self._place.catalogue.renew(self._lease)
+            self._lease = self._place.catalogue.leases.renew(self._lease)
             self._renewed = time.monotonic()
 
     def finish(self, thread: Thread, figures: ThreadUsage, ended: str, used: UsageSums | None = None) -> None:
@@ -174,7 +174,7 @@ class OwnedTask:
         ``used`` is what its calls have used; without it the log is read again.
         """
         catalogue, uuid, epoch, tail = self._place.catalogue, self.row.uuid, self._lease.epoch, self.store.tail
-        row = catalogue.get(uuid)
+        row = catalogue.tasks.get(uuid)
         tools = self.store.count("tools")
         missing = {
             "llm_calls": max(figures.calls - row.llm_call_count, 0),
@@ -183,12 +183,12 @@ class OwnedTask:
             "compressions": max(self.store.count("compressions") - row.compression_count, 0),
         }
         if any(missing.values()):
-            catalogue.add_statistics(uuid, **missing, epoch=epoch)
+            catalogue.tasks.add_statistics(uuid, **missing, epoch=epoch)
         if figures.calls and used is not None:
-            catalogue.set_usage(uuid, used.rows())
+            catalogue.usage.replace(uuid, used.rows())
         elif figures.calls:
             record_usage_of_log(catalogue, self.store, uuid)
-        catalogue.set_totals(
+        catalogue.tasks.set_totals(
             uuid,
             epoch=epoch,
             total_messages=tail.seq,
@@ -204,11 +204,11 @@ class OwnedTask:
         described = self._place.described(thread, known)
         model = figures.model or thread.model or row.model
         metadata = {**row.metadata, **described}
-        catalogue.update(uuid, epoch=epoch, model=model, metadata=metadata, completed_at=ended)
+        catalogue.tasks.update(uuid, epoch=epoch, model=model, metadata=metadata, completed_at=ended)
 
     def close(self) -> None:
         """Let go of it."""
         try:
             self.store.close()
         finally:
-            self._place.catalogue.release(self._lease)
+            self._place.catalogue.leases.release(self._lease)

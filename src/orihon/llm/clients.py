@@ -65,7 +65,7 @@ def _means(settings: Settings, task_ctx: TaskContextManager | None) -> dict[str,
         sealer = _cache_sealer(task_ctx) if is_sealed else None
         means["cache"] = ResponseCache(task_ctx.base_dir / CACHE_FOLDER, ttl=wanted.cache_ttl, sealer=sealer)
     if task_ctx is not None and wanted.requests_per_minute is not None:
-        means["rate_limit"] = RateLimit(task_ctx.catalogue, wanted.requests_per_minute)
+        means["rate_limit"] = RateLimit(task_ctx.catalogue.rate_limits, wanted.requests_per_minute)
     return means
 
 

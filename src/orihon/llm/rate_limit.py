@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-
-class Buckets(Protocol):
-    """Where the permissions are counted: a ``Catalogue``."""
-
-    def take_permission(self, provider: str, *, per_second: float, burst: int) -> float:
-        """Seconds until the permission that was taken holds."""
-        ...
+from orihon.catalogue.rate_limits import RateLimits
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
     """Requests per minute, for all providers or by provider."""
 
-    buckets: Buckets
+    buckets: RateLimits
     per_minute: float
     burst: int = 1  # permissions that may be saved up
     by_provider: Mapping[str, float] = field(default_factory=dict)
@@ -31,4 +24,4 @@ class RateLimit:
     def take(self, provider: str) -> float:
         """Take one permission; seconds to wait before it is used."""
         per_minute = self.by_provider.get(provider, self.per_minute)
-        return self.buckets.take_permission(provider, per_second=per_minute / 60, burst=self.burst)
+        return self.buckets.take(provider, per_second=per_minute / 60, burst=self.burst)

@@ -51,25 +51,25 @@ def deliver(catalogue: Catalogue, webhook: Webhook, *, early: bool = False, seco
     so many ``seconds``: of a slow receiver's the rest is left to the next one.
     """
     give_up = time.monotonic() + seconds
-    catalogue.begin_webhook(_ago(_NOT_MEANT_SECONDS))
+    catalogue.outbox.begin_webhook(_ago(_NOT_MEANT_SECONDS))
     counts = {"delivered": 0, "pending": 0, "given_up": 0}
     failures = 0
     for number in _each_once(catalogue, early=early):
         if failures == _FAILURES_IN_A_ROW or time.monotonic() >= give_up:
             break
-        row = catalogue.take_notification(number, early=early)
+        row = catalogue.outbox.take(number, early=early)
         if row is None:
             continue  # somebody else was quicker
         state = deliver_one(catalogue, webhook, row)
         counts[state] += 1
         failures = 0 if state == "delivered" else failures + 1
-    return Delivery(counts["delivered"], counts["pending"], counts["given_up"], catalogue.count_pending_notifications())
+    return Delivery(counts["delivered"], counts["pending"], counts["given_up"], catalogue.outbox.count_pending())
 
 
 def _each_once(catalogue: Catalogue, *, early: bool) -> Iterator[int]:
     """The numbers of what is due, and of what comes meanwhile."""
     seen: set[int] = set()
-    while found := [number for number in catalogue.due_notifications(early=early) if number not in seen]:
+    while found := [number for number in catalogue.outbox.due(early=early) if number not in seen]:
         seen.update(found)
         yield from found
 
@@ -78,11 +78,11 @@ def deliver_one(catalogue: Catalogue, webhook: Webhook, row: NoticeRow) -> str:
     """Send a row that was taken, and write down what became of it."""
     failure = webhook.post(row.event, jsonio.encode(Notification.of(row).payload()))
     if failure is None:
-        catalogue.settle_notification(row, "delivered")
+        catalogue.outbox.settle(row, "delivered")
         return "delivered"
     if row.attempts >= _LEAST_ATTEMPTS and row.created_at < _ago(GIVE_UP_SECONDS):
         return _give_up(catalogue, webhook, row, failure)
-    catalogue.settle_notification(row, "pending", error=failure.reason, again_in=pause_after(row.attempts))
+    catalogue.outbox.settle(row, "pending", error=failure.reason, again_in=pause_after(row.attempts))
     return "pending"
 
 
@@ -92,7 +92,7 @@ def pause_after(attempts: int) -> float:
 
 
 def _give_up(catalogue: Catalogue, webhook: Webhook, row: NoticeRow, failure: WebhookFailure) -> str:
-    catalogue.settle_notification(row, "given_up", error=failure.reason)
+    catalogue.outbox.settle(row, "given_up", error=failure.reason)
     logger.error(
         "notification %s (%s) is given up after %d attempts: webhook %s: %s",
         *(row.id, row.kind, row.attempts, webhook.shown, failure.reason),

@@ -45,7 +45,7 @@ class Outbox:
         try:
             redactor = make_redactor(self._settings, self._base_dir / "mask.key")
             told = redactor.clean(dict(body))
-            self._catalogue.add_notification(NewNotice(event or secrets.token_hex(16), kind, type, task, told))
+            self._catalogue.outbox.add(NewNotice(event or secrets.token_hex(16), kind, type, task, told))
         except OrihonError as error:
             logger.warning("%s: a notification (%s) could not be written: %s", task or "-", kind, error)
             return

@@ -109,18 +109,18 @@ def cost_report(
         return CostReport(by, first, last, (), CostLine("", ""))
     with closing(open_catalogue(base, loaded)) as catalogue:
         days, prices = (first or FIRST_DAY, last or LAST_DAY), PriceList(loaded)
-        sums = catalogue.usage_sums(by, *days, user=user)  # type: ignore[arg-type] # checked above
+        sums = catalogue.usage.sums(by, *days, user=user)  # type: ignore[arg-type] # checked above
         names = _ordered(sums, prices, is_by_day=by == "day")
         shown = names if limit is None else names[:limit]
         lines = _lines(sums, prices, shown)
-        total = _total(catalogue.usage_sums("day", *days, user=user) if by == "task" else sums, prices)
+        total = _total(catalogue.usage.sums("day", *days, user=user) if by == "task" else sums, prices)
         named = tuple(_labelled(line, catalogue) for line in lines) if by == "task" else tuple(lines)
     return CostReport(by, first, last, named, total, len(names) - len(named))
 
 
 def costs_of_task(catalogue: Catalogue, settings: Settings, uuid: str) -> CostLine:
     """What one task's own calls have cost; a task that it has started is counted for itself."""
-    provider = (catalogue.get(uuid).llm_provider or "").lower()
+    provider = (catalogue.tasks.get(uuid).llm_provider or "").lower()
     sums = [
         UsageSum(
             uuid,
@@ -134,14 +134,14 @@ def costs_of_task(catalogue: Catalogue, settings: Settings, uuid: str) -> CostLi
             row.saved_tokens,
             row.cost,
         )
-        for row in catalogue.usage(uuid)
+        for row in catalogue.usage.of_task(uuid)
     ]
     return replace(_total(sums, PriceList(settings)), name=uuid)
 
 
 def costs_of_tasks(catalogue: Catalogue, settings: Settings, uuids: Sequence[str]) -> dict[str, CostLine]:
     """What the calls of each of these tasks have cost; those without calls have no line."""
-    sums = catalogue.usage_of(uuids)
+    sums = catalogue.usage.of_tasks(uuids)
     return {line.name: line for line in _lines(sums, PriceList(settings), dict.fromkeys(one.name for one in sums))}
 
 
@@ -224,7 +224,7 @@ def _saved_cost(one: UsageSum, price: Prices | None) -> float:
 
 
 def _labelled(line: CostLine, catalogue: Catalogue) -> CostLine:
-    row = catalogue.find(line.name)
+    row = catalogue.tasks.find(line.name)
     return line if row is None else replace(line, label=row.key.label)
 
 

@@ -59,7 +59,7 @@ class _Looking:
 
     def is_over(self) -> bool:
         catalogue = self._base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.find(self._uuid)
+        row = None if catalogue is None else catalogue.tasks.find(self._uuid)
         return row is None or row.status in _OVER
 
     def messages(self, after: int) -> Iterator[StoredMessage]:

@@ -98,7 +98,7 @@ def standing_alerts(base_dir: Path | str, settings: Settings) -> tuple[StandingA
         catalogue = base.open_catalogue()
         if catalogue is None:
             return ()
-        times, alerts = catalogue.alert_times(), catalogue.alerts()
+        times, alerts = catalogue.outbox.alert_times(), catalogue.outbox.alerts()
     return tuple(
         StandingAlert(name, times.get(name, ""), text(f"monitor.{name}", **figures)) for name, figures in alerts.items()
     )
@@ -160,7 +160,7 @@ class ContextMonitor:
 
     def _send_alerts(self, catalogue: Catalogue, checks: tuple[Check, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Tell what has changed since the last look, whoever took it; what cannot be written is told by the next."""
-        standing = catalogue.alerts()
+        standing = catalogue.outbox.alerts()
         raised: list[str] = []
         ended: list[str] = []
         try:
@@ -168,7 +168,9 @@ class ContextMonitor:
                 if check.is_wrong == (check.name in standing):
                     continue
                 figures = check.figures if check.is_wrong else dict(standing[check.name])
-                if catalogue.change_alert(check.name, figures, _notice(check, figures), is_raised=check.is_wrong):
+                if catalogue.outbox.change_alert(
+                    check.name, figures, _notice(check, figures), is_raised=check.is_wrong
+                ):
                     (raised if check.is_wrong else ended).append(check.name)
                     logger.warning("%s: %s", "wrong" if check.is_wrong else "right again", check.name)
         except StorageUnavailable as error:  # what was found is still said here
@@ -202,14 +204,16 @@ def _checks(base_dir: Path, settings: Settings, catalogue: Catalogue, of_disk: t
     free, size = of_disk
     yield free
     if settings.database.url is not None and size.value is not None:
-        size = _at_most("size", round(size.value + catalogue.database_bytes() / GIGABYTE, 3), limits.max_size_gb)
+        size = _at_most(
+            "size", round(size.value + catalogue.statistics.database_bytes() / GIGABYTE, 3), limits.max_size_gb
+        )
     yield size
-    old = catalogue.count_old_tasks(_ago(days=limits.old_days))
+    old = catalogue.statistics.count_old_tasks(_ago(days=limits.old_days))
     yield _at_most("old_tasks", old, limits.max_old, days=limits.old_days)
-    yield _at_most("stale_leases", len(catalogue.stale_leases()), limits.max_stale_leases)
+    yield _at_most("stale_leases", len(catalogue.leases.stale()), limits.max_stale_leases)
     yield _compression_failures(catalogue, settings)
     yield _at_most("write_age", _write_age(base_dir, settings, catalogue), limits.max_write_age)
-    locked = catalogue.counted(_ago(hours=1))["lock_errors"]
+    locked = catalogue.counters.counted(_ago(hours=1))["lock_errors"]
     yield _at_most("lock_errors", locked, limits.max_lock_errors)
 
 
@@ -219,7 +223,7 @@ def _at_most(name: str, value: float | None, limit: float, **more: float) -> Che
 
 def _compression_failures(catalogue: Catalogue, settings: Settings) -> Check:
     """In percent, of the last day."""
-    figures = catalogue.counted(_ago(days=1))
+    figures = catalogue.counters.counted(_ago(days=1))
     limit = 100 * settings.monitor.max_compression_failures
     if figures["compressions"] < FEWEST_COMPRESSIONS:
         return Check("compression_failures", None, limit, False)
@@ -230,7 +234,7 @@ def _compression_failures(catalogue: Catalogue, settings: Settings) -> Check:
 
 def _write_age(base_dir: Path, settings: Settings, catalogue: Catalogue) -> float | None:
     """Seconds since any running task has stored something; ``None`` while nothing runs."""
-    running = [row.uuid for row in catalogue.list_tasks(status=TaskStatus.RUNNING, limit=_MOST_RUNNING)]
+    running = [row.uuid for row in catalogue.tasks.page(status=TaskStatus.RUNNING, limit=_MOST_RUNNING)]
     ages = write_ages(base_dir, settings, running).values()
     return round(min(ages), 1) if ages else None
 

@@ -70,8 +70,8 @@ def monthly_report(base_dir: Path | str, settings: Settings, month: str = "last"
         if catalogue is None:
             return MonthlyReport(first.isoformat()[:7], 0, {}, 0, 0, 0, 0, None, 0, 0, 0, {}, ())
         since, beyond = f"{first.isoformat()}T", f"{(last + timedelta(days=1)).isoformat()}T"
-        happened = catalogue.happened_between(since, beyond, BIGGEST)
-        counted = catalogue.counted(since, beyond)
+        happened = catalogue.statistics.happened_between(since, beyond, BIGGEST)
+        counted = catalogue.counters.counted(since, beyond)
     total = cost_report(base_dir, settings, "day", first, last).total
     return MonthlyReport(
         month=first.isoformat()[:7],

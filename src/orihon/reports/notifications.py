@@ -65,7 +65,7 @@ def list_notifications(
         if catalogue is None:
             return []
         uuid = None if task is None else base.resolve(task)
-        return [Notification.of(row) for row in catalogue.notifications(since=since, limit=limit, task=uuid)]
+        return [Notification.of(row) for row in catalogue.outbox.rows(since=since, limit=limit, task=uuid)]
 
 
 def notification_page(
@@ -90,7 +90,7 @@ def notification_page(
         uuid = None if task is None else base.resolve(task)
         newest = takewhile(lambda row: row.id > since, _newest_first(catalogue, before, uuid))
         rows = (row for row in newest if kinds is None or row.kind in kinds)
-        known = cache(catalogue.find)
+        known = cache(catalogue.tasks.find)
         noted = ((row, None if row.task is None else known(row.task)) for row in rows)
         wanted = (one for one in noted if users is None or (one[1] is not None and one[1].user in users))
         found = [NotedNotification(Notification.of(row), about) for row, about in islice(wanted, limit)]
@@ -100,7 +100,7 @@ def notification_page(
 
 def _newest_first(catalogue: Catalogue, before: int | None, task: str | None) -> Iterator[NoticeRow]:
     while True:
-        page = catalogue.notifications(before=before, limit=_PAGE, task=task)
+        page = catalogue.outbox.rows(before=before, limit=_PAGE, task=task)
         yield from reversed(page)
         if len(page) < _PAGE:
             return
@@ -185,8 +185,8 @@ def look_after_notifications(base_dir: Path | str, settings: Settings) -> Notifi
 
 
 def _forget(catalogue: Catalogue, keep_days: int, *, is_wanted: bool) -> int:
-    catalogue.forget_counted(_ago(_COUNTED_DAYS))  # figures by time are for monitor and monthly report
-    return catalogue.forget_notifications(_ago(keep_days), unsent=_ago(max(keep_days, _UNSENT_DAYS * is_wanted)))
+    catalogue.counters.forget(_ago(_COUNTED_DAYS))  # figures by time are for monitor and monthly report
+    return catalogue.outbox.forget(_ago(keep_days), unsent=_ago(max(keep_days, _UNSENT_DAYS * is_wanted)))
 
 
 def _ago(days: float) -> str:

@@ -103,10 +103,10 @@ def task_overview(
     with BaseFolder(base_dir, settings) as base:
         uuid = base.resolve(task)
         catalogue = base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.find(uuid)
+        row = None if catalogue is None else catalogue.tasks.find(uuid)
         if catalogue is not None and row is not None:
             row = without_others([row], catalogue, user)[0]
-        children = () if catalogue is None else tuple(catalogue.children(uuid))
+        children = () if catalogue is None else tuple(catalogue.tasks.children(uuid))
         children = tuple(child for child in children if user is None or child.user == user)
         left = None if row is None or catalogue is None else _left_for(base.path, settings, catalogue, row)
     inherited = None if left is None else Inherited.of(left)
@@ -130,7 +130,7 @@ def inherited_by(
     with BaseFolder(base_dir, settings) as base:
         uuid = base.resolve(task)
         catalogue = base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.find(uuid)
+        row = None if catalogue is None else catalogue.tasks.find(uuid)
         if row is None or catalogue is None:
             return None
         return _left_for(base.path, settings, catalogue, without_others([row], catalogue, user)[0])

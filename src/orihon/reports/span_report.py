@@ -102,8 +102,8 @@ def _happened(catalogue: Catalogue, since: str | None, until: str | None, user: 
     first = f"{since or '0000-01-01'}T"
     last = date.max if until is None else date.fromisoformat(until)
     beyond = None if last == date.max else f"{(last + timedelta(days=1)).isoformat()}T"
-    ended = catalogue.ended_by_day(first, beyond or "9999-99-99T", user)
-    return catalogue.counted_by_day(first, beyond) if user is None else {}, ended
+    ended = catalogue.statistics.ended_by_day(first, beyond or "9999-99-99T", user)
+    return catalogue.counters.by_day(first, beyond) if user is None else {}, ended
 
 
 def _added(ended: _ByDay) -> dict[str, int]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, Rollup, TaskRow
-from orihon.catalogue.sizes import Position
+from orihon.catalogue.statistics import Position
 from orihon.errors import StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
@@ -87,11 +87,11 @@ def storage_summary(
         if catalogue is None:
             return _summary(settings, [], [], [], ())
         old = (datetime.now(UTC) - timedelta(days=settings.retention.days)).isoformat(timespec="microseconds")
-        positions = catalogue.sizes_by_position(old)
+        positions = catalogue.statistics.sizes_by_position(old)
         measured = _measure(base, catalogue, progress) if any(one.unmeasured for one in positions) else []
-        known = [_big(row, row.size_bytes or 0) for row in catalogue.largest_tasks(BIGGEST)]
+        known = [_big(row, row.size_bytes or 0) for row in catalogue.statistics.largest_tasks(BIGGEST)]
         largest = sorted((*known, *measured), key=lambda one: (-one.bytes, one.uuid))[:BIGGEST]
-        return _summary(settings, catalogue.rollups(), positions, measured, tuple(largest))
+        return _summary(settings, catalogue.statistics.rollups(), positions, measured, tuple(largest))
 
 
 def collect_global_statistics(
@@ -154,7 +154,7 @@ def _big(row: TaskRow, size: int) -> LargeTask:
 
 def _measure(base: BaseFolder, catalogue: Catalogue, progress: ProgressObserver | None) -> list[LargeTask]:
     """The tasks whose size the catalogue does not know, up to a limit."""
-    waiting = catalogue.unmeasured_tasks(MOST_MEASURED)
+    waiting = catalogue.statistics.unmeasured_tasks(MOST_MEASURED)
     if len(waiting) > _FEW:  # one look at all folders instead of several for each task
         here = set(base.folders.beginning_with(""))
         waiting = [row for row in waiting if row.uuid in here]

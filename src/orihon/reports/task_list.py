@@ -53,10 +53,10 @@ class WantedTasks:
     def rows(self, catalogue: Catalogue, limit: int) -> list[TaskRow]:
         """Newest first. A task of somebody else is not the last one of a user's page."""
         if self.user is not None and self.before is not None:
-            last = catalogue.find(self.before)
+            last = catalogue.tasks.find(self.before)
             if last is None or last.user != self.user:
                 return []
-        return catalogue.list_tasks(
+        return catalogue.tasks.page(
             status=None if self.status is None else parse_status(self.status),
             user=self.user,
             repository=self.repository,
@@ -130,7 +130,7 @@ def page_of_tasks(
         first = _first(catalogue, user) if wanted.is_everything else []
         before = {row.uuid for row in first}
         shown = [*first, *(row for row in rows[:limit] if row.uuid not in before)]
-        counts = {status.value: count for status, count in catalogue.count_by_status(user).items()}
+        counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
         last = rows[limit - 1].uuid if len(rows) > limit else None
         return TaskList(_listed(catalogue, settings, shown), counts, last)
 
@@ -141,7 +141,7 @@ def tasks_by_uuid(
     """The lines of these tasks, as far as there are such; for a ``user``, as far as they are that user's."""
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.tasks_of(uuids)
+        rows = [] if catalogue is None else catalogue.tasks.find_all(uuids)
         theirs = [row for row in rows if user is None or row.user == user]
         return () if catalogue is None else _listed(catalogue, settings, theirs)
 
@@ -165,7 +165,7 @@ def title_of(row: TaskRow) -> str:
 
 
 def _first(catalogue: Catalogue, user: str | None) -> list[TaskRow]:
-    found = (catalogue.list_tasks(status=status, user=user, limit=most) for status, most in _FIRST.items())
+    found = (catalogue.tasks.page(status=status, user=user, limit=most) for status, most in _FIRST.items())
     return [row for rows in found for row in rows]
 
 
@@ -173,7 +173,7 @@ def _listed(catalogue: Catalogue, settings: Settings, rows: Iterable[TaskRow]) -
     found = list(rows)
     costs = costs_of_tasks(catalogue, settings, [row.uuid for row in found])
     ladder = ladder_of(settings)
-    orphaned = catalogue.orphaned(found)
+    orphaned = catalogue.leases.orphaned(found)
     return tuple(
         ListedTask(
             row,

@@ -65,7 +65,7 @@ def tool_times(base_dir: Path | str, settings: Settings, *, limit: int = 10, use
     tasks = 0
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.list_tasks(user=user, limit=_LOOKED_AT)
+        rows = [] if catalogue is None else catalogue.tasks.page(user=user, limit=_LOOKED_AT)
         for row in rows:
             if tasks == MOST_TASKS:
                 break

@@ -101,7 +101,7 @@ class BrokerTaskQueue(TaskQueue):
         """The work on a task is over, for now (``stopped``) or for good; returns what has become of it."""
         status = super().ack(task, stopped=stopped)
         if status is TaskStatus.PAUSED:
-            found = self.catalogue.requested(task.lease.uuid)
+            found = self.catalogue.queue.requested(task.lease.uuid)
             if found is not None and found.requested == "resume":  # this worker ends; somebody else may go on at once
                 self._announce(task.lease.uuid)
         return status
@@ -142,7 +142,7 @@ class BrokerTaskQueue(TaskQueue):
             if has_message:
                 return
             if has_message is None:  # the broker is away
-                self.catalogue.wait_for_news(min(left, max(self._outage.pause_left, 0.01)), stop)
+                self.catalogue.queue.wait(min(left, max(self._outage.pause_left, 0.01)), stop)
 
     def renew(self, task: QueuedTask) -> None:
         """Go on holding a task; ``StaleWriter`` when another worker has it."""
@@ -163,7 +163,7 @@ class BrokerTaskQueue(TaskQueue):
 
     def _claimed(self, delivery: BrokerDelivery, worker: WorkerFigures | None) -> QueuedTask | None:
         try:
-            claimed = self.catalogue.claim(
+            claimed = self.catalogue.queue.claim(
                 delivery.uuid,
                 self._new_owner(),
                 self.settings.context_storage.lease_seconds,

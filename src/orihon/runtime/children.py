@@ -74,10 +74,10 @@ class ChildServer(BuiltinServer):
             raise ToolFailed("argument_missing", name="prompt")
         child = str(uuids.uuid5(_NAMESPACE, call.id))
         try:
-            row = self._parent.catalogue.find(child) or self._registered(child)
+            row = self._parent.catalogue.tasks.find(child) or self._registered(child)
             if row.status not in FINISHED:
                 self._go_on(child, prompt, call.id)
-                row = self._parent.catalogue.get(child)
+                row = self._parent.catalogue.tasks.get(child)
         except OrihonError as error:  # nothing that the parent has done, and it may pass: the attempt ends with it
             self._unfinished[call.id] = error
             raise
@@ -86,7 +86,7 @@ class ChildServer(BuiltinServer):
     def _registered(self, child: str) -> TaskRow:
         key = replace(self._parent.task_key, task_type=SUBTASK, task_id=child, uuid=child)
         metadata = {"parent_uuid": self._parent.uuid}
-        return self._parent.catalogue.register(key, child, parent_uuid=self._parent.uuid, metadata=metadata)
+        return self._parent.catalogue.tasks.register(key, child, parent_uuid=self._parent.uuid, metadata=metadata)
 
     def _go_on(self, child: str, prompt: str, key: str) -> None:
         settings, base_dir = self._parent.settings, self._parent.base_dir

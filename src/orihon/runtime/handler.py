@@ -100,8 +100,8 @@ class TaskHandler:
         """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused."""
         source = self._source_named(task.source)
         context = open_context(task, self._base_dir, self._settings)
-        teller = SourceReporter(source, context.catalogue.get(context.uuid))
-        spent = tokens_spent(context.catalogue, self._settings, context.catalogue.get(context.uuid).user or "")
+        teller = SourceReporter(source, context.catalogue.tasks.get(context.uuid))
+        spent = tokens_spent(context.catalogue, self._settings, context.catalogue.tasks.get(context.uuid).user or "")
         try:
             ending = self._work(context, lambda: _prompt(task, source), teller, lambda: should_stop() or spent())
             if ending.outcome == "completed":
@@ -155,7 +155,7 @@ class TaskHandler:
         depth: int,
     ) -> TaskTools:
         def work_on_child(child: TaskContextManager, prompt: str) -> Literal["completed", "paused"]:
-            silent = SourceReporter(None, child.catalogue.get(child.uuid))
+            silent = SourceReporter(None, child.catalogue.tasks.get(child.uuid))
             return self._work(child, lambda: prompt, silent, should_stop, depth + 1).outcome
 
         servers: list[ToolServer] = [plan_server(context.planning_store)]
@@ -200,8 +200,8 @@ class TaskHandler:
         """A worker that is drained says nothing: the task is in line and soon goes on."""
         if is_spent:  # otherwise the next worker would take it at once
             logger.warning("%s: %s", context.uuid, text("agent.quota_spent"))
-            context.catalogue.request(context.uuid, "pause", TaskStatus.RUNNING, over=False)
-        wish = context.catalogue.requested(context.uuid)
+            context.catalogue.queue.request(context.uuid, "pause", TaskStatus.RUNNING, over=False)
+        wish = context.catalogue.queue.requested(context.uuid)
         if wish is not None and wish.requested == "pause":
             teller.finish("paused", text("agent.comment.paused"))
         elif wish is not None and wish.requested == "cancel":

@@ -84,14 +84,14 @@ class Holding:
 
     def _wish(self) -> str | None:
         lease = self._task.lease
-        found = self._queue.catalogue.requested(lease.uuid)
+        found = self._queue.catalogue.queue.requested(lease.uuid)
         if found is None or (found.epoch > lease.epoch and found.lease_owner != lease.owner):
             return "lost"
         return found.requested if found.requested in ("pause", "cancel") else None
 
     def _leave_in_line(self) -> str:
         # What somebody else wants of the task, even this moment, counts more.
-        self._queue.catalogue.request(self._task.lease.uuid, "resume", TaskStatus.RUNNING, over=False)
+        self._queue.catalogue.queue.request(self._task.lease.uuid, "resume", TaskStatus.RUNNING, over=False)
         return "drain"
 
     def _watch(self) -> None:

@@ -75,7 +75,7 @@ class SourcePoller:
             if self._stopped.is_set():
                 return
             key = replace(found.key, user=found.user or found.key.user)
-            if self._queue.catalogue.open_tasks(key) or not is_ours(found):
+            if self._queue.catalogue.tasks.unfinished(key) or not is_ours(found):
                 continue
             try:
                 yield self._queue.enqueue(key, prompt=source.prompt(found), source=source.name)

@@ -114,7 +114,7 @@ class TaskQueue(Wishes):
         uuid = new_uuid()
         wish = inheritance_wish(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
         with audited(self.base_dir, self.settings, "enqueue", uuid):
-            self.catalogue.register(
+            self.catalogue.tasks.register(
                 key,
                 uuid,
                 status=TaskStatus.QUEUED,
@@ -136,7 +136,7 @@ class TaskQueue(Wishes):
         if began >= self._next_look:
             is_any_abandoned = self._settle_abandoned(near=near)
             self._plan_looks(began, near=near)
-        claimed = self.catalogue.claim_next(
+        claimed = self.catalogue.queue.claim_next(
             self._new_owner(),
             self.settings.context_storage.lease_seconds,
             limits=self.limits.claims(),
@@ -155,7 +155,7 @@ class TaskQueue(Wishes):
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
         """Wait until there may be a task, at most so long; not any longer when ``stop`` is set."""
-        self.catalogue.wait_for_news(seconds, stop)
+        self.catalogue.queue.wait(seconds, stop)
 
     def _announce(self, uuid: str) -> None:
         """A task has come into line. Whoever waits looks into the catalogue."""
@@ -172,7 +172,7 @@ class TaskQueue(Wishes):
         try:
             row = self._still_held(task)
         except StaleWriter:
-            if self.catalogue.get(task.lease.uuid).status is not TaskStatus.CANCELLED:
+            if self.catalogue.tasks.get(task.lease.uuid).status is not TaskStatus.CANCELLED:
                 raise
             return TaskStatus.CANCELLED  # another worker has seen the wish and was quicker
         status = row.status
@@ -181,9 +181,9 @@ class TaskQueue(Wishes):
             self._change(row.uuid, task.lease, status)
         if status not in (TaskStatus.PAUSED, TaskStatus.WAITING):
             return status
-        self.catalogue.forgive_attempt(row.uuid)
+        self.catalogue.queue.forgive_attempt(row.uuid)
         if row.requested == "pause" and status is TaskStatus.PAUSED:
-            self.catalogue.request(row.uuid, None, TaskStatus.PAUSED, over=False, instead_of="pause")
+            self.catalogue.queue.request(row.uuid, None, TaskStatus.PAUSED, over=False, instead_of="pause")
         if row.requested == "cancel":
             return self._cancelled(row.uuid)
         return status
@@ -214,9 +214,9 @@ class TaskQueue(Wishes):
             self._leave_word(row, TaskStatus.DEAD)
             return TaskStatus.DEAD
         delay = self.limits.delay_after(row.attempts)
-        self.catalogue.put_back(row.uuid, epoch=task.lease.epoch, error_message=message, delay=delay)
+        self.catalogue.queue.put_back(row.uuid, epoch=task.lease.epoch, error_message=message, delay=delay)
         if row.requested == "pause":
-            self.catalogue.request(row.uuid, "pause", TaskStatus.QUEUED)
+            self.catalogue.queue.request(row.uuid, "pause", TaskStatus.QUEUED)
         told = self._in_log(message)
         logger.warning("%s: attempt %d failed, next in %.1f s: %s", row.uuid, row.attempts, delay, told)
         return TaskStatus.QUEUED
@@ -224,33 +224,35 @@ class TaskQueue(Wishes):
     def give_back(self, task: QueuedTask, why: object) -> None:
         """Another machine has to do it: the task is in line again after a while, as if nobody had claimed it."""
         row = self._still_held(task)
-        self.catalogue.put_back(row.uuid, epoch=task.lease.epoch, error_message=str(why), delay=_ELSEWHERE_SECONDS)
-        self.catalogue.forgive_attempt(row.uuid)
+        self.catalogue.queue.put_back(
+            row.uuid, epoch=task.lease.epoch, error_message=str(why), delay=_ELSEWHERE_SECONDS
+        )
+        self.catalogue.queue.forgive_attempt(row.uuid)
         logger.info("%s: given back: %s", row.uuid, why)
 
     def depth(self) -> int:
         """How many tasks wait for a worker, those that are put off too."""
-        return self.catalogue.count_waiting()[0]
+        return self.catalogue.queue.count_waiting()[0]
 
     def is_empty(self) -> bool:
         """Does nothing wait, and has no worker anything left?"""
-        return self.catalogue.count_waiting() == (0, 0)
+        return self.catalogue.queue.count_waiting() == (0, 0)
 
     # ---- while a task is held --------------------------------------------------------------------------------------
 
     def renew(self, task: QueuedTask) -> None:
         """Go on holding a task; ``StaleWriter`` when another worker has it."""
         try:
-            task.lease = self.catalogue.renew(task.lease)
+            task.lease = self.catalogue.leases.renew(task.lease)
         except StaleWriter as refusal:
-            row = self.catalogue.get(task.lease.uuid)
+            row = self.catalogue.tasks.get(task.lease.uuid)
             if refusal.reason == "released" or row.lease_owner != task.lease.owner:
                 raise
             # Opening the task has raised its epoch: the folder had been written to without the catalogue.
-            task.lease = self.catalogue.renew(replace(task.lease, epoch=row.epoch))
+            task.lease = self.catalogue.leases.renew(replace(task.lease, epoch=row.epoch))
 
     def _still_held(self, task: QueuedTask) -> TaskRow:
-        row = self.catalogue.get(task.lease.uuid)
+        row = self.catalogue.tasks.get(task.lease.uuid)
         if row.epoch != task.lease.epoch:
             if row.lease_owner != task.lease.owner:
                 raise StaleWriter("lease", uuid=row.uuid, epoch=task.lease.epoch, current=row.epoch)
@@ -261,7 +263,7 @@ class TaskQueue(Wishes):
         try:
             return self.cancel(uuid).status
         except StateError:
-            if (status := self.catalogue.get(uuid).status) is not TaskStatus.CANCELLED:
+            if (status := self.catalogue.tasks.get(uuid).status) is not TaskStatus.CANCELLED:
                 raise
             return status  # another worker was quicker
 
@@ -272,8 +274,8 @@ class TaskQueue(Wishes):
 
         Returns whether there are any without their worker.
         """
-        stale = self.catalogue.stale_leases(near=near)
-        for row in [*stale, *self.catalogue.cancelled_pauses()]:
+        stale = self.catalogue.leases.stale(near=near)
+        for row in [*stale, *self.catalogue.queue.cancelled_pauses()]:
             if row.claimed:
                 try:
                     self._settle(row)
@@ -296,11 +298,11 @@ class TaskQueue(Wishes):
 
     def _bring_folder(self, row: TaskRow) -> None:
         """A worker died between the end of its task and the move of the folder."""
-        lease = self.catalogue.acquire(row.uuid)
-        self._let_go(row.uuid, lease, self.catalogue.get(row.uuid).status)
+        lease = self.catalogue.leases.acquire(row.uuid)
+        self._let_go(row.uuid, lease, self.catalogue.tasks.get(row.uuid).status)
 
     def _bury(self, uuid: str, lease: Lease, message: str) -> None:
-        self.catalogue.bury(uuid, epoch=lease.epoch, error_message=message)
+        self.catalogue.queue.bury(uuid, epoch=lease.epoch, error_message=message)
         logger.error("%s: dead: %s", uuid, self._in_log(message))
         self._let_go(uuid, lease, TaskStatus.DEAD)
 

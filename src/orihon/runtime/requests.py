@@ -48,7 +48,7 @@ class Wishes:
     def retry(self, uuid: str) -> TaskRow:
         """Put a failed, cancelled or dead task in line again, with all its attempts and limits before it."""
         with audited(self.base_dir, self.settings, "retry", uuid):
-            return self._retried(self.catalogue.get(uuid))
+            return self._retried(self.catalogue.tasks.get(uuid))
 
     # ---- how -------------------------------------------------------------------------------------------------------
 
@@ -59,41 +59,41 @@ class Wishes:
     def _retried(self, row: TaskRow) -> TaskRow:
         uuid = row.uuid
         check_change(row.status, TaskStatus.QUEUED)
-        calls, tokens = self.catalogue.family_figures(uuid)
+        calls, tokens = self.catalogue.statistics.family_figures(uuid)
         fresh = {"llm_calls": calls, "tokens": tokens, "tool_calls": row.tool_call_count}
         metadata = {name: value for name, value in row.metadata.items() if name != SPENT}
         fresh["round"] = fresh_start(row)["round"] + 1
-        self.catalogue.update(uuid, metadata={**metadata, FRESH_START: fresh})
-        self.catalogue.forgive_attempt(uuid, all_of_them=True)
-        return self.catalogue.change_status(uuid, TaskStatus.QUEUED)
+        self.catalogue.tasks.update(uuid, metadata={**metadata, FRESH_START: fresh})
+        self.catalogue.queue.forgive_attempt(uuid, all_of_them=True)
+        return self.catalogue.tasks.change_status(uuid, TaskStatus.QUEUED)
 
     def _settled(self, uuid: str, act: Callable[[TaskRow], bool]) -> TaskRow:
         """Act on the task as it is, again when it was changed meanwhile."""
         for _ in range(_TRIES):
             try:
-                if act(self.catalogue.get(uuid)):
+                if act(self.catalogue.tasks.get(uuid)):
                     break
             except StaleWriter:  # a worker claimed it this moment
                 continue
-        return self.catalogue.get(uuid)
+        return self.catalogue.tasks.get(uuid)
 
     def _cancel(self, row: TaskRow) -> bool:
         if self._with_worker(row):
-            return self.catalogue.request(row.uuid, "cancel", row.status)
+            return self.catalogue.queue.request(row.uuid, "cancel", row.status)
         return self._conclude(row, TaskStatus.CANCELLED)
 
     def _pause(self, row: TaskRow) -> bool:
         if row.status is TaskStatus.QUEUED or self._with_worker(row):
-            return self.catalogue.request(row.uuid, "pause", row.status)
+            return self.catalogue.queue.request(row.uuid, "pause", row.status)
         if row.status is TaskStatus.PAUSED:
-            return self.catalogue.request(row.uuid, None, row.status)
+            return self.catalogue.queue.request(row.uuid, None, row.status)
         return self._conclude(row, TaskStatus.PAUSED)
 
     def _resume(self, row: TaskRow) -> bool:
         if row.status is TaskStatus.QUEUED or self._with_worker(row):
-            return row.requested != "pause" or self.catalogue.request(row.uuid, None, row.status)
+            return row.requested != "pause" or self.catalogue.queue.request(row.uuid, None, row.status)
         if row.status is TaskStatus.PAUSED:
-            return self.catalogue.request(row.uuid, "resume", row.status)
+            return self.catalogue.queue.request(row.uuid, "resume", row.status)
         if row.status is not TaskStatus.RUNNING:
             check_change(row.status, TaskStatus.RUNNING)
         self._conclude(row, TaskStatus.PAUSED)
@@ -102,13 +102,13 @@ class Wishes:
     def _conclude(self, row: TaskRow, status: TaskStatus, message: str | None = None) -> bool:
         """End or pause a task that nobody works on; ``TaskBusy`` when somebody does."""
         check_change(row.status, status)
-        lease = self.catalogue.acquire(row.uuid, seconds=self.settings.context_storage.lease_seconds)
+        lease = self.catalogue.leases.acquire(row.uuid, seconds=self.settings.context_storage.lease_seconds)
         try:
-            if self.catalogue.get(row.uuid).status is not row.status:
+            if self.catalogue.tasks.get(row.uuid).status is not row.status:
                 return False
             self._change(row.uuid, lease, status, message)
         finally:
-            self.catalogue.release(lease)
+            self.catalogue.leases.release(lease)
         self._leave_word(row, status)
         if status is TaskStatus.CANCELLED:
             self._cancel_children(row.uuid)
@@ -116,7 +116,7 @@ class Wishes:
 
     def _cancel_children(self, uuid: str) -> None:
         """What was a part of the work is given up with it."""
-        for child in self.catalogue.children(uuid):
+        for child in self.catalogue.tasks.children(uuid):
             if child.status not in FINISHED:
                 try:
                     self._conclude(child, TaskStatus.CANCELLED)
@@ -126,12 +126,14 @@ class Wishes:
     def _leave_word(self, row: TaskRow, status: TaskStatus) -> None:
         """A worker tells the source how the task has ended; nobody here may know the way there."""
         if row.source and status in FINISHED:
-            self.catalogue.request(row.uuid, TELL, status)
+            self.catalogue.queue.request(row.uuid, TELL, status)
 
     def _change(self, uuid: str, lease: Lease, status: TaskStatus, message: str | None = None) -> TaskStatus:
         """Change the status of a task that is held, move its folder, let it go."""
         has_folder = bool(self.folders.places(uuid))
-        self.catalogue.change_status(uuid, status, epoch=lease.epoch, error_message=message, keep_lease=has_folder)
+        self.catalogue.tasks.change_status(
+            uuid, status, epoch=lease.epoch, error_message=message, keep_lease=has_folder
+        )
         if has_folder:
             self._let_go(uuid, lease, status)
         return status
@@ -141,8 +143,8 @@ class Wishes:
         try:
             self.folders.settle(uuid, status)
         finally:
-            self.catalogue.release(lease)
+            self.catalogue.leases.release(lease)
 
     def _with_worker(self, row: TaskRow) -> bool:
         """Is a live worker at it? Another program's task is not for requests, which that program would not see."""
-        return row.status is TaskStatus.RUNNING and row.claimed and self.catalogue.is_held(row)
+        return row.status is TaskStatus.RUNNING and row.claimed and self.catalogue.leases.is_held(row)

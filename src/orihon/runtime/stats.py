@@ -32,9 +32,9 @@ def collect_worker_stats(
     settings = load_settings(settings)
     base = Path(base_dir if base_dir is not None else settings.context_storage.base_dir)
     with closing(open_catalogue(base, settings)) as catalogue:
-        workers = [asdict(row) for row in catalogue.workers(settings.context_storage.lease_seconds)]
-        waiting, running = catalogue.count_waiting()
-        counts = {status.value: count for status, count in catalogue.count_by_status().items()}
+        workers = [asdict(row) for row in catalogue.workers.all(settings.context_storage.lease_seconds)]
+        waiting, running = catalogue.queue.count_waiting()
+        counts = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
     return {
         "workers": [{name: worker[name] for name in _SHOWN} for worker in workers],
         "total_tasks_processed": sum(worker["processed"] for worker in workers),
@@ -54,10 +54,10 @@ def collect_workers(
     if not catalogue_exists(base, settings):
         return _NO_WORKERS
     with closing(open_catalogue(base, settings)) as catalogue:
-        rows = catalogue.workers(settings.context_storage.lease_seconds)
+        rows = catalogue.workers.all(settings.context_storage.lease_seconds)
         rows.sort(key=lambda row: (row.host, row.state in _GONE, row.started_at, row.name))
-        ages = catalogue.heartbeat_ages(rows)
-        leases = [asdict(lease) for lease in catalogue.held_leases()]
+        ages = catalogue.workers.heartbeat_ages(rows)
+        leases = [asdict(lease) for lease in catalogue.leases.held()]
     workers = [
         {**{name: getattr(row, name) for name in _SHOWN}, "heartbeat_age": age}
         for row, age in zip(rows, ages, strict=True)
@@ -73,17 +73,17 @@ def collect_cluster_stats(
     if not catalogue_exists(base, settings):
         return _picture({}, {}, _NO_WORKERS, take_overs=0, average_minutes=None, put_off=0, to_resume=0)
     with closing(open_catalogue(base, settings)) as catalogue:
-        tasks = {status.value: count for status, count in catalogue.count_by_status().items()}
-        depth = catalogue.queue_depth()
-        rows = catalogue.workers(settings.context_storage.lease_seconds)
-        leases = [asdict(lease) for lease in catalogue.held_leases()]
+        tasks = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
+        depth = catalogue.queue.depth()
+        rows = catalogue.workers.all(settings.context_storage.lease_seconds)
+        leases = [asdict(lease) for lease in catalogue.leases.held()]
         workers = {"hosts": _hosts(rows, leases), "workers": [asdict(row) for row in rows], "leases": leases}
         return _picture(
             tasks,
             _sums(catalogue),
             workers,
-            take_overs=catalogue.take_overs(),
-            average_minutes=catalogue.average_minutes(),
+            take_overs=catalogue.counters.take_overs(),
+            average_minutes=catalogue.statistics.average_minutes(),
             put_off=depth.put_off,
             to_resume=depth.to_resume,
         )
@@ -119,7 +119,7 @@ def _picture(
 
 
 def _sums(catalogue: Catalogue) -> dict[str, int]:
-    rollups = catalogue.rollups()
+    rollups = catalogue.statistics.rollups()
     return {name: sum(getattr(rollup, name) for rollup in rollups) for name in _SUMS}
 
 

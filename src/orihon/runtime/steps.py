@@ -149,7 +149,7 @@ class ToolSteps:
     def _refuse_lost(self) -> None:
         """A worker that was stopped for long may have lost the task: what it does now, another one does too."""
         lease = self._context.lease
-        found = self._context.catalogue.requested(lease.uuid)
+        found = self._context.catalogue.queue.requested(lease.uuid)
         if found is None or found.epoch != lease.epoch:
             current = None if found is None else found.epoch
             raise StaleWriter("lease", uuid=lease.uuid, epoch=lease.epoch, current=current)
@@ -237,7 +237,7 @@ class ToolSteps:
     def _earlier_errors(self) -> Counter[str]:
         """Failures of each tool since its last success; a pause or a crash does not forgive them, a retry does."""
         errors: Counter[str] = Counter()
-        row = self._context.catalogue.get(self._context.uuid)
+        row = self._context.catalogue.tasks.get(self._context.uuid)
         since = row.tool_call_count - fresh_start(row)["tool_calls"]
         records = [record for record in self._newest(_LOOKED_BACK) if record["status"] != INTERRUPTED]
         for record in records[max(len(records) - since, 0) :]:

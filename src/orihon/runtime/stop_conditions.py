@@ -35,7 +35,7 @@ class TaskLimits:
         self._context = context
         self._runtime = settings.runtime
         self._prices = prices_of(settings, context.model)
-        kept = context.catalogue.get(context.uuid).metadata.get(SPENT) or {}
+        kept = context.catalogue.tasks.get(context.uuid).metadata.get(SPENT) or {}
         self._seconds = float(kept.get("seconds", 0.0))
         self._cost = float(kept.get("cost", 0.0))
         self._counted = int(kept.get("tokens", 0))  # tokens that are in the cost
@@ -77,18 +77,22 @@ class TaskLimits:
     def _family_figures(self) -> tuple[int, int]:
         """Calls and tokens of the task that people know, with all its children, since it was last begun anew."""
         catalogue = self._context.catalogue
-        row = catalogue.get(self._context.uuid)
-        while row.task_type == SUBTASK and row.parent_uuid and (parent := catalogue.find(row.parent_uuid)) is not None:
+        row = catalogue.tasks.get(self._context.uuid)
+        while (
+            row.task_type == SUBTASK
+            and row.parent_uuid
+            and (parent := catalogue.tasks.find(row.parent_uuid)) is not None
+        ):
             row = parent
-        calls, tokens = catalogue.family_figures(row.uuid)
+        calls, tokens = catalogue.statistics.family_figures(row.uuid)
         before = fresh_start(row)
         return calls - before["llm_calls"], tokens - before["tokens"]
 
     def _keep(self) -> None:
         catalogue, uuid = self._context.catalogue, self._context.uuid
         spent = {"seconds": round(self.seconds, 3), "cost": self._cost, "tokens": self._counted}
-        metadata = {**catalogue.get(uuid).metadata, SPENT: spent}
-        catalogue.update(uuid, metadata=metadata, epoch=self._context.lease.epoch)
+        metadata = {**catalogue.tasks.get(uuid).metadata, SPENT: spent}
+        catalogue.tasks.update(uuid, metadata=metadata, epoch=self._context.lease.epoch)
 
 
 class Watch:

@@ -90,7 +90,7 @@ class WorkerProcess:
         """Work until told to stop."""
         self.check()
         previous = self._listen()
-        self.queue.catalogue.add_worker(self.name, self.worker_id)
+        self.queue.catalogue.workers.add(self.name, self.worker_id)
         logger.info("%s: begins", self.name)
         try:
             self._loop()
@@ -147,14 +147,14 @@ class WorkerProcess:
         if time.monotonic() < self._next_telling:
             return
         try:
-            rows = self.queue.catalogue.untold_ends()
+            rows = self.queue.catalogue.queue.untold_ends()
         except StorageUnavailable as error:
             logger.warning("%s: %s", self.name, error)
             return
         for row in rows:
             try:
                 if self._handlers.tell_end(row):
-                    self.queue.catalogue.request(row.uuid, None, row.status, over=False, instead_of=TELL)
+                    self.queue.catalogue.queue.request(row.uuid, None, row.status, over=False, instead_of=TELL)
             except Exception as error:  # the others may be luckier
                 self._next_telling = time.monotonic() + _TELL_AGAIN
                 logger.warning("%s: its source could not be told: %s", row.uuid, _described(error))
@@ -196,7 +196,7 @@ class WorkerProcess:
         """Say what this worker does; often enough that who cannot see the process knows that it is alive."""
         self._next_note = time.monotonic() + self.settings.multiprocess.heartbeat_interval
         try:
-            self.queue.catalogue.note_worker(self.figures, state, task)
+            self.queue.catalogue.workers.note(self.figures, state, task)
         except StorageUnavailable as error:
             logger.warning("%s: %s", self.name, error)
 
@@ -259,7 +259,7 @@ class WorkerProcess:
         try:
             return self.queue.ack(task, stopped=True)
         except StaleWriter:
-            self.queue.catalogue.forgive_attempt(task.lease.uuid)
+            self.queue.catalogue.queue.forgive_attempt(task.lease.uuid)
             return None
 
     def _count(self, status: TaskStatus | None) -> None:

@@ -353,7 +353,7 @@ def _tasks_of(base: BaseFolder, users: Sequence[str], repositories: Sequence[str
     assert base.catalogue is not None
     found: dict[str, None] = {}
     for user, repository in product(users or (None,), repositories or (None,)):
-        rows = base.catalogue.list_tasks(user=user, repository=repository, limit=MOST_TASKS)
+        rows = base.catalogue.tasks.page(user=user, repository=repository, limit=MOST_TASKS)
         found |= dict.fromkeys(row.uuid for row in rows)
     return found
 

@@ -75,9 +75,9 @@ class CatchingUp:
         before, now = self._index.progress(place), utc_now()
         # Times that are still to come were noted before the clock was set back: they would hide what comes now.
         is_whole = not _earlier(now, _COMPARE_AGAIN) <= before.compared <= now or before.since > now
-        changed = catalogue.changed_tasks("" if is_whole else before.since)
+        changed = catalogue.changes.tasks("" if is_whole else before.since)
         known = {task.uuid for task in changed}
-        again = (catalogue.changed_task(uuid) for uuid in self._index.problems() if uuid not in known)
+        again = (catalogue.changes.task(uuid) for uuid in self._index.problems() if uuid not in known)
         changed += [task for task in again if task is not None]  # a repair may leave the row as it is
         marks = self._index.marks(None if is_whole else [task.uuid for task in changed])
         if is_whole and (gone := marks.keys() - known):
@@ -96,7 +96,7 @@ class CatchingUp:
     def run_one(self, uuid: str) -> bool:
         """The same for one task."""
         catalogue = self._base.open_catalogue()
-        task = None if catalogue is None else catalogue.changed_task(uuid)
+        task = None if catalogue is None else catalogue.changes.task(uuid)
         return task is None or self._read_all([task], self._index.marks([uuid]))
 
     def _read_all(self, tasks: Sequence[ChangedTask], marks: Mapping[str, TaskMark]) -> bool:

@@ -83,14 +83,14 @@ class BaseFolder:
         """Every task of the catalogue, a page at a time."""
         last: str | None = None
         while self.catalogue is not None:
-            page = self.catalogue.list_tasks(limit=_PAGE, before=last)
+            page = self.catalogue.tasks.page(limit=_PAGE, before=last)
             yield from page
             if len(page) < _PAGE:
                 return
             last = page[-1].uuid
 
     def row(self, uuid: str) -> TaskRow | None:
-        return None if self.catalogue is None else self.catalogue.find(uuid)
+        return None if self.catalogue is None else self.catalogue.tasks.find(uuid)
 
     def missing(self, uuid: str) -> OrihonError:
         """Why a task has no folder, and what to do about it: for whoever wants to look at its records."""
@@ -105,7 +105,7 @@ class BaseFolder:
 
     def is_in_use(self, row: TaskRow | None) -> bool:
         """Does a process that may be alive own the task?"""
-        return self.catalogue is not None and self.catalogue.is_held(row)
+        return self.catalogue is not None and self.catalogue.leases.is_held(row)
 
     def files(self) -> list[Path]:
         """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
@@ -135,12 +135,12 @@ class BaseFolder:
         """Own a task while something is put right; ``TaskBusy`` when a live process does."""
         hold = Hold()
         if uuid and self.catalogue is not None and self.row(uuid) is not None:
-            hold.lease = self.catalogue.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
+            hold.lease = self.catalogue.leases.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
         try:
             yield hold
         finally:
             if hold.lease is not None and self.catalogue is not None:
-                self.catalogue.release(hold.lease)
+                self.catalogue.leases.release(hold.lease)
 
 
 def is_id(name: str) -> bool:

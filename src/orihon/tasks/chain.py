@@ -72,7 +72,7 @@ def task_chain(
         catalogue = base.open_catalogue()
         if catalogue is None:
             raise TaskNotFound("uuid", uuid=task)
-        rows = catalogue.tasks_of_key(catalogue.get(base.resolve(task)).key, limit)
+        rows = catalogue.tasks.of_key(catalogue.tasks.get(base.resolve(task)).key, limit)
         givers = _Givers(ContextInheritanceManager(base.path, settings, catalogue=catalogue))
         return [_link(row, givers) for row in reversed(without_others(rows, catalogue, user))]
 
@@ -82,7 +82,7 @@ def without_others(rows: Sequence[TaskRow], catalogue: Catalogue, user: str | No
     linked = {uuid for row in rows for uuid in (row.inherits_from, row.parent_uuid) if uuid is not None}
     if user is None or not linked:
         return list(rows)
-    own = {row.uuid for row in catalogue.tasks_of(sorted(linked)) if row.user == user}
+    own = {row.uuid for row in catalogue.tasks.find_all(sorted(linked)) if row.user == user}
     return [
         replace(
             row,

@@ -86,11 +86,11 @@ class TaskContextManager(Asking, TaskFigures):
         self._lease: Lease | None = (
             self._renewed(lease)
             if lease is not None
-            else self.catalogue.acquire(self.uuid, seconds=seconds, take_over=take_over)
+            else self.catalogue.leases.acquire(self.uuid, seconds=seconds, take_over=take_over)
         )
         with ExitStack() as on_failure:
             if lease is None:  # a claim stays with the worker that made it
-                on_failure.callback(lambda: self.catalogue.release(self.lease))
+                on_failure.callback(lambda: self.catalogue.leases.release(self.lease))
             self._start(opening, on_failure, inherit=inherit)
             on_failure.pop_all()
         self._heartbeat = Heartbeat(self.heartbeat, seconds / 3, self.uuid)
@@ -154,7 +154,7 @@ class TaskContextManager(Asking, TaskFigures):
     def _renewed(self, lease: Lease) -> Lease:
         if lease.uuid != self.uuid:
             raise TaskBusy("not_held", uuid=self.uuid, held=lease.uuid)
-        return self.catalogue.renew(lease)
+        return self.catalogue.leases.renew(lease)
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class TaskContextManager(Asking, TaskFigures):
     @property
     def lease(self) -> Lease:
         if self._lease is None:
-            raise IllegalTransition("closed", uuid=self.uuid, status=self.catalogue.get(self.uuid).status.value)
+            raise IllegalTransition("closed", uuid=self.uuid, status=self.catalogue.tasks.get(self.uuid).status.value)
         return self._lease
 
     def get_message_store(self) -> MessageStore:
@@ -187,7 +187,7 @@ class TaskContextManager(Asking, TaskFigures):
 
     def heartbeat(self) -> None:
         """Say that this process is alive, and how far it is; ``StaleWriter`` when another has taken the task over."""
-        self.catalogue.renew(self.lease)
+        self.catalogue.leases.renew(self.lease)
         self._write_figures()
 
     # ---- inheritance -------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class TaskContextManager(Asking, TaskFigures):
             return None  # the first message has been written: what it inherits was settled then
         found = self.inheritance_manager.find_inheritance(row)
         if found is not None and not row.inherits_from:
-            self.catalogue.update(self.uuid, inherits_from=found.uuid, epoch=self.lease.epoch)
+            self.catalogue.tasks.update(self.uuid, inherits_from=found.uuid, epoch=self.lease.epoch)
         return found
 
     def get_inheritance_context(self) -> InheritanceContext | None:
@@ -234,9 +234,9 @@ class TaskContextManager(Asking, TaskFigures):
 
     def _take_up_again(self) -> None:
         """Go on, with the same stores, with a task that this process has let go of while it waited."""
-        lease = self.catalogue.acquire(self.uuid, seconds=self.settings.context_storage.lease_seconds)
+        lease = self.catalogue.leases.acquire(self.uuid, seconds=self.settings.context_storage.lease_seconds)
         with ExitStack() as on_failure:
-            on_failure.callback(self.catalogue.release, lease)
+            on_failure.callback(self.catalogue.leases.release, lease)
             _, opened, lease = TaskOpening(self.catalogue, self._folders, self.settings).open(lease)
             opened.close()
             self.context_dir = opened.records.folder
@@ -293,7 +293,7 @@ class TaskContextManager(Asking, TaskFigures):
         if self._pid != os.getpid():
             raise IllegalTransition("other_process", uuid=self.uuid, pid=self._pid)
         try:
-            self.catalogue.renew(self.lease)
+            self.catalogue.leases.renew(self.lease)
             self._run(hooks or {})
             if summary:
                 self._create_final_summary()
@@ -324,7 +324,7 @@ class TaskContextManager(Asking, TaskFigures):
 
     def _finalize_task_db_and_move(self, status: TaskStatus, error_message: str | None = None) -> None:
         # The lease is kept until the folder has moved: nobody may open the task in between.
-        self.catalogue.change_status(
+        self.catalogue.tasks.change_status(
             self.uuid,
             status,
             epoch=self.lease.epoch,
@@ -352,4 +352,4 @@ class TaskContextManager(Asking, TaskFigures):
             self._lease = None
             self.task_store.end(status.value, self.context_dir)
             leave_task(self.uuid)
-            self.catalogue.release(lease)
+            self.catalogue.leases.release(lease)

@@ -100,15 +100,15 @@ def _opened(base: BaseFolder, catalogue: Catalogue, uuid: str, at_end: ExitStack
     fetch = partial(fetch_newer_mirror, base.settings)
     opening = _OpeningInPlace(catalogue, base.folders, base.settings, fetch=fetch)
     try:
-        lease = catalogue.acquire(uuid, seconds=base.settings.context_storage.lease_seconds)
+        lease = catalogue.leases.acquire(uuid, seconds=base.settings.context_storage.lease_seconds)
     except TaskBusy as busy:
         row, store = opening.join(uuid, busy)
     else:
         with ExitStack() as on_failure:
-            on_failure.callback(catalogue.release, lease)
+            on_failure.callback(catalogue.leases.release, lease)
             row, store, lease = opening.own(lease)
             on_failure.pop_all()
-        at_end.callback(catalogue.release, lease)
+        at_end.callback(catalogue.leases.release, lease)
         at_end.callback(lambda: mirror_change(base.settings, uuid, store.records.folder, lease.epoch))
     at_end.callback(store.close)
     return row, store
@@ -119,7 +119,7 @@ class _OpeningInPlace(TaskOpening):
 
     def own(self, lease: Lease) -> tuple[TaskRow, TaskStore, Lease]:
         """With a lease: the store is claimed, and a former owner is refused from here on."""
-        row = self._catalogue.get(lease.uuid)  # under the lease: its last owner may have ended it meanwhile
+        row = self._catalogue.tasks.get(lease.uuid)  # under the lease: its last owner may have ended it meanwhile
         _refuse_unchangeable(row)
         self._place_of(row, lease)  # another machine may have had it since
         here = self._folders.settle(row.uuid, row.status)
@@ -129,11 +129,11 @@ class _OpeningInPlace(TaskOpening):
         with ExitStack() as on_failure:
             store, lease = self._claimed(here, lease, on_failure)
             on_failure.pop_all()
-        return self._catalogue.get(row.uuid), store, lease
+        return self._catalogue.tasks.get(row.uuid), store, lease
 
     def join(self, uuid: str, busy: TaskBusy) -> tuple[TaskRow, TaskStore]:
         """Beside a live owner, with its epoch: when it is taken over, both are refused."""
-        row = self._catalogue.get(uuid)
+        row = self._catalogue.tasks.get(uuid)
         here = self._folders.find(uuid)
         if row.status is TaskStatus.RUNNING and here is not None:
             store = self._store(here, uuid, row.epoch)
@@ -155,7 +155,7 @@ def _write_figures(catalogue: Catalogue, row: TaskRow, store: TaskStore, compres
         if row.status is not TaskStatus.RUNNING:
             figures |= {"final_token_count": tail.view_tokens, "final_message_count": tail.view_entries}
         if compressions:
-            catalogue.add_statistics(row.uuid, compressions=compressions, epoch=row.epoch)
-        catalogue.set_totals(row.uuid, **figures, epoch=row.epoch)
+            catalogue.tasks.add_statistics(row.uuid, compressions=compressions, epoch=row.epoch)
+        catalogue.tasks.set_totals(row.uuid, **figures, epoch=row.epoch)
     except OrihonError as error:
         logger.warning("%s: the figures could not be written: %s", row.uuid, error)

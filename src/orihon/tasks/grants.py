@@ -52,7 +52,7 @@ def new_grant(
         catalogue = base.open_catalogue(create=True)
         assert catalogue is not None
         with audited(base.path, settings, "grant", grant=grant.id, role=role):
-            catalogue.add_grant(grant, digest_of(token))
+            catalogue.grants.add(grant, digest_of(token))
     return NewGrant(grant, token)
 
 
@@ -60,20 +60,20 @@ def list_grants(base_dir: Path | str, settings: Settings) -> list[Grant]:
     """Every grant, the oldest first, also those that are over."""
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
-        return [] if catalogue is None else catalogue.grants()
+        return [] if catalogue is None else catalogue.grants.all()
 
 
 def revoke_grant(base_dir: Path | str, settings: Settings, number: str) -> Grant:
     """Make a token worthless, at once and for good."""
     with BaseFolder(base_dir, settings) as base:
         catalogue = base.open_catalogue()
-        found = None if catalogue is None else catalogue.find_grant(number)
+        found = None if catalogue is None else catalogue.grants.find(number)
         if catalogue is None or found is None:
             raise InvalidInput("no_grant", id=number[:_LONGEST])
         if found.revoked_at is None:
             with audited(base.path, settings, "revoke", grant=number, role=found.role):
-                catalogue.revoke_grant(number)
-        return catalogue.find_grant(number) or found
+                catalogue.grants.revoke(number)
+        return catalogue.grants.find(number) or found
 
 
 def digest_of(token: str) -> str:

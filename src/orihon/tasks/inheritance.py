@@ -112,7 +112,7 @@ class ContextInheritanceManager:
     def find_previous_contexts(self, task_key: TaskKey | Mapping[str, Any]) -> list[PreviousContext]:
         """The completed and failed tasks on exactly this key, user included, the last one first."""
         key = task_key if isinstance(task_key, TaskKey) else TaskKey.from_dict(task_key)
-        rows = self._catalogue.previous(key, _MOST_PREVIOUS)
+        rows = self._catalogue.tasks.previous(key, _MOST_PREVIOUS)
         return [self._build_previous_context_from_db(row) for row in rows if self._is_here(row)]
 
     def find_inheritance(self, row: TaskRow) -> InheritanceContext | None:
@@ -132,12 +132,12 @@ class ContextInheritanceManager:
         return found
 
     def _last_finished(self, row: TaskRow) -> str | None:
-        previous = self._catalogue.previous(row.key, _MOST_PREVIOUS)
+        previous = self._catalogue.tasks.previous(row.key, _MOST_PREVIOUS)
         return next((older.uuid for older in previous if older.uuid != row.uuid and self._is_here(older)), None)
 
     def get_inheritance_context(self, previous_uuid: str) -> InheritanceContext | None:
         """What can be inherited from this task; ``None`` when it is unknown, not finished or archived."""
-        row = self._catalogue.find(previous_uuid)
+        row = self._catalogue.tasks.find(previous_uuid)
         if row is None or row.status not in FINISHED:
             logger.info("%s: not a finished task, nothing to inherit", previous_uuid)
             return None
@@ -165,7 +165,7 @@ class ContextInheritanceManager:
         if row.status is TaskStatus.COMPLETED:
             return ()
         found: list[PreviousContext] = []
-        for older in self._catalogue.previous(row.key, _MOST_PREVIOUS):
+        for older in self._catalogue.tasks.previous(row.key, _MOST_PREVIOUS):
             if (older.completed_at or "") >= (row.completed_at or ""):
                 continue
             try:
@@ -324,13 +324,13 @@ def inheritance_wish(
         return {} if inherit else {"metadata": {INHERIT: False}}
     if not inherit:
         raise InvalidInput("options_together", first="inherit=False", second="inherit_from")
-    if (known := catalogue.find(uuid)) is not None:
+    if (known := catalogue.tasks.find(uuid)) is not None:
         if known.inherits_from != inherit_from:
             raise IllegalTransition("inherit_settled", uuid=uuid, source=known.inherits_from or "-")
         return {}
     if not settings.inheritance.enabled:
         raise InvalidInput("inheritance_off")
-    source = catalogue.get(inherit_from)
+    source = catalogue.tasks.get(inherit_from)
     if CLEANED in source.metadata:
         raise IllegalTransition("cleaned", uuid=source.uuid, at=source.metadata[CLEANED].get("at", "-"))
     if source.status is TaskStatus.ARCHIVED:

@@ -39,7 +39,7 @@ class TaskCounts(Counts):
         if not added:
             return
         try:
-            self._catalogue.count(added)
+            self._catalogue.counters.add(added)
         except StorageError as error:
             self.give_back(added)
             logger.warning("the counters could not be written: %s", error)

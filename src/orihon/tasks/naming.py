@@ -64,7 +64,7 @@ def rows_on(name: str, catalogue: Catalogue, *, limit: int = _MOST_ON_A_KEY) -> 
     if parts is None:
         raise TaskNotFound("key", key=name[:_MOST_QUOTED])
     source, place, mark, number = parts.group("source", "place", "mark", "number")
-    return catalogue.tasks_about(number, source=source, place=place or None, is_merge_request=mark == "!", limit=limit)
+    return catalogue.tasks.about(number, source=source, place=place or None, is_merge_request=mark == "!", limit=limit)
 
 
 def _newest(name: str, catalogue: Catalogue | None, user: str | None) -> NamedTask:
@@ -72,7 +72,7 @@ def _newest(name: str, catalogue: Catalogue | None, user: str | None) -> NamedTa
     if last != _LAST:
         raise InvalidId("unknown_mark", value=name[:_MOST_QUOTED])
     wanted = parse_status(status) if status else None
-    rows = [] if catalogue is None else catalogue.list_tasks(status=wanted, user=user, limit=1)
+    rows = [] if catalogue is None else catalogue.tasks.page(status=wanted, user=user, limit=1)
     if not rows:
         raise TaskNotFound("last", name=name[:_MOST_QUOTED])
     return NamedTask(rows[0].uuid, name)
@@ -93,14 +93,14 @@ def _by_id(name: str, catalogue: Catalogue | None, folders: TaskFolders) -> Name
     check_id(name)
     found = set(folders.beginning_with(name))
     with suppress(DamagedStore):
-        found |= set() if catalogue is None else {row.uuid for row in catalogue.find_by_prefix(name)}
+        found |= set() if catalogue is None else {row.uuid for row in catalogue.tasks.find_by_prefix(name)}
     return _only(name, found)
 
 
 def _by_id_of(user: str, name: str, catalogue: Catalogue | None) -> NamedTask:
     """By the catalogue alone: a folder does not say whose it is."""
     check_id(name)
-    rows = [] if catalogue is None else catalogue.find_by_prefix(name, user=user)
+    rows = [] if catalogue is None else catalogue.tasks.find_by_prefix(name, user=user)
     return _only(name, {row.uuid for row in rows})
 
 

@@ -50,18 +50,18 @@ class TaskOpening:
 
         ``columns`` are what a new row says besides.
         """
-        row = self._catalogue.find(uuid)
+        row = self._catalogue.tasks.find(uuid)
         if row is not None:
             if is_resumed is False:
                 raise IllegalTransition("exists", uuid=uuid, status=row.status.value)
             return row
         if is_resumed or key is None:
-            return self._catalogue.get(uuid)  # raises: there is no such task
+            return self._catalogue.tasks.get(uuid)  # raises: there is no such task
         check_new_task(self._catalogue, self._settings, key.user)
         # Makes nothing, but refuses a back end or a guard that cannot be had.
         with closing(self._store(self._folders.new_place(uuid), uuid)) as store:
             refuse_secret_in(key, store.redactor)
-        return self._catalogue.register(
+        return self._catalogue.tasks.register(
             key,
             uuid,
             status=TaskStatus.RUNNING,
@@ -85,7 +85,7 @@ class TaskOpening:
         The lease comes back with a higher epoch where the folder demanded one.
         """
         # Read under the lease: the one that was found before it may have been changed by the last owner.
-        row = self._catalogue.get(lease.uuid)
+        row = self._catalogue.tasks.get(lease.uuid)
         if row.status is not TaskStatus.RUNNING:
             self._refuse_finished(row)
         here = self._place_of(row, lease)
@@ -93,9 +93,9 @@ class TaskOpening:
         with ExitStack() as on_failure:
             store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
             if row.status is not TaskStatus.RUNNING:
-                row = self._catalogue.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
+                row = self._catalogue.tasks.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
             if row.model is None:  # queued by somebody who did not know what would work on it
-                row = self._catalogue.update(row.uuid, epoch=lease.epoch, **self._means())
+                row = self._catalogue.tasks.update(row.uuid, epoch=lease.epoch, **self._means())
             self._settle(row, store)
             if store.records.kept_file(METADATA) is None:
                 write_metadata(store.records, row, self._settings)
@@ -116,8 +116,8 @@ class TaskOpening:
             if refusal.reason != "taken_over":
                 raise
             store.close()
-            lease = self._catalogue.raise_epoch(lease, above=refusal.fields["epoch"])
-            on_failure.callback(self._catalogue.release, lease)
+            lease = self._catalogue.leases.raise_epoch(lease, above=refusal.fields["epoch"])
+            on_failure.callback(self._catalogue.leases.release, lease)
             store = self._store(folder, lease.uuid, lease.epoch)
             on_failure.callback(store.close)
             store.claim()

@@ -85,7 +85,7 @@ class TaskFigures:
         epoch = self.lease.epoch
         added = {"llm_calls": llm_calls, "tool_calls": tool_calls, "tokens": tokens, "compressions": compressions}
         if any(added.values()):
-            self.catalogue.add_statistics(self.uuid, **added, epoch=epoch)
+            self.catalogue.tasks.add_statistics(self.uuid, **added, epoch=epoch)
         totals = {
             "total_messages": total_messages,
             "total_summaries": total_summaries,
@@ -98,7 +98,7 @@ class TaskFigures:
             stored = self._totals()
             # Nobody may acknowledge what is not there: the task would count as damaged from then on.
             kept = {name: min(value, stored[name]) for name, value in given.items() if name.startswith("total_")}
-            self.catalogue.set_totals(self.uuid, **given | kept, epoch=epoch)
+            self.catalogue.tasks.set_totals(self.uuid, **given | kept, epoch=epoch)
 
     def report_usage(
         self, usage: Mapping[str, Any], request_tokens: int | None = None, *, call: ModelCall | None = None
@@ -115,7 +115,7 @@ class TaskFigures:
         view = self._request_tokens()
         if reported is not None:
             correction = self.correction.observe(view if request_tokens is None else request_tokens, reported)
-            self.catalogue.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
+            self.catalogue.tasks.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
             self.message_store.correction = correction
         self.update_statistics(llm_calls=1, tokens=reported or 0)
         tail = self.task_store.tail
@@ -138,7 +138,7 @@ class TaskFigures:
         """Go on with another model: its window, its tokenizer. Returns the exact tokens of the view by that one."""
         Gauge.of(self.settings, context_length, Correction())  # refuses a window that leaves no room for a view
         epoch = self.lease.epoch
-        self.catalogue.update(self.uuid, model=model, context_length=context_length, correction=1.0, epoch=epoch)
+        self.catalogue.tasks.update(self.uuid, model=model, context_length=context_length, correction=1.0, epoch=epoch)
         self.model, self.message_store.context_length = model, context_length
         self.message_store.correction = Correction()
         return self.message_store.get_exact_token_count(self.settings.llm.active.tokenizer or tokenizer_for(model))
@@ -148,7 +148,7 @@ class TaskFigures:
         try:
             tail = self.task_store.tail
             figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
-            self.catalogue.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
+            self.catalogue.tasks.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
         except StorageError as error:
             logger.warning("%s: the figures could not be written: %s", self.uuid, error)
         self.counts.write()

@@ -52,7 +52,7 @@ class UsageBook:
         return taken
 
     def _add(self, call: ModelCall, used: Usage, purpose: Purpose, saved: int, epoch: int) -> None:
-        self._catalogue.add_usage(
+        self._catalogue.usage.add(
             self._uuid,
             call.model,
             utc_now()[:_DAY],
@@ -78,7 +78,7 @@ def record_usage_of_log(catalogue: Catalogue, store: TaskReader, uuid: str, *, a
     copies, and their calls another task's.
     """
     rows = usage_rows(store, uuid, after=after)
-    catalogue.set_usage(uuid, rows)
+    catalogue.usage.replace(uuid, rows)
     return rows
 
 

@@ -73,7 +73,7 @@ def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, n
             fork = _Fork(base, row, new, at)
             forked = fork.made()
             try:
-                catalogue.adopt(forked, admit=admission(settings, row.user))
+                catalogue.tasks.adopt(forked, admit=admission(settings, row.user))
             except BaseException:
                 fork.remove()
                 raise

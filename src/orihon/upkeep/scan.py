@@ -207,9 +207,9 @@ def _mend(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun, *, place
             _redact(base, uuid, place, redactor, None if hold.lease is None else hold.lease.epoch)
         if base.catalogue is not None:
             if row_hits := _row_hits(base, uuid, redactor):
-                base.catalogue.update(uuid, **row_hits)
+                base.catalogue.tasks.update(uuid, **row_hits)
             for number, body in _notice_hits(base, uuid, redactor).items():
-                base.catalogue.rewrite_notice(number, body)
+                base.catalogue.outbox.rewrite(number, body)
 
 
 def _redact(base: BaseFolder, uuid: str, place: Path, redactor: Cleaner, epoch: int | None) -> None:
@@ -232,7 +232,7 @@ def _notice_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> dict[int, An
     """What notices about the task should say instead, by their numbers."""
     if base.catalogue is None:
         return {}
-    old = {one.id: dict(one.body) for one in base.catalogue.notifications(limit=_MOST_NOTICES, task=uuid)}
+    old = {one.id: dict(one.body) for one in base.catalogue.outbox.rows(limit=_MOST_NOTICES, task=uuid)}
     new = {number: redactor.clean(body) for number, body in old.items()}
     return {number: body for number, body in new.items() if body != old[number]}
 

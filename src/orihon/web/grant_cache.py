@@ -70,7 +70,7 @@ class Granted:
             catalogue = base.open_catalogue()
             if catalogue is None:
                 return None
-            return catalogue.grant_of(digest) if digest else catalogue.find_grant(name)
+            return catalogue.grants.by_digest(digest) if digest else catalogue.grants.find(name)
 
 
 def is_good(grant: Grant | None) -> bool:

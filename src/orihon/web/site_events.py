@@ -77,10 +77,10 @@ class SiteNews:
                 if catalogue is None:
                     return jsonio.encode({"tasks": []}).decode()
                 is_new = told["notice"] > heard
-                notices = catalogue.notifications(since=heard, limit=_MOST_NOTICES) if is_new else []
+                notices = catalogue.outbox.rows(since=heard, limit=_MOST_NOTICES) if is_new else []
                 asked = {*told["tasks"], *(one.task for one in notices if one.task is not None)}
-                own = {row.uuid for row in catalogue.tasks_of(sorted(asked)) if row.user == user}
-                counts = {status.value: count for status, count in catalogue.count_by_status(user).items()}
+                own = {row.uuid for row in catalogue.tasks.find_all(sorted(asked)) if row.user == user}
+                counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
         except OrihonError:
             return ""
         tasks = [uuid for uuid in told["tasks"] if uuid in own]

@@ -53,7 +53,7 @@ class SiteLook:
         catalogue = self._base.open_catalogue()
         if catalogue is None or started < self._not_before:
             return self._state
-        version = catalogue.version()
+        version = catalogue.changes.version()
         if version == self._version and started < self._looked + _SECONDS_BETWEEN_FULL_LOOKS:
             return self._state
         self._look(catalogue)
@@ -67,9 +67,9 @@ class SiteLook:
 
     def _look(self, catalogue: Catalogue) -> None:
         changed = self._changed_tasks(catalogue)
-        notices = catalogue.notifications(limit=1)
-        counts = {status.value: count for status, count in catalogue.count_by_status().items()}
-        rows = catalogue.workers(self._settings.context_storage.lease_seconds)
+        notices = catalogue.outbox.rows(limit=1)
+        counts = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
+        rows = catalogue.workers.all(self._settings.context_storage.lease_seconds)
         workers = tuple(
             (row.name, row.state, row.task_uuid, row.processed, row.failed, row.heartbeat // _BEAT) for row in rows
         )
@@ -86,7 +86,7 @@ class SiteLook:
 
     def _changed_tasks(self, catalogue: Catalogue) -> list[str]:
         """Those that have changed since the last look; the first look only remembers how they are."""
-        found = catalogue.changed_tasks(self._since or _earlier(datetime.now(UTC)))
+        found = catalogue.changes.tasks(self._since or _earlier(datetime.now(UTC)))
         now = {one.uuid: one.state for one in found}
         before, self._seen = self._seen, now
         newest = max((one.updated_at for one in found), default="")

@@ -46,7 +46,7 @@ class TaskLook:
 
     def state(self) -> TopicState:
         catalogue = self._base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.find(self._uuid)
+        row = None if catalogue is None else catalogue.tasks.find(self._uuid)
         # On its way to another place it has what it had: a page must not hear that there is nothing in it.
         with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
             store = self._at_hand()

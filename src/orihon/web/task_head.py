@@ -111,10 +111,10 @@ def looking_at(call: Call, *, with_figures: bool = False) -> Iterator[LookedAt]:
             store, row = stack.enter_context(reading_task(call.base, uuid, call.settings))
         except OrihonError as error:
             absent = error
-            row = None if catalogue is None else catalogue.find(uuid)
+            row = None if catalogue is None else catalogue.tasks.find(uuid)
         if row is not None and catalogue is not None and with_figures:
             cost, only = costs_of_task(catalogue, call.settings, uuid), call.visitor.only
-            children = tuple(row for row in catalogue.children(uuid) if only is None or row.user == only)
+            children = tuple(row for row in catalogue.tasks.children(uuid) if only is None or row.user == only)
         yield LookedAt(uuid, row, store, absent, call.settings, MEMORIES.of(call.base, uuid), cost, children)
 
 

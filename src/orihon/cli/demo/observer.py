@@ -52,7 +52,7 @@ class Watcher:
     @property
     def row(self) -> TaskRow:
         """The task as the catalogue has it."""
-        return self._queue.catalogue.get(self.uuid)
+        return self._queue.catalogue.tasks.get(self.uuid)
 
     @property
     def folder(self) -> Path | None:

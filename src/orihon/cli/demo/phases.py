@@ -170,7 +170,7 @@ class PhasesStory:
     def _report(self, exploration: tuple[str, str, str], archived: ArchivedTask, section: str) -> PhasesReport:
         before, after, reopened = exploration
         with closing(open_catalogue(self.base_dir, self._settings)) as catalogue:
-            row = catalogue.get(self.uuid)
+            row = catalogue.tasks.get(self.uuid)
         with self._reading() as store:
             tail, files = store.tail, tuple(_archives(store))
         return PhasesReport(

@@ -217,7 +217,7 @@ class Scenario:
 
     def _let_rest(self, queue: TaskQueue) -> None:
         """No worker takes up what an interrupted demo has left: the answers would not be for it."""
-        for row in queue.catalogue.list_tasks(limit=_MANY):
+        for row in queue.catalogue.tasks.page(limit=_MANY):
             if (row.repository, row.task_identifier) != (KEY.repository, KEY.identifier):
                 raise InvalidInput("demo_folder", path=self.base_dir)
             if row.status in _IN_LINE:

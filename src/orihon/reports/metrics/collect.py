@@ -29,8 +29,8 @@ MOST_TASKS = 100
 def collect(catalogue: Catalogue, base_dir: Path, settings: Settings, sizes: FileSizes | None) -> list[Sample]:
     """All figures. ``sizes``: the last that is known, if anything is."""
     started = time.monotonic()
-    active = catalogue.list_tasks(status=TaskStatus.RUNNING, limit=MOST_TASKS)
-    counters = catalogue.counters()
+    active = catalogue.tasks.page(status=TaskStatus.RUNNING, limit=MOST_TASKS)
+    counters = catalogue.counters.all()
     counters["orihon_take_overs_total"] = counters.pop("take_overs", 0)
     samples = [
         *counted(counters),
@@ -66,17 +66,17 @@ def _tokens(model: str, kind: str) -> str:
 
 
 def _queue(catalogue: Catalogue) -> Iterator[Sample]:
-    tasks = catalogue.count_by_status()
+    tasks = catalogue.statistics.count_by_status()
     for status in TaskStatus:
         yield Sample.of("orihon_tasks", tasks.get(status, 0), status=status.value)
-    depth = catalogue.queue_depth()
+    depth = catalogue.queue.depth()
     waiting = max(0, tasks.get(TaskStatus.QUEUED, 0) - depth.put_off)
     for state, number in (("waiting", waiting), ("put_off", depth.put_off), ("to_resume", depth.to_resume)):
         yield Sample.of("orihon_queue_tasks", number, state=state)
 
 
 def _leases(catalogue: Catalogue, active: set[str]) -> Iterator[Sample]:
-    leases = catalogue.held_leases()
+    leases = catalogue.leases.held()
     stale = sum(lease.is_stale for lease in leases)
     yield Sample.of("orihon_leases", len(leases) - stale, state="held")
     yield Sample.of("orihon_leases", stale, state="stale")
@@ -86,7 +86,7 @@ def _leases(catalogue: Catalogue, active: set[str]) -> Iterator[Sample]:
 
 
 def _workers(catalogue: Catalogue, settings: Settings) -> Iterator[Sample]:
-    states = [row.state for row in catalogue.workers(settings.context_storage.lease_seconds)]
+    states = [row.state for row in catalogue.workers.all(settings.context_storage.lease_seconds)]
     for state in sorted({"idle", "working", "dead", *states}):
         yield Sample.of("orihon_workers", states.count(state), state=state)
 
@@ -111,7 +111,7 @@ def _sizes(
             yield Sample.of(name, size_of(folder), task_id=uuid)
     known = None if sizes is None else sizes.rest + sum(n for uuid, n in sizes.running.items() if uuid not in here)
     if database is not None:
-        known = (known or 0) + database.database_bytes()
+        known = (known or 0) + database.statistics.database_bytes()
     if known is not None:
         yield Sample(name, series(name, {"task_id": OTHER}), known)
     with suppress(OSError):

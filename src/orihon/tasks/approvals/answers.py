@@ -152,10 +152,10 @@ def _rows(catalogue: Catalogue | None, *statuses: TaskStatus) -> Iterator[TaskRo
     if catalogue is None:
         return
     for status in statuses:
-        page = catalogue.list_tasks(status=status, limit=_PAGE)
+        page = catalogue.tasks.page(status=status, limit=_PAGE)
         yield from page
         while len(page) == _PAGE:
-            page = catalogue.list_tasks(status=status, limit=_PAGE, before=page[-1].uuid)
+            page = catalogue.tasks.page(status=status, limit=_PAGE, before=page[-1].uuid)
             yield from page
 
 
@@ -276,7 +276,7 @@ def _refuse_early(base_dir: Path | str, uuid: str, settings: Settings, number: i
     """Tell who comes too late before anything is taken: what has ended, goes on, or is answered."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         catalogue = base.open_catalogue()
-        row = None if catalogue is None else catalogue.find(uuid)
+        row = None if catalogue is None else catalogue.tasks.find(uuid)
         if row is None:
             raise TaskNotFound("uuid", uuid=uuid)
         if row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
@@ -307,16 +307,16 @@ def _let_go_on(base_dir: Path, uuid: str, settings: Settings) -> TaskRow:
         catalogue = base.open_catalogue()
         assert catalogue is not None
         for _ in range(_TRIES):
-            row = catalogue.get(uuid)
+            row = catalogue.tasks.get(uuid)
             if row.status is not TaskStatus.WAITING or _ledger(base, uuid).open:
                 break
             try:
                 if row.claimed:  # first the wish: a paused task without it would be forgotten by a crash in between
-                    catalogue.request(uuid, "resume", TaskStatus.WAITING, over=False)
-                return catalogue.change_status(uuid, TaskStatus.PAUSED, epoch=row.epoch)
+                    catalogue.queue.request(uuid, "resume", TaskStatus.WAITING, over=False)
+                return catalogue.tasks.change_status(uuid, TaskStatus.PAUSED, epoch=row.epoch)
             except (StaleWriter, IllegalTransition) as error:
                 logger.info("%s: %s", uuid, error)
-        return catalogue.get(uuid)
+        return catalogue.tasks.get(uuid)
 
 
 # ---- looking after -------------------------------------------------------------------------------------------------

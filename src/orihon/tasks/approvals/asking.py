@@ -165,7 +165,7 @@ class Asking:
         while True:
             time.sleep(nap)
             nap = min(2 * nap, _LONGEST_NAP)
-            status = self.catalogue.get(self.uuid).status
+            status = self.catalogue.tasks.get(self.uuid).status
             if status in FINISHED or status is TaskStatus.ARCHIVED:
                 raise NotWaiting("ended", uuid=self.uuid, status=status.value)
             if status is TaskStatus.WAITING:

@@ -153,5 +153,5 @@ def _row(base: Path, uuid: str, settings: Settings) -> tuple[TaskRow | None, boo
     if not catalogue_exists(base, settings):
         return None, False
     with open_catalogue(base, settings) as catalogue:
-        row = catalogue.find(uuid)
-        return row, catalogue.is_held(row)
+        row = catalogue.tasks.find(uuid)
+        return row, catalogue.leases.is_held(row)

@@ -91,7 +91,7 @@ def rows_having(base: BaseFolder, statuses: Iterable[TaskStatus]) -> Iterator[Ta
         return
     for status in sorted(statuses):
         last: str | None = None
-        while page := catalogue.list_tasks(status=status, limit=_PAGE, before=last):
+        while page := catalogue.tasks.page(status=status, limit=_PAGE, before=last):
             yield from page
             last = page[-1].uuid
 

@@ -53,7 +53,7 @@ class Cleaning(Work):
         tombstone = self._tombstone(place, packed)
         self._mark_cleaning(tombstone)
         self._done("marked")
-        self._catalogue.renew(self.lease)
+        self._catalogue.leases.renew(self.lease)
         if place is not None and place.parent.name == SCRATCH:
             self._in_database().remove()
         elif place is not None:
@@ -63,8 +63,8 @@ class Cleaning(Work):
         self._remove_mirror()
         erase_key(self._base.path, self._settings, self._uuid)  # so copies that others have made say nothing either
         metadata = {**self._other_metadata(), CLEANED: tombstone}
-        self._catalogue.set_totals(self._uuid, size_bytes=0, epoch=self.lease.epoch)
-        self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+        self._catalogue.tasks.set_totals(self._uuid, size_bytes=0, epoch=self.lease.epoch)
+        self._catalogue.tasks.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
         self._done("cleaned")
         drop_words(self._base, self._uuid)
         return CleanedTask(self._uuid, tombstone["bytes"], tombstone["final_summary"])
@@ -101,9 +101,9 @@ class Cleaning(Work):
     def _mark_cleaning(self, tombstone: dict[str, Any]) -> None:
         metadata = {**self._row.metadata, CLEANING: tombstone}
         if self._row.status is TaskStatus.ARCHIVED:
-            self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+            self._catalogue.tasks.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
             return
-        self._catalogue.change_status(
+        self._catalogue.tasks.change_status(
             self._uuid, TaskStatus.ARCHIVED, epoch=self.lease.epoch, metadata=metadata, keep_lease=True
         )
 

@@ -56,16 +56,16 @@ def at_work(base_dir: Path | str, uuid: str, settings: Settings, kind: type[AnyW
     check_id(uuid)
     with BaseFolder(Path(base_dir).absolute(), settings, for_removal=kind.for_removal) as base:
         catalogue = base.open_catalogue()
-        if catalogue is None or catalogue.find(uuid) is None:
+        if catalogue is None or catalogue.tasks.find(uuid) is None:
             raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
         seconds = settings.context_storage.lease_seconds
-        work = kind(base, catalogue, catalogue.acquire(uuid, seconds=seconds))
-        heartbeat = Heartbeat(lambda: catalogue.renew(work.lease), seconds / 3, uuid)
+        work = kind(base, catalogue, catalogue.leases.acquire(uuid, seconds=seconds))
+        heartbeat = Heartbeat(lambda: catalogue.leases.renew(work.lease), seconds / 3, uuid)
         try:
             yield work
         finally:
             heartbeat.stop()
-            catalogue.release(work.lease)
+            catalogue.leases.release(work.lease)
 
 
 class Work:
@@ -78,7 +78,7 @@ class Work:
         self._base = base
         self._settings = base.settings
         self._catalogue = catalogue
-        self._row = catalogue.get(lease.uuid)
+        self._row = catalogue.tasks.get(lease.uuid)
         self._uuid = lease.uuid
         self._place = base.path / FOLDER  # for packed tasks, and for what is being made
         storage = self._storage()
@@ -124,7 +124,7 @@ class Work:
             task = self._put_and_mark(exported)
         finally:
             shutil.rmtree(exported, ignore_errors=True)
-        self._catalogue.renew(self.lease)
+        self._catalogue.leases.renew(self.lease)
         database.remove()
         return self._archived(task)
 
@@ -175,9 +175,9 @@ class Work:
         if self._row.status is TaskStatus.ARCHIVED:
             return
         metadata = {**self._other_metadata(), ARCHIVED: {**task.as_dict(), "final_summary": summary}}
-        self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+        self._catalogue.tasks.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
         self._done("noted")
-        self._catalogue.change_status(
+        self._catalogue.tasks.change_status(
             self._uuid,
             TaskStatus.ARCHIVED,
             epoch=self.lease.epoch,
@@ -186,7 +186,7 @@ class Work:
         )
 
     def _remove_folder(self, folder: Path) -> None:
-        self._catalogue.renew(self.lease)
+        self._catalogue.leases.renew(self.lease)
         gone = self._new_path("gone")
         with wrapping(folder):
             folder.rename(gone)  # in one step: a folder that is half removed would look like a damaged task
@@ -228,11 +228,11 @@ class Work:
             folder = self._unpacked(task)
             self._done("unpacked")
             backend = "postgres" if folder.parent.name == SCRATCH else backend_of(folder, "files")
-            self._catalogue.update(self._uuid, backend=backend, epoch=self.lease.epoch)
+            self._catalogue.tasks.update(self._uuid, backend=backend, epoch=self.lease.epoch)
         if self._row.status is TaskStatus.ARCHIVED:
             before = self._status_before(task)
             unpacked = {} if task is None else {"size_bytes": task.content_bytes}
-            self._catalogue.change_status(
+            self._catalogue.tasks.change_status(
                 self._uuid, before, epoch=self.lease.epoch, statistics=unpacked, keep_lease=True
             )
             self._done("marked")
@@ -284,7 +284,7 @@ class Work:
                 logger.warning("%s: the packed task stays in the archive: %s", self._uuid, error)
         self._done("taken off")
         if (metadata := self._other_metadata()) != self._row.metadata:
-            self._catalogue.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
+            self._catalogue.tasks.update(self._uuid, metadata=metadata, epoch=self.lease.epoch)
 
     # ---- both --------------------------------------------------------------------------------------------------
 
@@ -319,7 +319,7 @@ class Work:
         return TaskInDatabase(self._base.path, self._uuid, self._settings)
 
     def _raise_epoch(self, reached: int) -> int:
-        self.lease = self._catalogue.raise_epoch(self.lease, above=reached)
+        self.lease = self._catalogue.leases.raise_epoch(self.lease, above=reached)
         return self.lease.epoch
 
     def _summary_in(self, folder: Path) -> str:

@@ -145,19 +145,19 @@ class _Sides:
         """Every task that there may be something to do for."""
         if not self._found:
             rows = () if self.other is None else (row.uuid for row in _rows(self.other))
-            self._found = sorted({*self.transfer.uuids(), *rows, *self.home.in_move()})
+            self._found = sorted({*self.transfer.uuids(), *rows, *self.home.tasks.in_move()})
         return self._found
 
     def catalogue_of(self, uuid: str) -> Catalogue:
         """The catalogue that has the task's row now."""
-        return self.home if self.other is None or self.other.find(uuid) is None else self.other
+        return self.home if self.other is None or self.other.tasks.find(uuid) is None else self.other
 
     def resolve(self, name: str) -> str:
         """The task that a UUID, the beginning of one, or a key means."""
         if is_subject(name):
             return self._about(name)
         check_id(name)
-        if self.catalogue_of(name).find(name) is not None or self.transfer.find(name) is not None:
+        if self.catalogue_of(name).tasks.find(name) is not None or self.transfer.find(name) is not None:
             return name
         found = [uuid for uuid in self.candidates() if uuid.startswith(name)]
         if len(found) > 1:
@@ -190,7 +190,7 @@ def _sides(base: Path, settings: Settings, source: str, target: str) -> Iterator
 
 def _rows(catalogue: Catalogue) -> Iterator[TaskRow]:
     last: str | None = None
-    while page := catalogue.list_tasks(limit=_PAGE, before=last):
+    while page := catalogue.tasks.page(limit=_PAGE, before=last):
         yield from page
         last = page[-1].uuid
 

@@ -63,8 +63,8 @@ class Move:
                 return "finished" if is_marked(row) else None
         elif self._held_by == self._transfer.target and self._is_done(row):
             return None
-        if self._catalogue.is_held(row):
-            left = self._catalogue.seconds_left(row)
+        if self._catalogue.leases.is_held(row):
+            left = self._catalogue.leases.seconds_left(row)
             owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
             raise TaskBusy("lease", uuid=self._uuid, **owner)
         if self._crosses:
@@ -83,11 +83,11 @@ class Move:
         if self._crosses:
             place = None if self._place is None else self._place.parent.name
             self._catalogue = settle_twin(self._uuid, self._catalogue, self._home, place, seconds)
-        lease = self._lease = self._catalogue.acquire(self._uuid, seconds=seconds)
+        lease = self._lease = self._catalogue.leases.acquire(self._uuid, seconds=seconds)
         _reached(self._uuid, "held")
         with ExitStack() as at_end:
             at_end.callback(self._let_go)
-            beats = Heartbeat(lambda: self._catalogue.renew(lease), seconds / _BEATS_PER_LEASE, self._uuid)
+            beats = Heartbeat(lambda: self._catalogue.leases.renew(lease), seconds / _BEATS_PER_LEASE, self._uuid)
             at_end.callback(beats.stop)
             row = mark(self._catalogue, lease)
             _reached(self._uuid, "marked")
@@ -144,7 +144,7 @@ class Move:
     # ---- the row -----------------------------------------------------------------------------------------------
 
     def _row(self) -> TaskRow:
-        row = self._catalogue.find(self._uuid)
+        row = self._catalogue.tasks.find(self._uuid)
         if row is None:
             raise TaskNotFound("no_row", uuid=self._uuid)
         return row
@@ -156,17 +156,17 @@ class Move:
     def _raised(self, lease: Lease) -> Lease:
         """The lease with the epoch that the records have reached."""
         if self._epoch > lease.epoch:
-            lease = self._lease = self._catalogue.raise_epoch(lease, above=self._epoch - 1)
+            lease = self._lease = self._catalogue.leases.raise_epoch(lease, above=self._epoch - 1)
         return lease
 
     def _move_row(self, lease: Lease) -> None:
         uuid, backend = self._uuid, None if self._held_by is None else self._transfer.target
         if not self._crosses:
             if backend is not None:
-                self._catalogue.update(uuid, epoch=lease.epoch, backend=backend)
+                self._catalogue.tasks.update(uuid, epoch=lease.epoch, backend=backend)
                 _reached(uuid, "row_updated")
             unmark(self._catalogue, uuid)
-            self._catalogue.release(lease)
+            self._catalogue.leases.release(lease)
             _reached(uuid, "unmarked")
             return
         hand_over(self._catalogue, self._home, lease, backend)
@@ -179,15 +179,15 @@ class Move:
 
     def _let_go(self) -> None:
         """At the end, whatever came of it: nobody holds the task, and where it can be worked on it is not marked."""
-        if self._lease is None or self._catalogue.find(self._uuid) is None:
+        if self._lease is None or self._catalogue.tasks.find(self._uuid) is None:
             return  # the row is in its new catalogue only
         if not (self._crosses and self._is_switched):  # or workers would look for its records in vain
             unmark(self._catalogue, self._uuid)
         with suppress(StateError):  # taken over
-            self._catalogue.release(self._raised(self._lease))
-        if self._crosses and not self._is_switched and is_marked(copy := self._home.find(self._uuid)):
+            self._catalogue.leases.release(self._raised(self._lease))
+        if self._crosses and not self._is_switched and is_marked(copy := self._home.tasks.find(self._uuid)):
             assert copy is not None
-            self._home.remove(copy.uuid, epoch=copy.epoch, requested=copy.requested)
+            self._home.tasks.remove(copy.uuid, epoch=copy.epoch, requested=copy.requested)
 
 
 def _reached(uuid: str, step: str) -> None:

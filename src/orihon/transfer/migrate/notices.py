@@ -31,35 +31,35 @@ def carry_the_rest(source: Catalogue, home: Catalogue) -> None:
     """The notices of all tasks that have left the old catalogue; when none is left there, those of no task, too."""
     give_up = time.monotonic() + _PATIENCE
     _carry(source, home, None)
-    while (left := source.count_left_notifications()) and time.monotonic() < give_up:
+    while (left := source.outbox.count_left()) and time.monotonic() < give_up:
         time.sleep(_PAUSE)
         _carry(source, home, None)
-    for row in _pages(lambda after: home.held_notifications(after=after, limit=_PAGE)):
-        if not source.has_notification(row.event):  # of a run that was interrupted
-            home.release_notification(row.event)
+    for row in _pages(lambda after: home.outbox.held(after=after, limit=_PAGE)):
+        if not source.outbox.has_event(row.event):  # of a run that was interrupted
+            home.outbox.release(row.event)
     if left:
         logger.warning("%d notifications are still being sent from the old catalogue; migrate again for them", left)
 
 
 def _carry(source: Catalogue, home: Catalogue, task: str | None) -> None:
     last = 0
-    while page := source.movable_notifications(task, after=last, limit=_PAGE):
+    while page := source.outbox.movable(task, after=last, limit=_PAGE):
         _agree_on_webhook(source, home)
-        home.adopt_notifications(page)
+        home.outbox.adopt(page)
         logger.debug("%s: %s", task or "-", "notices_copied")
         for row in page:
-            if source.remove_notification(row):
+            if source.outbox.remove(row):
                 logger.debug("%s: %s", task or "-", "notice_removed")
-                home.release_notification(row.event)
+                home.outbox.release(row.event)
         last = page[-1].id
 
 
 def _agree_on_webhook(source: Catalogue, home: Catalogue) -> None:
     """Where one of them has never had a webhook, its old notices were not meant for the other's."""
-    if source.has_used_webhook() != home.has_used_webhook():
+    if source.outbox.has_used_webhook() != home.outbox.has_used_webhook():
         before = (datetime.now(UTC) - timedelta(seconds=_NOT_MEANT_SECONDS)).isoformat(timespec="microseconds")
         for catalogue in (source, home):
-            catalogue.begin_webhook(before)
+            catalogue.outbox.begin_webhook(before)
 
 
 def _pages(read: Callable[[int], list[NoticeRow]]) -> Iterator[NoticeRow]:

@@ -33,10 +33,12 @@ def wish(row: TaskRow) -> str | None:
 
 def mark(catalogue: Catalogue, lease: Lease) -> TaskRow:
     """Take a task whose lease is ours out of the line; ``TaskBusy`` when a worker was quicker."""
-    row = catalogue.get(lease.uuid)
+    row = catalogue.tasks.get(lease.uuid)
     if not is_marked(row):
-        catalogue.request(row.uuid, f"{IN_MOVE}{row.requested or ''}", row.status, over=False, instead_of=row.requested)
-        row = catalogue.get(lease.uuid)
+        catalogue.queue.request(
+            row.uuid, f"{IN_MOVE}{row.requested or ''}", row.status, over=False, instead_of=row.requested
+        )
+        row = catalogue.tasks.get(lease.uuid)
     if row.epoch != lease.epoch or not is_marked(row):
         unmark(catalogue, lease.uuid)
         raise TaskBusy("claimed", uuid=row.uuid, owner=row.lease_owner or "-")
@@ -46,22 +48,22 @@ def mark(catalogue: Catalogue, lease: Lease) -> TaskRow:
 def unmark(catalogue: Catalogue, uuid: str) -> None:
     """The row as it was, where it is."""
     for _ in range(_ATTEMPTS):  # its status may change while we look
-        row = catalogue.find(uuid)
+        row = catalogue.tasks.find(uuid)
         if row is None or not is_marked(row):
             return
-        if catalogue.request(uuid, wish(row), row.status, over=False, instead_of=row.requested):
+        if catalogue.queue.request(uuid, wish(row), row.status, over=False, instead_of=row.requested):
             return
 
 
 def refuse_twin(row: TaskRow, home: Catalogue) -> None:
     """A second row, in the catalogue that the task goes to, must be the same task's and nobody's."""
-    twin = home.find(row.uuid)
+    twin = home.tasks.find(row.uuid)
     if twin is None or is_marked(twin):
         return
     if twin.key != row.key:
         raise IllegalTransition("two_rows", uuid=row.uuid, here=row.key.label, there=twin.key.label)
-    if home.is_held(twin):
-        left = home.seconds_left(twin)
+    if home.leases.is_held(twin):
+        left = home.leases.seconds_left(twin)
         owner = {"owner": twin.lease_owner, "host": twin.lease_host, "pid": twin.lease_pid, "seconds_left": left}
         raise TaskBusy("lease", uuid=row.uuid, **owner)
 
@@ -71,38 +73,38 @@ def settle_twin(uuid: str, source: Catalogue, home: Catalogue, place: str | None
 
     The older catalogue is right, unless somebody has gone on with the task by the other one.
     """
-    row, twin = source.get(uuid), home.find(uuid)
+    row, twin = source.tasks.get(uuid), home.tasks.find(uuid)
     if twin is None or is_marked(twin):
         return source
     refuse_twin(row, home)
     is_moved = place == folder(twin.status) != folder(row.status)
     went_on = twin.hostname is not None and twin.total_messages > row.total_messages
     right, wrong = (home, source) if is_moved or went_on else (source, home)
-    lease = wrong.acquire(uuid, seconds=seconds)
+    lease = wrong.leases.acquire(uuid, seconds=seconds)
     dropped = mark(wrong, lease)
-    wrong.remove(uuid, epoch=lease.epoch, requested=dropped.requested)
+    wrong.tasks.remove(uuid, epoch=lease.epoch, requested=dropped.requested)
     logger.warning("%s: had two rows; the one that said %s is dropped", uuid, dropped.status.value)
     return right
 
 
 def hand_over(source: Catalogue, target: Catalogue, lease: Lease, backend: str | None) -> None:
     """A marked row from one catalogue to another; it is marked there, too. ``backend``: where its records are now."""
-    row = source.get(lease.uuid)
+    row = source.tasks.get(lease.uuid)
     if row.epoch != lease.epoch:
         raise StaleWriter("lease", uuid=row.uuid, epoch=lease.epoch, current=row.epoch)
-    known = target.find(row.uuid)
+    known = target.tasks.find(row.uuid)
     if is_marked(known):
         assert known is not None
-        target.remove(known.uuid, epoch=known.epoch, requested=known.requested)  # of a move that was interrupted
+        target.tasks.remove(known.uuid, epoch=known.epoch, requested=known.requested)  # of a move that was interrupted
     elif known is not None:
         raise IllegalTransition("two_rows", uuid=row.uuid, here=row.key.label, there=known.key.label)
     # A retry waits on the clock of its catalogue; ``available_at`` says the same on everybody's.
-    target.adopt(replace(row, backend=backend or row.backend, retry_due=None, retry_boot=None))
-    target.set_usage(row.uuid, source.usage(row.uuid))
+    target.tasks.adopt(replace(row, backend=backend or row.backend, retry_due=None, retry_boot=None))
+    target.usage.replace(row.uuid, source.usage.of_task(row.uuid))
 
 
 def give_up(source: Catalogue, lease: Lease) -> None:
     """Out of the old catalogue; refused when somebody has taken the task there in spite of the mark."""
-    row = source.get(lease.uuid)
-    if not is_marked(row) or not source.remove(row.uuid, epoch=lease.epoch, requested=row.requested):
+    row = source.tasks.get(lease.uuid)
+    if not is_marked(row) or not source.tasks.remove(row.uuid, epoch=lease.epoch, requested=row.requested):
         raise StaleWriter("lease", uuid=row.uuid, epoch=lease.epoch, current=row.epoch)

@@ -152,7 +152,7 @@ def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
 
 
 def _check_rollups(base: BaseFolder) -> Iterator[Finding]:
-    wrong = [] if base.catalogue is None else base.catalogue.check_rollups()
+    wrong = [] if base.catalogue is None else base.catalogue.statistics.check_rollups()
     if wrong:
         yield Finding("catalogue", "rollups", "tasks.db", severity="warning", fields={"count": len(wrong)})
 

@@ -21,19 +21,21 @@ _ANSWER = "answer"
 def check_calls(base: BaseFolder, row: TaskRow, place: Path) -> Iterator[Finding]:
     """What the catalogue lacks of a task's calls."""
     assert base.catalogue is not None  # the row came from there
-    missing, _ = _missing(base.catalogue.usage(row.uuid), usage_from_folder(row.uuid, place, base.settings, row))
+    missing, _ = _missing(
+        base.catalogue.usage.of_task(row.uuid), usage_from_folder(row.uuid, place, base.settings, row)
+    )
     if missing > 0:
         yield Finding("catalogue", "usage", "tasks.db", task=row.uuid, severity="warning", fields={"count": missing})
 
 
 def count_calls(catalogue: Catalogue, row: TaskRow, place: Path, settings: Settings) -> None:
     """The answers as the log has them; of other calls the catalogue may know more."""
-    known, told = catalogue.usage(row.uuid), usage_from_folder(row.uuid, place, settings, row)
+    known, told = catalogue.usage.of_task(row.uuid), usage_from_folder(row.uuid, place, settings, row)
     beside = [one for one in known if one.purpose != _ANSWER] or [one for one in told if one.purpose != _ANSWER]
-    catalogue.set_usage(row.uuid, [*(one for one in told if one.purpose == _ANSWER), *beside])
+    catalogue.usage.replace(row.uuid, [*(one for one in told if one.purpose == _ANSWER), *beside])
     calls, tokens = _missing(known, told)
     if calls > 0:
-        catalogue.add_statistics(row.uuid, llm_calls=calls, tokens=max(tokens, 0))
+        catalogue.tasks.add_statistics(row.uuid, llm_calls=calls, tokens=max(tokens, 0))
 
 
 def _missing(known: list[UsageRow], told: list[UsageRow]) -> tuple[int, int]:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
-from orihon.catalogue.grants import Tombstone
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import FOLDER_LOST
+from orihon.catalogue.tombstones import Tombstone
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.search import rebuild_index
 from orihon.search.connect import throw_away
@@ -62,7 +62,7 @@ class Operation:
 
     @property
     def row(self) -> TaskRow:
-        return self.catalogue.get(self.uuid)
+        return self.catalogue.tasks.get(self.uuid)
 
     @property
     def place(self) -> Path:
@@ -107,11 +107,11 @@ def replace_catalogue(operation: Operation) -> None:
                 log.rename(kept.with_name(kept.name + suffix))
     catalogue = operation.catalogue
     for stone in erased:
-        catalogue.bury_name(stone.uuid, erased_by=stone.erased_by, at=stone.erased_at)
+        catalogue.tombstones.bury(stone.uuid, erased_by=stone.erased_by, at=stone.erased_at)
     for row in rows:
         try:
-            catalogue.adopt(row)
-            catalogue.set_usage(row.uuid, used[row.uuid])
+            catalogue.tasks.adopt(row)
+            catalogue.usage.replace(row.uuid, used[row.uuid])
         except OrihonError as error:
             logger.warning("%s: its row could not be kept: %s", row.uuid, error)
 
@@ -119,8 +119,8 @@ def replace_catalogue(operation: Operation) -> None:
 def _refuse_owned(catalogue: Catalogue | None, rows: list[TaskRow]) -> None:
     """A process that works by the old file would go on with it, unseen by the new one."""
     for row in rows:
-        if catalogue is not None and catalogue.is_held(row):
-            left = catalogue.seconds_left(row)
+        if catalogue is not None and catalogue.leases.is_held(row):
+            left = catalogue.leases.seconds_left(row)
             owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
             raise TaskBusy("lease", uuid=row.uuid, **owner)
 
@@ -136,7 +136,7 @@ def _readable_rows(base: BaseFolder) -> list[TaskRow]:
 def _readable_tombstones(base: BaseFolder) -> list[Tombstone]:
     """What was erased must not come back with a new catalogue."""
     try:
-        return [] if base.catalogue is None else base.catalogue.tombstones()
+        return [] if base.catalogue is None else base.catalogue.tombstones.all()
     except StorageError as error:
         logger.warning("names of erased tasks are lost with the catalogue: %s", error)
         return []
@@ -146,7 +146,7 @@ def _readable_usage(base: BaseFolder, row: TaskRow) -> list[UsageRow]:
     """What the damaged catalogue still knows of a task's calls, or else its log."""
     try:
         assert base.catalogue is not None  # the row came from there
-        return base.catalogue.usage(row.uuid)
+        return base.catalogue.usage.of_task(row.uuid)
     except StorageError:
         place = base.folders.find(row.uuid)
         return [] if place is None else usage_from_folder(row.uuid, place, base.settings, row)
@@ -157,8 +157,8 @@ def adopt_folder(operation: Operation) -> None:
     place, settings = operation.place, operation.base.settings
     row = row_from_folder(operation.uuid, place, settings)
     used = usage_from_folder(operation.uuid, place, settings, row)
-    operation.catalogue.adopt(with_calls(row, used))
-    operation.catalogue.set_usage(row.uuid, used)
+    operation.catalogue.tasks.adopt(with_calls(row, used))
+    operation.catalogue.usage.replace(row.uuid, used)
 
 
 def keep_longest_folder(operation: Operation) -> None:
@@ -193,14 +193,14 @@ def note_loss(operation: Operation) -> None:
     after = _AFTER_LOSS.get(row.status)
     if after is not None:
         epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
-        operation.catalogue.change_status(row.uuid, after, error_message=operation.finding.cause, epoch=epoch)
-    operation.catalogue.update(row.uuid, metadata={**row.metadata, FOLDER_LOST: utc_now()})
+        operation.catalogue.tasks.change_status(row.uuid, after, error_message=operation.finding.cause, epoch=epoch)
+    operation.catalogue.tasks.update(row.uuid, metadata={**row.metadata, FOLDER_LOST: utc_now()})
 
 
 def forget_loss(operation: Operation) -> None:
     """The folder is back."""
     metadata = {name: value for name, value in operation.row.metadata.items() if name != FOLDER_LOST}
-    operation.catalogue.update(operation.uuid, metadata=metadata)
+    operation.catalogue.tasks.update(operation.uuid, metadata=metadata)
 
 
 def release_lease(operation: Operation) -> None:
@@ -213,11 +213,11 @@ def catch_up_epoch(operation: Operation) -> None:
     reached = reached_epoch(operation.place)
     hold = operation.hold
     if hold.lease is not None and hold.lease.epoch < reached:
-        hold.lease = operation.catalogue.raise_epoch(hold.lease, above=reached)
+        hold.lease = operation.catalogue.leases.raise_epoch(hold.lease, above=reached)
 
 
 def count_again(operation: Operation) -> None:
-    operation.catalogue.rebuild_rollups()
+    operation.catalogue.statistics.rebuild_rollups()
 
 
 def count_calls_again(operation: Operation) -> None:

@@ -111,12 +111,12 @@ def _settle_row(base: Path, settings: Settings, task: str, name: str | None) -> 
             return
         with folder.holding(task) as hold:
             if name is not None:
-                catalogue.rename_user(task, name)
-            place, row = folder.folders.find(task), catalogue.get(task)
+                catalogue.tasks.rename_user(task, name)
+            place, row = folder.folders.find(task), catalogue.tasks.get(task)
             if place is not None:
                 epoch = None if hold.lease is None else hold.lease.epoch
                 store = open_task_store(place, settings, key_file=base / "mask.key", epoch=epoch, name=task)
                 with closing(store):
                     if key_in(read_metadata(store.records) or {}) != row.key:
                         write_metadata(store.records, row, settings)
-        catalogue.merge_rollups()  # sums that are merged later would name the user until then
+        catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then

@@ -132,7 +132,7 @@ def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait:
         catalogue = folder.open_catalogue()
         assert catalogue is not None
         erase_words(folder, uuid, until - time.monotonic())
-        catalogue.erase(uuid)
+        catalogue.tasks.erase(uuid)
 
 
 class Erasing(Cleaning):
@@ -143,12 +143,12 @@ class Erasing(Cleaning):
     def erase(self, by: str) -> None:
         """Remove whatever holds something of the task, but for its row."""
         make_private_folder(self._place)
-        self._catalogue.bury_name(self._uuid, erased_by=by)
+        self._catalogue.tombstones.bury(self._uuid, erased_by=by)
         self._done("buried")
         erase_key(self._base.path, self._settings, self._uuid)
         self._clear_leftovers()
         for place in self._base.folders.places(self._uuid):
-            self._catalogue.renew(self.lease)
+            self._catalogue.leases.renew(self.lease)
             if place.parent.name == SCRATCH:
                 self._in_database().remove()
             else:
@@ -159,7 +159,7 @@ class Erasing(Cleaning):
         self._remove_copies()
         self._done("removed")
         mark = {"at": utc_now(), "status": self._row.status.value, "bytes": 0, "final_summary": "", "host": ""}
-        self._catalogue.update(self._uuid, metadata={CLEANED: mark}, epoch=self.lease.epoch)
+        self._catalogue.tasks.update(self._uuid, metadata={CLEANED: mark}, epoch=self.lease.epoch)
 
     def _shut_out(self, place: Path) -> None:
         """A writer that has the files open, and does not know that it lost its lease, is refused from here on."""
@@ -191,7 +191,7 @@ def rows_of(base_dir: Path, settings: Settings, user: str, *, for_removal: bool 
         catalogue = base.open_catalogue()
         last: str | None = None
         while catalogue is not None:
-            page = catalogue.list_tasks(user=user, limit=_PAGE, before=last)
+            page = catalogue.tasks.page(user=user, limit=_PAGE, before=last)
             yield from page
             if len(page) < _PAGE:
                 return
@@ -209,10 +209,10 @@ def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
     """Whoever has one of these tasks is asked to give it up; all at once, so that they stop at the same time."""
     with closing(TaskQueue(base, settings, catalogue=open_for_removal(base, settings))) as queue:
         for uuid in tasks:
-            row = queue.catalogue.find(uuid)
+            row = queue.catalogue.tasks.find(uuid)
             if row is None or row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
                 continue
-            if queue.catalogue.is_held(row):
+            if queue.catalogue.leases.is_held(row):
                 try:
                     queue.cancel(uuid)
                 except StateError as error:  # not a worker's: whoever has it is waited for
@@ -223,15 +223,15 @@ def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float
     """Wait for whoever has the task."""
     with BaseFolder(base, settings, for_removal=True) as folder:
         catalogue = folder.open_catalogue()
-        row = None if catalogue is None else catalogue.find(uuid)
+        row = None if catalogue is None else catalogue.tasks.find(uuid)
         if catalogue is None or row is None:
             raise TaskNotFound("uuid", uuid=uuid)
-        while catalogue.is_held(row):
+        while catalogue.leases.is_held(row):
             if time.monotonic() >= until:
                 held_by = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid}
                 raise TaskBusy("erase", uuid=uuid, seconds=round(wait, 1), **held_by)
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-            row = catalogue.get(uuid)
+            row = catalogue.tasks.get(uuid)
 
 
 def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> Erasure:
@@ -241,8 +241,8 @@ def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> E
     with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         if catalogue is not None:
-            grants = catalogue.forget_grants(done.user)
-            catalogue.merge_rollups()  # sums that are merged later would name the user until then
+            grants = catalogue.grants.forget_user(done.user)
+            catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then
         steps: dict[str, Callable[[], object]] = {
             "unfinished": lambda: erase_unfinished(base_dir),
             "search": lambda: None if catalogue is None else erase_traces(base, wait),

@@ -93,12 +93,12 @@ def about_user(base: Path, settings: Settings, user: str) -> dict[str, Any]:
     rows = list(rows_of(base, settings, user))
     with BaseFolder(base, settings) as folder:
         catalogue = folder.open_catalogue()
-        usage = {row.uuid: [] if catalogue is None else catalogue.usage(row.uuid) for row in rows}
+        usage = {row.uuid: [] if catalogue is None else catalogue.usage.of_task(row.uuid) for row in rows}
         told = {
-            row.uuid: [] if catalogue is None else catalogue.notifications(limit=_MOST_NOTICES, task=row.uuid)
+            row.uuid: [] if catalogue is None else catalogue.outbox.rows(limit=_MOST_NOTICES, task=row.uuid)
             for row in rows
         }
-        grants = [] if catalogue is None else [one.as_dict() for one in catalogue.grants() if one.user == user]
+        grants = [] if catalogue is None else [one.as_dict() for one in catalogue.grants.all() if one.user == user]
     return {
         "user": user,
         "exported_at": utc_now(),

@@ -33,7 +33,7 @@ def unlisted_of(base_dir: Path, settings: Settings, user: str) -> list[tuple[str
             return []
         known = {row.uuid for row in base.rows()}
         unknown = [(name, place) for name, place in base.folders.all() if is_id(name) and name not in known]
-        buried = {stone.uuid for stone in catalogue.tombstones()} if unknown else set()
+        buried = {stone.uuid for stone in catalogue.tombstones.all()} if unknown else set()
         return [
             (name, at)
             for name, at in unknown
@@ -47,8 +47,8 @@ def erase_unlisted(base_dir: Path, settings: Settings, name: str, place: Path, *
     with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         assert catalogue is not None
-        if catalogue.tombstone(name) is None:
-            catalogue.bury_name(name, erased_by=by)
+        if catalogue.tombstones.find(name) is None:
+            catalogue.tombstones.bury(name, erased_by=by)
         erase_key(base.path, settings, name)
         if place.parent.name == SCRATCH:
             TaskInDatabase(base.path, name, settings).remove()

@@ -208,7 +208,7 @@ def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool
         if catalogue is None:
             raise TaskNotFound("uuid", uuid=uuid)
         with audited(base_dir, settings, "keep", uuid, keep=keep):
-            catalogue.update(uuid, keep=keep)
+            catalogue.tasks.update(uuid, keep=keep)
 
 
 # ---- one after the other -------------------------------------------------------------------------------------------
@@ -249,12 +249,12 @@ def _each(
 def _counts(base: BaseFolder) -> dict[str, int]:
     if base.catalogue is None:
         return {}
-    return {status.value: count for status, count in base.catalogue.count_by_status().items()}
+    return {status.value: count for status, count in base.catalogue.statistics.count_by_status().items()}
 
 
 def _refuse_held(base: BaseFolder, row: TaskRow) -> None:
     if base.catalogue is not None and base.is_in_use(row):
-        left = base.catalogue.seconds_left(row)
+        left = base.catalogue.leases.seconds_left(row)
         owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
         raise TaskBusy("lease", uuid=row.uuid, **owner)
 

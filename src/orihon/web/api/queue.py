@@ -32,7 +32,7 @@ def enqueue(call: Call) -> dict[str, Any]:
     key = TaskKey(_SOURCE, owner, repo, "task", call.given["id"] or new_uuid(), user)
     with closing(open_queue(call.base, call.settings)) as queue:
         uuid = queue.enqueue(key, prompt=call.given["prompt"], source=_SOURCE, priority=call.given["priority"])
-        return _as_dict(queue.catalogue.get(uuid))
+        return _as_dict(queue.catalogue.tasks.get(uuid))
 
 
 def pause(call: Call) -> dict[str, Any]:

@@ -27,12 +27,13 @@ class ChangedTask:
         return f"{self.status} {self.updated_at}"
 
 
-class Changed:
+class Changes:
     """What the catalogue tells of changes."""
 
-    _db: TasksDatabase
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
 
-    def changed_tasks(self, since: str = "") -> list[ChangedTask]:
+    def tasks(self, since: str = "") -> list[ChangedTask]:
         """The tasks that have changed since that time or are being worked on, the oldest first; without a time, all."""
         name, bindings = ("tasks_at_work", {"since": since}) if since else ("states_of_tasks", {})
         rows = {row[0]: row for row in self._db.values(name, **bindings)}
@@ -47,7 +48,7 @@ class Changed:
         """Is another one when somebody else may have changed anything; a look at nothing but that."""
         return self._db.values("version")
 
-    def changed_task(self, uuid: str) -> ChangedTask | None:
+    def task(self, uuid: str) -> ChangedTask | None:
         """One task, as it is now."""
         record = self._db.one("task", uuid=uuid)
         if record is None:
