@@ -27,7 +27,7 @@ from pathlib import Path
 
 from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 
 BACKENDS = ("files", "sqlite")
 # A name, a strategy (none: the default preset's) and the share of the window to come down to (none: the preset's).

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 
+from orihon.runtime.handler import open_context
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings

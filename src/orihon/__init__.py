@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from orihon.compression.model.hierarchical import IntelligentSummarizer
     from orihon.compression.model.summarizer import LLMSummarizer
     from orihon.compression.pages import NothingToFold
-    from orihon.compression.planning import Draft
+    from orihon.compression.planner import Draft
     from orihon.compression.result import CompressionResult
     from orihon.compression.squeeze.squeeze import squeeze
     from orihon.drivers.objects import ObjectStorage
@@ -166,7 +166,7 @@ _HOMES = {
     "CostLine": "orihon.reports.costs",
     "CostReport": "orihon.reports.costs",
     "Delivery": "orihon.notifications.delivery",
-    "Draft": "orihon.compression.planning",
+    "Draft": "orihon.compression.planner",
     "Entry": "orihon.values.view",
     "Erasure": "orihon.upkeep.privacy",
     "ExportRun": "orihon.transfer.export",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orihon.errors import Waiting
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
 from orihon.tasks.approvals.answers import approve

@@ -13,8 +13,7 @@ import pytest
 from orihon import TaskContextManager
 from orihon.errors import GaveUp, InvalidInput, InvalidSettings, Refused, SourceError
 from orihon.llm.scripted import Fault, Reply, ScriptedRequest, ScriptStep, Slow, overflowing
-from orihon.runtime.handler import TaskHandler
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import TaskHandler, open_context
 from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.tools import ToolBox

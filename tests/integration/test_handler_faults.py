@@ -10,7 +10,7 @@ import pytest
 
 from orihon.errors import GaveUp, Refused, StaleWriter
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 from orihon.runtime.tools import ToolBox
 from orihon.values.task import TaskStatus

@@ -14,7 +14,7 @@ import pytest
 
 from orihon import TaskContextManager, Waiting
 from orihon.errors import StaleWriter, StorageUnavailable
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import load_settings

@@ -10,7 +10,7 @@ import pytest
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 from orihon.errors import DamagedStore, IllegalTransition, NothingToUndo, StaleWriter, TaskBusy, TaskNotFound
 from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading

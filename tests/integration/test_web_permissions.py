@@ -29,7 +29,7 @@ from orihon.web import access
 from orihon.web import grant_cache as granted
 from orihon.web.call import Endpoint, PageRoute
 from orihon.web.fields import Field
-from orihon.web.rendering import PLACES, places_for
+from orihon.web.renderer import PLACES, places_for
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
 from orihon.web.server import WebServer
 from orihon.web.visitor import Visitor

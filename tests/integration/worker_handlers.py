@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orihon.errors import InvalidInput
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
 from tests.helpers import raw_database

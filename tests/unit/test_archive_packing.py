@@ -22,7 +22,7 @@ import pytest
 import zstandard
 
 from orihon.errors import DamagedStore
-from orihon.transfer.archive.packing import ENDINGS, Member, PackedContents, contents_of, examine, pack, unpack
+from orihon.transfer.archive.packed_file import ENDINGS, Member, PackedContents, contents_of, examine, pack, unpack
 from orihon.transfer.archive.streams import ChunkReader
 from tests.helpers import refused
 
@@ -121,7 +121,7 @@ def test_packing_does_not_hold_the_task_in_memory(tmp_path: Path) -> None:
     program = """
 import resource, sys
 from pathlib import Path
-from orihon.transfer.archive.packing import pack, unpack
+from orihon.transfer.archive.packed_file import pack, unpack
 here = Path(sys.argv[1])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 packed = pack(here / "task", here / "packed", "zstd")

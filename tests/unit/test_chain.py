@@ -10,7 +10,7 @@ import pytest
 
 from orihon import ChainLink, Inherited, TaskContextManager, TaskKey, TaskQueue, task_chain
 from orihon.errors import IllegalTransition, InvalidId, InvalidInput, OrihonError, TaskNotFound
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.settings import load_settings
 from orihon.transfer.archive import archive_task
 from orihon.values.task import TaskStatus

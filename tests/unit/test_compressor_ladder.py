@@ -12,7 +12,7 @@ import pytest
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.pages import NothingToFold, WhyNot
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput
 from orihon.notifications import webhook
 from orihon.settings.rungs import EVENTS

@@ -46,10 +46,10 @@ from orihon.settings import load_settings
 from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
-from orihon.tasks.naming import named_task
 from orihon.tasks.place import TaskFolders
+from orihon.tasks.task_name import named_task
 from orihon.transfer.archive.archive_store import ArchivedTask
-from orihon.transfer.archive.packing import PackedContents, unpack
+from orihon.transfer.archive.packed_file import PackedContents, unpack
 from orihon.transfer.backup.manifest import FileEntry, read_manifest
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Compression, Fold, Pin

@@ -18,9 +18,9 @@ from orihon.catalogue import queue as line
 from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskBusy, TaskNotFound
 from orihon.runtime.child import LogPlan, WorkerSpec
+from orihon.runtime.handler import open_context
 from orihon.runtime.holder import Holding
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.opening import open_context
 from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.settings import load_settings
@@ -395,7 +395,7 @@ def test_a_worker_that_dies_between_pause_and_cancel_leaves_a_cancelled_task(que
 
 DYING_AT_THE_END = f"""{CHILD}
 import os
-from orihon.runtime.opening import open_context
+from orihon.runtime.handler import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.tasks.place import TaskFolders
 queue = TaskQueue(base, config, owner="worker-9")

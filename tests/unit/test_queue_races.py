@@ -9,8 +9,8 @@ import pytest
 
 from orihon.catalogue.queue import Queue
 from orihon.errors import StaleWriter
+from orihon.runtime.handler import open_context
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.opening import open_context
 from orihon.runtime.queue import TaskQueue
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace

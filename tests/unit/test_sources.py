@@ -24,7 +24,7 @@ from orihon.runtime.sources.folder import MOST_COMMENT_BYTES, FolderSource
 from orihon.runtime.sources.forge import Labels, latest, service_address, task_number, token_from
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
-from orihon.runtime.sources.retrying import Calls, Retry, Trouble, asked_wait, refusal
+from orihon.runtime.sources.retry import Calls, Retry, Trouble, asked_wait, refusal
 from orihon.texts import text
 from orihon.values.task import TaskKey
 from tests.helpers import logged, refused

@@ -12,7 +12,7 @@ from orihon.catalogue import Catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, TaskNotFound
 from orihon.settings import load_settings
 from orihon.tasks.base import BaseFolder
-from orihon.tasks.naming import NamedTask
+from orihon.tasks.task_name import NamedTask
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.catalogues import CataloguePlace
 from tests.helpers import refused

@@ -1,7 +1,7 @@
 """The audit: who did what to which task, in chains that can be proved.
 
-Owns the records (``record``), where they are kept (``sink``), who acts (``acting``), when something is recorded
-(``trail``), what is anchored outside (``anchors``) and the proof (``verifying``). Promises that no message content goes
+Owns the records (``record``), where they are kept (``sink``), who acts (``actor``), when something is recorded
+(``trail``), what is anchored outside (``anchors``) and the proof (``verify``). Promises that no message content goes
 into a record, that a changed, moved or missing record is found, and that a person can be forgotten without breaking a
 chain. ``docs/audit.md`` says what a crash or an attacker can do all the same.
 """

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.naming import task_argument
 from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, progress_bar, shown
 from orihon.cli.retention import DryRun, print_run
+from orihon.cli.task_argument import task_argument
 from orihon.errors import InvalidInput
 from orihon.texts import text
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.naming import TaskArgument
 from orihon.cli.options import CommandOptions
 from orihon.cli.output import print_json, print_table
+from orihon.cli.task_argument import TaskArgument
 from orihon.texts import text
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import MOST, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
+from orihon.cli.task_argument import MOST, TaskArgument, named_task
 from orihon.texts import text
 
 if TYPE_CHECKING:

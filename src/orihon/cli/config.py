@@ -9,7 +9,7 @@ import typer
 
 from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
-from orihon.cli.paging import paged
+from orihon.cli.pager import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.naming import named_task, task_argument
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.task_argument import named_task, task_argument
 from orihon.texts import text
 
 if TYPE_CHECKING:

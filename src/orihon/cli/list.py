@@ -10,7 +10,7 @@ import typer
 from orihon.cli.beside import hint_at_tasks_beside
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table
-from orihon.cli.paging import paged
+from orihon.cli.pager import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:

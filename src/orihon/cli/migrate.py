@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import task_argument
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.task_argument import task_argument
 from orihon.texts import text
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orihon.cli.changes import AsJson
-from orihon.cli.naming import TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
+from orihon.cli.task_argument import TaskArgument, named_task
 from orihon.errors import InvalidInput
 from orihon.texts import text
 

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.naming import named_task, task_argument
 from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.task_argument import named_task, task_argument
 from orihon.texts import text
 
 

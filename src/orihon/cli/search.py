@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orihon.cli.naming import offered_tasks
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, progress_bar, short_time, shown
+from orihon.cli.task_argument import offered_tasks
 from orihon.errors import InvalidInput
 from orihon.texts import text
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orihon.cli.export import export_page
-from orihon.cli.naming import MOST, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json
-from orihon.cli.paging import paged
+from orihon.cli.pager import paged
+from orihon.cli.task_argument import MOST, TaskArgument, named_task
 from orihon.texts import text
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from orihon.cli.beside import hint_at_tasks_beside
-from orihon.cli.naming import named_task, task_argument
 from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_json, print_table
+from orihon.cli.task_argument import named_task, task_argument
 from orihon.texts import text
 
 _SUMS = ("take_overs", "messages", "tokens", "llm_calls", "tool_calls", "compressions", "average_minutes")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.naming import TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import print_findings, print_json, progress_bar, shown
+from orihon.cli.task_argument import TaskArgument, named_task
 from orihon.texts import text
 
 if TYPE_CHECKING:

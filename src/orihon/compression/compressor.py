@@ -1,6 +1,6 @@
 """``ContextCompressor``: keeps the view of one task within its window.
 
-Asks the ladder when, has the rung planned (``planning``) and hands the plan to the store. A model that fails costs
+Asks the ladder when, has the rung planned (``planner``) and hands the plan to the store. A model that fails costs
 nothing but its text; a compression that saves too little is not tried again until the view has grown; what somebody
 has opened again is left alone. Nothing changes before the record of the compression is written. Documents, which
 belong to no task, are compressed by level.
@@ -22,7 +22,7 @@ from orihon.compression.final_summary import final_summary, keep_final_summary
 from orihon.compression.importance import ContentScores
 from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
-from orihon.compression.planning import Draft, Job, draft
+from orihon.compression.planner import Draft, Job, draft
 from orihon.compression.reopened_runs import opened_runs
 from orihon.compression.request_file import write_request_file
 from orihon.compression.requested_rungs import rung_by_hand, rung_on

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.compression.pages import NothingToFold
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 from orihon.values.records import Compression
 
 

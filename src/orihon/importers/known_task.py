@@ -14,7 +14,7 @@ from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.guard import Redactor
-from orihon.importers.tool_pairing import SaidStep
+from orihon.importers.tool_pairs import SaidStep
 from orihon.store.factory import open_for_reading
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import matches_digest

@@ -11,7 +11,7 @@ from orihon.importers.identity import task_uuid
 from orihon.importers.ownership import ImportTarget
 from orihon.importers.report import FileProblems, ImportedTask
 from orihon.importers.restore import Restorer
-from orihon.importers.tool_pairing import Mended
+from orihon.importers.tool_pairs import Mended
 from orihon.importers.writer import TaskWriter, ThreadSource
 
 #: So many tasks are held open at once; of a file with more threads, those that were silent longest are let go.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.importers.base import Problem
-from orihon.importers.tool_pairing import Mended
+from orihon.importers.tool_pairs import Mended
 from orihon.texts import text
 
 #: How many tasks and problems are named.

@@ -22,7 +22,7 @@ from orihon.importers.base import PlanItem, Problem, Thread, ToolItem, Transcrip
 from orihon.importers.known_task import NAME, NOT_FOLDED, TRIGGER, Break, Known, Past, counted, known_of
 from orihon.importers.ownership import ImportTarget, OwnedTask, ThreadUsage, is_described
 from orihon.importers.report import ImportedTask
-from orihon.importers.tool_pairing import FoldStep, LogStep, Mended, SaidStep, ToolPairing
+from orihon.importers.tool_pairs import FoldStep, LogStep, Mended, SaidStep, ToolPairing
 from orihon.store.contract import Stream
 from orihon.store.folding import Folding
 from orihon.store.record_codec import Said

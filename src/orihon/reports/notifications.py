@@ -57,7 +57,7 @@ def list_notifications(
 ) -> list[Notification]:
     """The last ``limit`` notifications, or the first ones after number ``since``; the oldest first.
 
-    ``task`` names one task as everywhere (``task_naming``). Texts are in the language that is set. Whoever follows the
+    ``task`` names one task as everywhere (``task_name``). Texts are in the language that is set. Whoever follows the
     feed asks again with the number of the last one that it has got: none is missed.
     """
     with BaseFolder(Path(base_dir).absolute(), settings) as base:

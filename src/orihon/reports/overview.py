@@ -99,7 +99,7 @@ class TaskOverview:
 def task_overview(
     base_dir: Path | str, task: str, settings: Settings, *, last: int = LAST_MESSAGES, user: str | None = None
 ) -> TaskOverview:
-    """The task that is named (see ``task_naming``), with its ``last`` messages; to a ``user`` no other's are shown."""
+    """The task that is named (see ``task_name``), with its ``last`` messages; to a ``user`` no other's are shown."""
     with BaseFolder(base_dir, settings) as base:
         uuid = base.resolve(task)
         catalogue = base.open_catalogue_if_sound()

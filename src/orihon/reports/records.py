@@ -41,7 +41,7 @@ def record_page(
 ) -> dict[str, Any]:
     """The first ``limit`` of them; ``next`` is where the next page begins, ``None`` behind the last one.
 
-    ``task`` is named as ``task_naming`` says. Folds are chosen by the messages that they begin with.
+    ``task`` is named as ``task_name`` says. Folds are chosen by the messages that they begin with.
     """
     uuid = _uuid(base_dir, task, settings)
     with reading_task(base_dir, uuid, settings) as (store, row):

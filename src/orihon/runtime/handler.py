@@ -23,7 +23,6 @@ from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
 from orihon.runtime.checkpoint_tool import CheckpointServer
 from orihon.runtime.children import DEEPEST, ChildServer, plan_server
 from orihon.runtime.handlers import is_final
-from orihon.runtime.opening import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.runtime.source_factory import sources_of
 from orihon.runtime.source_reports import SourceReporter
@@ -234,3 +233,14 @@ def _prompt(task: QueuedTask, source: TaskSource | None) -> str:
     if source is None:
         raise InvalidInput("task_without_prompt", uuid=task.uuid, source=task.source or "-")
     return source.prompt(source.find(task.key))
+
+
+def open_context(
+    task: QueuedTask, base_dir: Path | str, settings: Settings, llm_client: Any = None
+) -> TaskContextManager:
+    """The context of a claimed task; a lease on another task, or one that was taken over, is refused."""
+    context = TaskContextManager(
+        base_dir, task.key, settings, llm_client, uuid=task.uuid, is_resumed=True, lease=task.lease
+    )
+    task.lease = context.lease  # opening may have raised the epoch
+    return context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orihon.runtime.sources.base import TaskSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.forge import Labels
-from orihon.runtime.sources.retrying import Retry
+from orihon.runtime.sources.retry import Retry
 from orihon.settings import Settings
 
 

@@ -21,8 +21,8 @@ from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonErro
 from orihon.guard.encryption.keys import FOLDER as KEYS
 from orihon.settings import Settings
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.naming import NamedTask, named_task
 from orihon.tasks.place import PLACES, folders_of
+from orihon.tasks.task_name import NamedTask, named_task
 from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
@@ -123,7 +123,7 @@ class BaseFolder:
         return sorted(named.union(row.uuid for row in self.rows()))
 
     def named(self, name: str, *, user: str | None = None) -> NamedTask:
-        """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``task_naming``."""
+        """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``task_name``."""
         return named_task(name, self.open_catalogue_if_sound(), self.folders, user=user)
 
     def resolve(self, name: str, *, user: str | None = None) -> str:

@@ -65,7 +65,7 @@ def task_chain(
 ) -> list[ChainLink]:
     """The last ``limit`` tasks on one key, the oldest first.
 
-    ``task`` names any of them as everywhere (``task_naming``), or the key (``github:owner/repo#27``).
+    ``task`` names any of them as everywhere (``task_name``), or the key (``github:owner/repo#27``).
     Tasks of other users on the same subject have a key of their own; to a ``user`` no giver is named that is another's.
     """
     with BaseFolder(base_dir, settings) as base:

@@ -15,7 +15,7 @@ from typing import Any
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.settings import Settings
 from orihon.store import MessageStore

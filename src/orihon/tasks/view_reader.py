@@ -273,7 +273,7 @@ def view_at(base_dir: Path | str, task: str, seq: int, settings: Settings) -> Vi
     """What the model saw when message ``seq`` was the last one, byte for byte.
 
     Folds made before the next message came belong to it: it is the request that message ``seq + 1`` answers, where
-    that is the model's. ``task`` is named as ``task_naming`` says. The view is held as a whole; ``reading_view`` reads
+    that is the model's. ``task`` is named as ``task_name`` says. The view is held as a whole; ``reading_view`` reads
     it entry by entry.
     """
     with BaseFolder(base_dir, settings) as base:

@@ -1,7 +1,7 @@
 """``scan_tasks``: what should never have been written, found in old histories and taken out.
 
 Looks at every task that has records here with the rules that are in force now, or with another ``Cleaner``. A fix
-takes the task's lease, redacts its records (``store.redacting``), its files and its row in the catalogue, and makes
+takes the task's lease, redacts its records (``store.redaction``), its files and its row in the catalogue, and makes
 what is derived anew. Packed tasks are unpacked for a look; to be mended, one is brought back, redacted, and put away
 again, and ``repacking.json`` names it until it is.
 """

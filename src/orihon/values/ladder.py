@@ -3,7 +3,7 @@
 A ladder is data: rungs, each with a usage, a number of entries or an event, and the strategies to use there. The
 highest rung that a view has reached counts. ``coding-agent``, ``companion`` and ``phases`` are the ladders of the
 first designs; ``default`` is ours. What is set explicitly wins over a preset. Decides nothing else: planning is done
-in ``planning``.
+in ``planner``.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from orihon.web.call import Call, Download, Endpoint, PageRoute, Site
 from orihon.web.downloads import download
 from orihon.web.fields import PATH_FIELDS, Field, from_body, from_texts
 from orihon.web.gate import LOGIN, Gate, Names, no_grants, too_many
-from orihon.web.refusing import Refusal, explained, failed, json_answer, refusal
-from orihon.web.rendering import render, spoken_to
+from orihon.web.refusal import Refusal, explained, failed, json_answer, refusal
+from orihon.web.renderer import render, spoken_to
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
 from orihon.web.visitor import Visitor
 

@@ -19,8 +19,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orihon.errors import StorageError
 from orihon.web.access import Access
-from orihon.web.refusing import Refusal, refusal
-from orihon.web.rendering import spoken_to
+from orihon.web.refusal import Refusal, refusal
+from orihon.web.renderer import spoken_to
 from orihon.web.visitor import Visitor
 
 logger = logging.getLogger("orihon.web")

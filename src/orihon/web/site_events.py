@@ -19,7 +19,7 @@ from orihon.texts import speaking
 from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicState
 from orihon.web.call import Site
-from orihon.web.rendering import templates
+from orihon.web.renderer import templates
 from orihon.web.site_snapshot import SiteTold
 from orihon.web.task_events import Rendered
 

@@ -19,7 +19,7 @@ from orihon.texts import speaking
 from orihon.web.broadcaster import TopicState
 from orihon.web.call import Call
 from orihon.web.pages.task import messages_piece
-from orihon.web.rendering import templates
+from orihon.web.renderer import templates
 
 #: More new messages than these are not pushed.
 MOST_PUSHED = 20

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from orihon.importers.base import Problem, Thread, TranscriptEvent
 from orihon.importers.registry import importer
-from orihon.importers.tool_pairing import LogStep, SaidStep, ToolPairing
+from orihon.importers.tool_pairs import LogStep, SaidStep, ToolPairing
 from orihon.system import jsonio
 from orihon.texts import text
 from tests.importing import Sample, make_chat_document, make_chat_lines, make_claude_code, make_codex

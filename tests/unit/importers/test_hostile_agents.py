@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from orihon.importers.base import Problem, SaidItem, Thread, TranscriptEvent
 from orihon.importers.registry import importer
-from orihon.importers.tool_pairing import ToolPairing
+from orihon.importers.tool_pairs import ToolPairing
 from orihon.system import jsonio
 from tests.importing_agents import AGENT_SAMPLES, make_openhands_folder, make_openhands_sdk_folder
 

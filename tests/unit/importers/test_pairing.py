@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.importers.base import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
-from orihon.importers.tool_pairing import WINDOW, FoldStep, LogStep, SaidStep, ToolPairing
+from orihon.importers.tool_pairs import WINDOW, FoldStep, LogStep, SaidStep, ToolPairing
 from orihon.store.tail import Tail
 from orihon.store.tool_pairs import admit
 from orihon.values.message.message import Message

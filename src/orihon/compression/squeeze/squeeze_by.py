@@ -14,7 +14,7 @@ from orihon.compression.documents.sections import PRESERVED_PATTERNS
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.reader import call_text
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, fold_report
-from orihon.compression.planning import Job, draft
+from orihon.compression.planner import Job, draft
 from orihon.compression.squeeze.squeeze import Squeezed, message_tokens, squeeze
 from orihon.compression.strategies.named import Strategies
 from orihon.errors import InvalidInput

@@ -1,6 +1,6 @@
 """``summarize``: everything that may be folded and is old becomes notes, one fold for each run.
 
-The text is drawn from the run itself; a model may be given it to write better (``writing``). Promises: a fold is
+The text is drawn from the run itself; a model may be given it to write better (``model_writer``). Promises: a fold is
 shorter than its run and has its pinned lines.
 """
 

@@ -1,7 +1,7 @@
 r"""Secrets that only a name beside them gives away: ``DB_PASSWORD=…``, ``"api_key": "…"``, "the password is …".
 
 Where the beginning of a name is found, expressions read its rest, what binds it to its value, and the value, which
-``judging`` then takes or leaves. Promises, as ``rules`` does: linear time (every
+``judgement`` then takes or leaves. Promises, as ``rules`` does: linear time (every
 expression is bounded) and no cut escapes (no value goes over a backslash).
 """
 

@@ -3,7 +3,7 @@ r"""The key formats of the well-known providers, as data.
 A key that begins with a word and a mark (``ghp_``, ``xai-``, ``hvs.``) is a ``Prefixed`` row; one without such a
 beginning is a row ``(kind, before, anchor, then, after)`` as ``rules.key`` takes it: ``before``, the anchor, ``then``
 are fixed, ``after`` is the rest. Keys without any form of their own (Datadog, Mistral, Cohere, Azure) are found by the
-name beside them, in ``naming``.
+name beside them, in ``named_values``.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ gives the same placeholder, so that the text stays consistent, and without the k
 against it. Placeholders are never masked again, and text without a secret comes back as the very same
 object.
 
-Owns the order of the search: the built-in forms (``rules``), values that are known (``live``), the user's own patterns
+Owns the order of the search: the built-in forms (``rules``), known values (``known_values``), the user's own patterns
 and exceptions (``patterns``), the same again in base64 and between invisible characters; and the key file. Promises
 linear time for all but the user's patterns, and those have a limit.
 """

@@ -8,7 +8,7 @@ its literals is met for the first time.
 Promises: no rule takes more than linear time on any text (runs are possessive or bounded, or start at most
 once), and no match cuts a backslash escape, so that JSON inside a string stays JSON. Refuses to guess: a
 rule wants a form that is unmistakable, or a name beside the value that says what it is. The providers' own key formats
-are in ``providers``; values that only their surroundings give away (``password=…``) in ``naming``.
+are in ``providers``; values that only their surroundings give away (``password=…``) in ``named_values``.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from orihon.runtime.sources.forge import (
     task_number,
     token_from,
 )
-from orihon.runtime.sources.retrying import Calls, Retry, Trouble, refusal, unreachable
+from orihon.runtime.sources.retry import Calls, Retry, Trouble, refusal, unreachable
 from orihon.values.task import TaskKey
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from orihon.compression.compressor import ContextCompressor
 from orihon.compression.documents.markdown import parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.compression.pages import NothingToFold
-from orihon.compression.planning import Draft
+from orihon.compression.planner import Draft
 from orihon.compression.result import CompressionResult
 from orihon.compression.scope import Occasion
 from orihon.errors import InvalidInput, NothingToUndo

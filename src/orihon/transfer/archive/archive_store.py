@@ -18,7 +18,7 @@ from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
 from orihon.texts import text
-from orihon.transfer.archive.packing import ENDINGS, Packed, PackedContents, examine, unpack
+from orihon.transfer.archive.packed_file import ENDINGS, Packed, PackedContents, examine, unpack
 from orihon.transfer.archive.streams import ChunkReader
 from orihon.values.task import TaskStatus
 

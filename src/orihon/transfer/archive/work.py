@@ -33,7 +33,7 @@ from orihon.tasks.place import SCRATCH
 from orihon.texts import text
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
 from orihon.transfer.archive.in_database import TaskInDatabase, give_epoch, keep_for_people
-from orihon.transfer.archive.packing import contents_of, pack
+from orihon.transfer.archive.packed_file import contents_of, pack
 from orihon.values.task import FINISHED, TaskStatus, check_change, check_id
 
 logger = logging.getLogger("orihon.archive")

@@ -23,7 +23,7 @@ from orihon.guard.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
 from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
-from orihon.tasks.naming import is_subject, task_about
+from orihon.tasks.task_name import is_subject, task_about
 from orihon.transfer.migrate.move import Move
 from orihon.transfer.migrate.notices import carry_the_rest
 from orihon.transfer.migrate.transfers import Transfer, local_settings, transfer_between

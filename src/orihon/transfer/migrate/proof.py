@@ -1,4 +1,4 @@
-"""The proof that a copied task is the same and sound in itself; the copying is ``store.copying``'s."""
+"""The proof that a copied task is the same and sound in itself; the copying is ``store.copy``'s."""
 
 from __future__ import annotations
 

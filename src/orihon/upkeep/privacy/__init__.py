@@ -1,6 +1,6 @@
 """A person's data: taken along, made anonymous, erased.
 
-Owns which places hold something of a user (``erasing``), what a person is handed out (``handing_out``) and what in a
+Owns which places hold something of a user (``erase``), what a person is handed out (``export_user``) and what in a
 text tells who somebody is (``personal``). Promises that after an erasure nothing of the user's tasks is left in the
 store, its indexes, archives, mirrors and caches, that their names are refused from then on, and that the audit can
 still be verified. ``docs/privacy.md`` says what lies elsewhere: backups, logs, exports.

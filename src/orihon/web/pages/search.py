@@ -15,7 +15,7 @@ from orihon.search.query import parse_query
 from orihon.web.api.figures import MOST_HITS, SEARCH_FILTERS, searched
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
-from orihon.web.refusing import status_of
+from orihon.web.refusal import status_of
 
 _FIRST_HITS = 50
 _FILTERS = tuple(one for one in SEARCH_FILTERS if one.name != "limit")

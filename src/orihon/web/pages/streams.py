@@ -9,7 +9,7 @@ from starlette.responses import Response
 from orihon.web.call import Call
 from orihon.web.events import events
 from orihon.web.fields import Field, from_texts
-from orihon.web.rendering import language_of
+from orihon.web.renderer import language_of
 from orihon.web.requested_task import task_of
 from orihon.web.site_events import SiteNews
 from orihon.web.snapshots import SITE, task_topic

@@ -23,7 +23,7 @@ from orihon.errors import (
 )
 from orihon.system import jsonio
 from orihon.texts import text
-from orihon.web.rendering import render
+from orihon.web.renderer import render
 
 API = "/api/"
 _STATUS: tuple[tuple[type[OrihonError], int], ...] = (
