@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from orihon.drivers.http import Timeouts
 from orihon.errors import (
     Cancelled,
     CutOff,
@@ -23,7 +24,6 @@ from orihon.errors import (
 )
 from orihon.llm import scripted
 from orihon.llm.scripted import Fault, Reply, ScriptStep, Slow
-from orihon.llm.transport import Timeouts
 from tests.conformance.client_behaviour import KEY, QUICK, ClientBehaviour
 from tests.helpers import logged, refused
 from tests.integration.run_supervisor import eventually

@@ -23,6 +23,7 @@ from orihon.compression.documents.sections import CompressionLevel, compress_con
 from orihon.compression.notes.extractor import summarize
 from orihon.compression.trust import Sources, quoted
 from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.http import shown_url
 from orihon.drivers.objects.base import ObjectStorage
 from orihon.drivers.objects.folder import FolderStorage
 from orihon.drivers.postgres.address import addressed
@@ -32,7 +33,6 @@ from orihon.guard.masking.redaction import Redactor
 from orihon.importers.importer import import_transcripts
 from orihon.importers.peek import peek
 from orihon.llm import answers, sse, text_calls
-from orihon.llm.transport import shown_url
 from orihon.notifications.webhook import Webhook
 from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.mcp.stdio import _parsed

@@ -10,11 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
+from orihon.drivers import http
+from orihon.drivers.http import shown_url
 from orihon.errors import Cancelled, NotJSON, StorageUnavailable, Unreachable
-from orihon.llm import transport
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep, Slow
-from orihon.llm.transport import CancellableCall, Transport, shown_url
+from orihon.llm.transport import CancellableCall, Transport
 from tests.helpers import refused
 
 PATH = "/v1/chat/completions"
@@ -63,7 +64,7 @@ def test_what_cannot_be_an_address_is_refused_and_not_quoted(url: str) -> None:
 def test_lines_end_as_they_like_wherever_a_block_ends(end: bytes, size: int) -> None:
     body = end.join([b"one", b"", b"two", b"", b"", b"last"])
     blocks = [body[at : at + size] for at in range(0, len(body), size)]
-    response = transport.Response(httpx.Response(200, content=iter(blocks)))
+    response = http.Response(httpx.Response(200, content=iter(blocks)))
     assert list(response.lines()) == [b"one", b"", b"two", b"", b"", b"last"]
 
 
@@ -75,7 +76,7 @@ def test_an_address_where_nobody_is(url: str) -> None:
 
 
 def test_an_answer_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "LARGEST_ANSWER", 1000)
+    monkeypatch.setattr(http, "LARGEST_ANSWER", 1000)
     with ScriptedModel([Fault(200, "x" * 5000)]) as model:
         over = Transport()
         with refused(NotJSON, "too_large"), over.post_file(model.base_url + PATH, {}, b"{}") as response:
@@ -154,10 +155,11 @@ def test_a_fork_opens_connections_of_its_own() -> None:
         for _ in range(2):
             with over.post_file(model.base_url + PATH, {}, b"{}") as response:
                 response.read()
-        line = over._take(model.base_url + PATH)
-        over._idle.append(line)
-        over._pid = os.getppid()  # as it looks after a fork
-        assert over._take(model.base_url + PATH) is not line
+        client = over._client
+        line = client._take(model.base_url + PATH)
+        client._idle.append(line)
+        client._pid = os.getppid()  # as it looks after a fork
+        assert client._take(model.base_url + PATH) is not line
         line.close()
 
 

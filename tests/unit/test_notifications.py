@@ -337,7 +337,8 @@ def test_a_server_that_never_answers_is_tried_three_times(
     assert warnings(log)[0].endswith("not delivered: TimeoutError")
 
 
-def test_user_and_password_go_into_the_header(receiver: Receiver) -> None:
+def test_user_and_password_go_into_the_header(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
     address = receiver.url.replace("http://", "http://ann:p%40ss@") + "?token=t0ken#part"
     notifier = Notifier(TASK, webhook=address)
     compressed(notifier)
@@ -346,6 +347,8 @@ def test_user_and_password_go_into_the_header(receiver: Receiver) -> None:
     assert path == "/hook?token=t0ken"
     assert headers["Authorization"] == "Basic " + base64.b64encode(b"ann:p@ss").decode()
     assert headers["Host"] == f"127.0.0.1:{receiver.server_port}"
+    assert f"http://127.0.0.1:{receiver.server_port}" in caplog.text  # the library's own log
+    assert not [secret for secret in ("/hook", "t0ken", "p@ss", "ann") if secret in caplog.text]
 
 
 def test_an_address_with_brackets_is_an_address() -> None:

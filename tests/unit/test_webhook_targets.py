@@ -6,11 +6,11 @@ import ipaddress
 
 import pytest
 
+from orihon.drivers import metadata_addresses
 from orihon.errors import Unreachable
 from orihon.llm.retry import may_pass
 from orihon.llm.scripted import Reply, ScriptedModel
 from orihon.llm.transport import Transport
-from orihon.notifications import targets, webhook
 from orihon.notifications.webhook import Webhook
 from tests.receivers import receiving
 
@@ -31,14 +31,14 @@ from tests.receivers import receiving
     ],
 )
 def test_addresses_of_metadata(address: str) -> None:
-    assert targets.is_metadata(address)
+    assert metadata_addresses.is_metadata(address)
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.4", "8.8.8.8", "2001:db8::1", "::7f00:1"]
 )
 def test_other_addresses(address: str) -> None:
-    assert not targets.is_metadata(address)
+    assert not metadata_addresses.is_metadata(address)
 
 
 ANOTHER_WAY = [
@@ -54,13 +54,9 @@ def test_a_proxy_is_not_asked_for_such_an_address(host: str, monkeypatch: pytest
         for name in ("http_proxy", "HTTP_PROXY"):
             monkeypatch.setenv(name, proxy.url)
         monkeypatch.setenv("no_proxy", "")
-        webhook._opener.cache_clear()
-        try:
-            failure = Webhook(f"http://{host}/latest").post("1", b"{}")
-            with pytest.raises(Unreachable) as caught, Transport().post_file(f"http://{host}/v1", {}, b"{}"):
-                pass
-        finally:
-            webhook._opener.cache_clear()
+        failure = Webhook(f"http://{host}/latest").post("1", b"{}")
+        with pytest.raises(Unreachable) as caught, Transport().post_file(f"http://{host}/v1", {}, b"{}"):
+            pass
         assert failure is not None
         assert "metadata" in failure.reason
         assert caught.value.reason == "metadata"
@@ -69,8 +65,7 @@ def test_a_proxy_is_not_asked_for_such_an_address(host: str, monkeypatch: pytest
 
 def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver on loopback stands in for one: no test may make the real address its own."""
-    monkeypatch.setattr(targets, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
-    webhook._opener.cache_clear()
+    monkeypatch.setattr(metadata_addresses, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
     with receiving() as receiver:
         failure = Webhook(receiver.url).post("1", b"{}")
         assert failure is not None
@@ -82,7 +77,7 @@ def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.M
 
 def test_a_model_there_is_not_asked_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where users choose the address of their model, they could have the worker fetch its own credentials."""
-    monkeypatch.setattr(targets, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
+    monkeypatch.setattr(metadata_addresses, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
     with ScriptedModel([Reply("ok")]) as model:
         url = model.base_url + "/v1/chat/completions"
         with pytest.raises(Unreachable) as caught, Transport().post_file(url, {}, b"{}"):
@@ -92,3 +87,12 @@ def test_a_model_there_is_not_asked_unless_it_is_allowed(monkeypatch: pytest.Mon
         assert model.requests == []
         with Transport(allow_metadata=True).post_file(url, {}, b'{"stream": false}') as response:
             assert response.status == 200
+
+
+@pytest.mark.parametrize("proxy", ["gopher://127.0.0.1:1", "http://[::1"])
+def test_a_proxy_that_cannot_be_used_is_a_failure_like_any_other(proxy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    failure = Webhook("http://receiver.example/hook").post("1", b"{}")
+    assert failure is not None
+    with pytest.raises(Unreachable), Transport().post_file("http://model.example/v1", {}, b"{}"):
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
@@ -14,7 +15,6 @@ from orihon.llm.provider_shapes import anthropic_messages, anthropic_system
 from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
 from orihon.llm.sse import events
-from orihon.llm.transport import Response, shown_url
 from orihon.system import jsonio
 
 _VERSION = "2023-06-01"

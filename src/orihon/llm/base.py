@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orihon.compression.compressor import ContextCompressor
+from orihon.drivers.http import Response, Timeouts
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
@@ -32,7 +33,7 @@ from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import model_call, watching_call
 from orihon.llm.tool_shapes import ToolDefinition, read_tools
-from orihon.llm.transport import CancellableCall, Response, Timeouts, Transport
+from orihon.llm.transport import CancellableCall, Transport
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.system import jsonio

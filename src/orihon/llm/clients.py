@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orihon.drivers.http import Timeouts
 from orihon.llm.anthropic import AnthropicClient
 from orihon.llm.base import Definitions, LLMClient
 from orihon.llm.lmstudio import LMStudioClient
@@ -15,7 +16,6 @@ from orihon.llm.rate_limit import RateLimit
 from orihon.llm.response_cache import FOLDER as CACHE_FOLDER
 from orihon.llm.response_cache import ResponseCache
 from orihon.llm.retry import RetryPolicy
-from orihon.llm.transport import Timeouts
 from orihon.settings import Settings, load_settings
 
 if TYPE_CHECKING:

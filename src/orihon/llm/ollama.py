@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
@@ -17,7 +18,6 @@ from orihon.llm.openai import not_an_answer, piece_of
 from orihon.llm.provider_shapes import ollama
 from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
-from orihon.llm.transport import Response, shown_url
 from orihon.system import jsonio
 
 _KINDS = ("application/x-ndjson", "application/json", "")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
+from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, LLMError, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
@@ -13,7 +14,6 @@ from orihon.llm.endpoints import endpoint
 from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, separated
 from orihon.llm.sse import events
-from orihon.llm.transport import Response, shown_url
 from orihon.system import jsonio
 
 _DONE = b"[DONE]"

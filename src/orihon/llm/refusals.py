@@ -7,11 +7,11 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from orihon.compression.model.call import says_overflow
+from orihon.drivers.http import Response, shown_url
 from orihon.errors import LLMError, Overflow, Refused
 from orihon.guard.masking.redaction import hide
 from orihon.llm.answers import excerpt
 from orihon.llm.retry import retry_after
-from orihon.llm.transport import Response, shown_url
 from orihon.system import jsonio
 
 _LARGEST_ERROR = 1 << 16

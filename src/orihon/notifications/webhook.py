@@ -17,18 +17,14 @@ import hmac
 import re
 import time
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from orihon.drivers import http
+from orihon.drivers.http import HttpClient, HttpError
 from orihon.errors import InvalidSettings
-from orihon.notifications.targets import MetadataAddress, names_metadata
 
-if TYPE_CHECKING:
-    from urllib.request import OpenerDirector
-
-TIMEOUT = 5.0  # seconds for a receiver to answer, in however many pieces
-_PLAIN_URL = re.compile(r"[!-~]+")  # urllib's own complaint about anything else would quote the address
+TIMEOUT = 5.0  # seconds for a receiver, connecting and every piece of its answer included
+_PLAIN_URL = re.compile(r"[!-~]+")
 _BUSY = (408, 425, 429)
 
 
@@ -46,29 +42,19 @@ class Webhook:
     def __init__(self, url: str, secret: str | None = None, *, allow_metadata: bool = False) -> None:
         self._url, self._headers, self.shown = _parsed(url)
         self._secret = secret
-        self._opener = _opener(allow_metadata)
-        self._is_refused = not allow_metadata and names_metadata(urlsplit(self._url).hostname)
+        self._http = HttpClient(allow_metadata=allow_metadata)
+        http.load()
 
     def post(self, event: str, body: bytes) -> WebhookFailure | None:
         """Send one notice; ``None`` when it was taken."""
-        from http.client import HTTPException
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request
-
-        if self._is_refused:
-            return WebhookFailure(_described(MetadataAddress()))
         headers = self._headers | signed_headers(self._secret, event, body, int(time.time()))
-        request = Request(self._url, data=body, headers=headers, method="POST")  # noqa: S310 - http(s), checked
         try:
-            with self._opener.open(request, timeout=TIMEOUT):
-                return None
-        except HTTPError as error:
-            with error:
-                return WebhookFailure(f"HTTP {error.code}", may_pass=error.code >= 500 or error.code in _BUSY)
-        except URLError as error:
-            return WebhookFailure(_described(error.reason))
-        except (OSError, HTTPException, ValueError) as error:
+            status = self._http.fetch("POST", self._url, headers, body=body, seconds=TIMEOUT).status
+        except HttpError as error:
             return WebhookFailure(_described(error))
+        if 200 <= status < 300:
+            return None
+        return WebhookFailure(f"HTTP {status}", may_pass=status >= 500 or status in _BUSY)
 
 
 def signed_headers(secret: str | None, event: str, body: bytes, timestamp: int) -> dict[str, str]:
@@ -81,14 +67,21 @@ def signed_headers(secret: str | None, event: str, body: bytes, timestamp: int) 
     return headers | {"X-Orihon-Signature": f"sha256={digest}"}
 
 
-def _described(error: object) -> str:
+def _described(error: HttpError) -> str:
     """What happened, without the texts of libraries, which may quote the address."""
-    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
+    if error.kind == "metadata":
+        return "a metadata address; see notifications.allow_metadata"
+    if error.kind in ("connect", "read", "total"):
+        return TimeoutError.__name__
+    cause: BaseException = error
+    while under := cause.__cause__ or cause.__context__:
+        cause = under
+    return (isinstance(cause, OSError) and cause.strerror) or type(cause).__name__
 
 
 def _parsed(url: str) -> tuple[str, dict[str, str], str]:
     """The address without user and password, the headers with them, and what of it may be shown."""
-    headers = {"Content-Type": "application/json", "User-Agent": "orihon"}
+    headers = {"Content-Type": "application/json", "User-Agent": "orihon", "Connection": "close"}
     try:
         parts = urlsplit(url)
         place = _host_and_port(parts)
@@ -108,22 +101,3 @@ def _host_and_port(parts: SplitResult) -> str:
         return ""
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return host if parts.port is None else f"{host}:{parts.port}"
-
-
-@cache
-def _opener(allow_metadata: bool) -> OpenerDirector:
-    """Made with the first webhook: urllib.request takes a while to import, and most tasks have none.
-
-    Not in the background thread: a fork in the middle of an import would leave its lock held in the child.
-    """
-    from urllib.request import HTTPRedirectHandler, build_opener
-
-    from orihon.notifications.deadline import in_time_handlers
-    from orihon.notifications.targets import refuse_metadata
-
-    class NoRedirects(HTTPRedirectHandler):
-        def redirect_request(self, *_: object, **__: object) -> None:
-            return None
-
-    check = (lambda _: None) if allow_metadata else refuse_metadata
-    return build_opener(NoRedirects, *in_time_handlers(lambda: TIMEOUT, check))

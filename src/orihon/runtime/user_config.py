@@ -17,10 +17,12 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from threading import Lock, Thread
+from http import HTTPStatus
+from threading import Lock
 from typing import Any
 from urllib.parse import quote
 
+from orihon.drivers.http import HttpClient
 from orihon.errors import InvalidSettings
 from orihon.settings import Settings, load_settings
 from orihon.settings.model import names, section_names
@@ -95,7 +97,7 @@ def _answer(api: UserConfigAPI, source: str, user: str) -> dict[str, object] | N
         if kept is not None and time.monotonic() < kept.until:
             return kept.answer
         try:
-            kept = _Kept(_settings_in(_get_in_time(api, source, user)), time.monotonic() + _KEPT_SECONDS)
+            kept = _Kept(_settings_in(_get(api, source, user)), time.monotonic() + _KEPT_SECONDS)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with the service, the task goes on
             logger.warning("the settings of user %s could not be fetched: %s", user, error)
             kept = _Kept(None if kept is None else kept.answer, time.monotonic() + _FAILURE_KEPT_SECONDS)
@@ -106,49 +108,19 @@ def _answer(api: UserConfigAPI, source: str, user: str) -> dict[str, object] | N
         return kept.answer
 
 
-def _get_in_time(api: UserConfigAPI, source: str, user: str) -> object:
-    """The HTTP library limits the wait for each piece of an answer; a service that drips could hold us for ever."""
-    answers: list[object] = []
-    errors: list[Exception] = []
-
-    def get() -> None:
-        try:
-            answers.append(_get(api, source, user))
-        except Exception as error:  # noqa: BLE001 - the caller gets it
-            errors.append(error)
-
-    thread = Thread(target=get, name="orihon-user-config", daemon=True)
-    thread.start()
-    thread.join(_TIMEOUT)
-    for error in errors:
-        raise error
-    if not answers:
-        raise TimeoutError(f"no complete answer after {_TIMEOUT:g} s")
-    return answers[0]
-
-
 def _get(api: UserConfigAPI, source: str, user: str) -> object:
-    """The JSON that the service answers; ``None`` when it does not know the user. Redirects are not followed."""
-    import httpx
-
+    """The JSON that the service answers; ``None`` when it does not know the user."""
     headers = {"Authorization": f"Bearer {api.key}"} if api.key else {}
-    with (
-        httpx.Client(timeout=_TIMEOUT, follow_redirects=False) as client,
-        client.stream("GET", api.address(source, user), headers=headers) as response,
-    ):
-        if response.status_code == httpx.codes.NOT_FOUND:
-            return None
-        if response.status_code != httpx.codes.OK:
-            raise ValueError(f"status {response.status_code}")
-        body = bytearray()
-        until = time.monotonic() + _TIMEOUT
-        for block in response.iter_bytes():
-            body += block
-            if len(body) > _MAX_BYTES:
-                raise ValueError(f"more than {_MAX_BYTES} bytes")
-            if time.monotonic() > until:  # nobody waits for the rest
-                raise TimeoutError
-    return jsonio.decode(bytes(body))
+    client = HttpClient(allow_metadata=True)  # the address is the operator's
+    try:
+        answer = client.fetch("GET", api.address(source, user), headers, seconds=_TIMEOUT, limit=_MAX_BYTES)
+    finally:
+        client.close()
+    if answer.status == HTTPStatus.NOT_FOUND:
+        return None
+    if answer.status != HTTPStatus.OK:
+        raise ValueError(f"status {answer.status}")
+    return jsonio.decode(answer.body)
 
 
 def _settings_in(answer: object) -> dict[str, object]:

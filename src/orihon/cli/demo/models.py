@@ -21,9 +21,9 @@ import httpx
 from orihon.cli.demo.features import FEATURES, Feature
 from orihon.cli.demo.observer import Watcher
 from orihon.cli.demo.script import Script
+from orihon.drivers.http import shown_url
 from orihon.errors import InvalidInput
 from orihon.llm.scripted import ScriptedModel
-from orihon.llm.transport import shown_url
 from orihon.settings import Settings, load_settings
 
 SCRIPTED_WINDOW = 4_500  # small, so that folding can be watched

@@ -1,4 +1,4 @@
-"""Addresses at which a cloud hands out credentials to whoever asks: no notice goes there unless it is allowed.
+"""Addresses at which a cloud hands out credentials to whoever asks: nothing is sent there unless it is allowed.
 
 Looked at when the connection stands, so that no name can mean one address in the check and another one afterwards. A
 connection to a proxy shows the proxy alone: what the address says by itself is therefore looked at, too.
@@ -30,13 +30,6 @@ _ENDING_IN_IPV4 = (ipaddress.ip_network("::/96"), ipaddress.ip_network("64:ff9b:
 _NAMES = ("metadata.google.internal", "metadata.goog", "instance-data.ec2.internal")
 
 
-class MetadataAddress(OSError):
-    """The address is one of those."""
-
-    def __init__(self) -> None:
-        super().__init__(0, "a metadata address; see notifications.allow_metadata")
-
-
 def is_metadata(address: str) -> bool:
     """Is this an address at which credentials may be had? ``address`` as ``getpeername`` gives it."""
     found = ipaddress.ip_address(address.partition("%")[0])
@@ -62,10 +55,3 @@ def names_metadata(host: str | None) -> bool:
         return is_metadata(plain)
     except ValueError:
         return False
-
-
-def refuse_metadata(connection: socket.socket) -> None:
-    """Close a connection that has come to such an address, before anything is sent."""
-    if connection.family in (socket.AF_INET, socket.AF_INET6) and is_metadata(connection.getpeername()[0]):
-        connection.close()
-        raise MetadataAddress

@@ -1,0 +1,178 @@
+"""One connection of the HTTP driver: what it may reach, whom it trusts, and how another thread cuts it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from orihon.drivers.metadata_addresses import is_metadata, names_metadata
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+_OWN_HOSTS = ("localhost", "127.0.0.1", "::1")
+_CONNECTED = ("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")
+
+#: Cancelled by the caller; the time that was over; no connection, or one that ended within the answer; what is refused.
+HttpErrorKind = Literal["cancelled", "connect", "read", "total", "connection", "cut", "url", "metadata", "too_large"]
+
+
+class HttpError(Exception):
+    """Why there is no answer. ``limit``: the seconds, or the bytes, that were too few."""
+
+    def __init__(self, kind: HttpErrorKind, detail: str = "", *, limit: float = 0) -> None:
+        super().__init__(detail or (f"{kind}: {limit:g}" if limit else kind))
+        self.kind = kind
+        self.detail = detail
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds: to connect, between two pieces of the answer (the first one too), and for all of it."""
+
+    connect: float = 10.0
+    read: float = 300.0
+    total: float = 1800.0
+
+
+def kind_of(url: str) -> tuple[bool, bool]:
+    """What a line must be like: with TLS or without, past all proxies or not."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:  # which may quote a password
+        raise HttpError("url", re.sub("'.*'", "…", str(error), flags=re.DOTALL)) from None
+    return parts.scheme == "https", parts.hostname in _OWN_HOSTS
+
+
+class Line:
+    """One connection at most, and its socket, so that another thread can cut it."""
+
+    def __init__(self, kind: tuple[bool, bool], *, allow_metadata: bool) -> None:
+        import httpx
+
+        _hide_queries()
+        self.kind = kind
+        is_https, is_own_host = kind
+        try:
+            self._client = httpx.Client(
+                verify=_certificates() if is_https else False,
+                trust_env=not is_own_host,
+                limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as error:  # a proxy of the environment's that cannot be used
+            raise HttpError("connection", f"proxy: {error}") from error
+        self._stream: Any = None
+        self._allow_metadata = allow_metadata
+
+    @contextmanager
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        content: Any,
+        timeouts: Timeouts,
+        checks: Iterable[Callable[[], None]],
+    ) -> Iterator[httpx.Response]:
+        """The answer; ``checks`` raise where the call was over before there was a connection."""
+        import httpx
+
+        if not self._allow_metadata and names_metadata(urlsplit(url).hostname):
+            raise HttpError("metadata")  # a connection to a proxy would not show it
+        # Unpacking would let a small answer fill the memory.
+        sent = {"Accept-Encoding": "identity", **headers}
+        seconds = httpx.Timeout(timeouts.read, connect=timeouts.connect)
+
+        def trace(event: str, info: Mapping[str, Any]) -> None:
+            if event.endswith(_CONNECTED):
+                self._stream = info["return_value"]
+                try:
+                    for check in checks:  # it may have been ended while there was nothing to cut
+                        check()
+                    self._check_address()
+                except Exception:
+                    self._stream.close()  # nobody else knows of it yet
+                    raise
+
+        extensions = {"trace": trace}
+        with self._client.stream(
+            method, url, headers=sent, content=content, timeout=seconds, extensions=extensions
+        ) as response:
+            yield response
+
+    def _check_address(self) -> None:
+        """Before anything is sent: a user may choose the address, and a name can mean any."""
+        address = self._stream.get_extra_info("server_addr")
+        if not self._allow_metadata and address and is_metadata(str(address[0])):
+            raise HttpError("metadata")
+
+    def cut(self) -> None:
+        """Wake whoever waits on this line: closing alone would not."""
+        plain = self._stream and self._stream.get_extra_info("socket")
+        if plain:
+            with suppress(OSError):
+                socket.socket.shutdown(plain, socket.SHUT_RDWR)  # also below TLS, which has a shutdown of its own
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _WithoutQueries(logging.Filter):
+    """The HTTP library logs whole addresses; some have a key in their query or path."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        import httpx
+
+        if isinstance(record.args, tuple):
+            record.args = tuple(_host_of(arg) if isinstance(arg, httpx.URL) else arg for arg in record.args)
+        return True
+
+
+def _host_of(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii')}"
+
+
+@cache
+def _hide_queries() -> None:
+    logging.getLogger("httpx").addFilter(_WithoutQueries())
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    import httpx
+
+    context = httpx.create_ssl_context()
+    if not os.environ.keys() & {"SSL_CERT_FILE", "SSL_CERT_DIR"}:  # else these alone count
+        context.load_default_certs()  # what this machine trusts, beside the usual authorities
+    return context
+
+
+def load() -> None:
+    """Import the HTTP library, which takes a while, before a background thread does: a fork in the middle of an import
+    would leave its lock held in the child."""
+    import httpx  # noqa: F401 - the import is the purpose
+
+
+def shown_url(url: str) -> str:
+    """An address for error texts: without what may be secret in it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # no address at all
+        return "?"
+    try:
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:  # no port there can be
+        port = ":?"
+    return f"{parts.scheme}://{parts.hostname or ''}{port}{parts.path}"
