@@ -136,8 +136,8 @@ def _measured() -> dict[str, int]:
         for number in range(_MESSAGES):
             task.message_store.add_message("user", f"message {number}")
         return {
-            "call levels from add to the write": _write_depth(lambda: task.message_store.add_message("user", "deep")),
             "JSON decodes and encodes in a view of 120 messages": _json_calls(task.message_store.get_messages_for_llm),
+            "call levels from add to the write": _write_depth(lambda: task.message_store.add_message("user", "deep")),
             "catalogue opens for one page": _page_opens(folder),
         }
 

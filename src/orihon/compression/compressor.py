@@ -43,7 +43,7 @@ from orihon.texts import text
 from orihon.values.ladder import Fullness, fullness_of, ladder_of
 from orihon.values.tokens.prices import Prices, prices_of
 from orihon.values.tokens.tokens import Gauge
-from orihon.values.view import SeqRange
+from orihon.values.view import SeqRange, View
 
 if TYPE_CHECKING:
     from orihon.compression.folded_task import FoldedTask
@@ -270,7 +270,13 @@ class ContextCompressor:
         return watched.result
 
     def _made(
-        self, planned: Draft, trigger: str, level: str, made_by: str = _MAKER, occasion: Occasion = WHOLE_VIEW
+        self,
+        planned: Draft,
+        trigger: str,
+        level: str,
+        made_by: str = _MAKER,
+        occasion: Occasion = WHOLE_VIEW,
+        seen: View | None = None,
     ) -> CompressionResult:
         store = self.message_store
         before = self._fullness()
@@ -281,6 +287,7 @@ class ContextCompressor:
             level=level,
             made_by=made_by,
             calls=() if self.task_ctx is None else self.task_ctx.calls.take_summaries(),
+            seen=seen,
         )
         self._in_vain_at = None
         log_compression(store.task_store, record, occasion)
@@ -331,7 +338,7 @@ class ContextCompressor:
             return self._nothing(pages, planned)
         try:
             level = rung.level if "sections" in rung.strategies else ""
-            return self._made(planned, trigger, level, occasion=occasion)
+            return self._made(planned, trigger, level, occasion=occasion, seen=pages.view)
         except IllegalFold:
             if is_second:
                 raise

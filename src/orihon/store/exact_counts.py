@@ -10,7 +10,6 @@ from typing import Any
 
 from orihon.store.documents import load_document, save_document
 from orihon.store.task_store import TaskStore
-from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.records import Fold
 from orihon.values.tokens.message_tokens import count_message
@@ -26,7 +25,7 @@ def exact_view_tokens(store: TaskStore, tokenizer: str) -> int:
         key = _key(fold, record)
         count = kept.get(key)
         if count is None:
-            count = count_message(Message.from_chat(jsonio.decode(store.view_line(fold, record))), tokenizer)
+            count = count_message(Message.from_chat(store.view_message(fold, record)), tokenizer)
         counts[key] = count
     if counts.keys() != kept.keys():
         save_document(store.records, _DOCUMENT, {"tokenizer": tokenizer, "entries": counts})

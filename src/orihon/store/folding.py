@@ -6,7 +6,7 @@ the change counts), and has the derived view made anew. Nothing is ever edited o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
@@ -43,10 +43,12 @@ class Folding:
         made_by: str = "",
         calls: Sequence[ModelCall] = (),
         created_at: str = "",
+        seen: View | None = None,
     ) -> Compression:
         """Fold runs of the log; all of them or, when a rule forbids one, none. ``calls`` have written their texts.
 
-        ``created_at`` is when somebody else has made them; without it, it is now.
+        ``created_at`` is when somebody else has made them; without it, it is now. ``seen`` is the view that the plans
+        were made for: it is read again only where it is not the current one any more.
         """
         for plan in plans:
             expect(plan.start_seq, int, "start_seq")
@@ -54,7 +56,8 @@ class Folding:
             expect(plan.text, str, "text")
 
         def recorded(tail: Tail) -> Compression:
-            view = self._store.view()
+            is_current = seen is not None and (seen.compression, seen.last_seq) == (tail.compressions, tail.seq)
+            view = seen if seen is not None and is_current else self._store.view()
             if not plans:
                 raise IllegalFold("nothing", entries=len(view.entries), keep=len(view.entries))
             planned = [
@@ -226,8 +229,13 @@ class Folding:
         visible = algebra.apply(before.folds, change, before.last_seq)
         pins = draft.pins if draft.kind == "pin" else before.pins
         is_derivable = not change.removed or draft.kind == "compress"  # what is put back has to be read
-        if after is None:
-            after = algebra.folded(before, change.added) if is_derivable else self._store.view_with(visible, pins)
+        lines: Iterable[bytes] = self._store.view_lines(visible)  # read only where somebody keeps them
+        if after is None and is_derivable:
+            after = algebra.folded(before, change.added)
+        elif after is None and self._store.records.keeps_view_lines:
+            after, lines = self._store.view_with_lines(visible, pins)
+        elif after is None:
+            after = self._store.view_with(visible, pins)
         record = replace(
             draft,
             folds=tuple(fold.id for fold in change.added),
@@ -241,7 +249,7 @@ class Folding:
         )
         # What is derived comes first: when it cannot be written, nothing has changed.
         self._store.save_index()
-        with self._store.records.sync_view(self._store.view_lines(visible)):
+        with self._store.records.sync_view(lines):
             record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)

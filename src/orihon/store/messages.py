@@ -18,7 +18,6 @@ from orihon.store.folding import Folding
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.store.tools import tool_record
-from orihon.system import jsonio
 from orihon.system.files import wrapping
 from orihon.values.ladder import fullness_of, ladder_of
 from orihon.values.message.extra import expect, expect_mapping
@@ -148,7 +147,7 @@ class MessageStore:
 
     def get_messages_for_llm(self) -> list[dict[str, Any]]:
         """The current context as a list of OpenAI chat messages."""
-        return [jsonio.decode(line) for line in self.task_store.view_lines()]
+        return list(self.task_store.view_messages())
 
     def view(self) -> View:
         """The current context as a value of the fold algebra."""

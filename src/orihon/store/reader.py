@@ -1,29 +1,30 @@
 """What can be read of a task: its log, its other records, its view. Nothing is written here.
 
 Everything comes out as values. Holds no history: what the view is made of is read from the records when somebody asks;
-only where its entries are is remembered (``Layout``), so that a request costs one look.
+only where its entries are is remembered (``_Layout``), so that a request costs one look.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
 from orihon.guard.encryption.sealer import is_sealed_record
-from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream
-from orihon.store.layout import Layout
+from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream, StreamRange
 from orihon.store.record_codec import StoredMessage, unpack, unpack_record
 from orihon.store.tail import calls_of, entry_of
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX, Compression, Fold, Pin
-from orihon.values.view import View, layout, ordered
+from orihon.values.view import Entry, SeqRange, View, layout, ordered, seq_range
 
 Record = dict[str, Any]
+#: An entry of a view: a fold that stands alone, the record of a message, or both where the fold only shortens it.
+ViewStep = tuple[Fold | None, Record | None]
 
 #: Fields without which a record cannot be used.
 _REQUIRED: dict[Stream, tuple[str, ...]] = {
@@ -36,20 +37,31 @@ _REQUIRED: dict[Stream, tuple[str, ...]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the entries of the view are that a compression made, and everything that came after it; no texts.
+
+    A run of one summary stands for that fold; where the fold only shortens a message, the message's run follows it.
+    """
+
+    compression: int
+    runs: tuple[StreamRange, ...]
+
+
 class TaskReader:
     """Log and view of one task, for who looks."""
 
     def __init__(self, records: RecordStore, name: str) -> None:
         self.records = records
         self.name = name
-        self._layout = Layout.of(0, ())
+        self._layout = _Layout(0, (("messages", 1, OPEN_END),))
 
     # ---- records -----------------------------------------------------------------------------------------------
 
     def messages(self, first: int = 1, last: int | None = None) -> Iterator[StoredMessage]:
         """Messages of the log by number; one at a time in memory."""
         for record in self.read("messages", first, last):
-            yield self._unpacked(record)
+            yield self.stored(record)
 
     def message(self, seq: int) -> StoredMessage:
         """One message of the log."""
@@ -81,7 +93,8 @@ class TaskReader:
             raise KeyUnavailable("sealed", task=self.name)
         raise self._damaged(stream, line)
 
-    def _unpacked(self, record: Record) -> StoredMessage:
+    def stored(self, record: Record) -> StoredMessage:
+        """The message of a record."""
         try:
             return unpack(record, self.records.get_blob)
         except (ValueError, TypeError, LookupError) as error:
@@ -132,97 +145,131 @@ class TaskReader:
         """The view as a value: what every entry is, not what it says."""
         compressions, last_seq = self.records.lasts("compressions", "messages")
         folds, pins = self._state(compressions, last_seq)
-        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds, last_seq)), pins)
+        return View(_entries(self.walk(layout(last_seq, folds))), pins, compressions)
 
     def view_with(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> View:
         """The view that these folds would make."""
-        return View(tuple(entry_of(fold, record) for fold, record in self._walk(folds)), tuple(pins))
+        return View(_entries(self.walk(self._laid_out(folds))), tuple(pins))
+
+    def view_with_lines(self, folds: Sequence[Fold], pins: Sequence[Pin]) -> tuple[View, list[bytes]]:
+        """The same and its lines, read once."""
+        entries, lines = [], []
+        for fold, record in self.walk(self._laid_out(folds)):
+            entries.append(entry_of(fold, record))
+            lines.append(self.view_line(fold, record))
+        return View(tuple(entries), tuple(pins)), lines
 
     def pages(self) -> tuple[View, list[Message]]:
         """The view, and what each of its entries says."""
         compressions, last_seq = self.records.lasts("compressions", "messages")
         folds, pins = self._state(compressions, last_seq)
         entries, messages = [], []
-        for fold, record in self._walk(folds, last_seq):
+        for fold, record in self.walk(layout(last_seq, folds)):
             entries.append(entry_of(fold, record))
             messages.append(self._shown(fold, record))
-        return View(tuple(entries), tuple(pins)), messages
+        return View(tuple(entries), pins, compressions), messages
+
+    def view_messages(self) -> Iterator[dict[str, Any]]:
+        """The view as a request needs it, as values."""
+        for fold, record in self.walk():
+            yield self.view_message(fold, record)
+
+    def view_message(self, fold: Fold | None, record: Record | None) -> dict[str, Any]:
+        """One entry of the view as a request carries it: a message, a fold, or the preview of a message."""
+        if record is None:
+            assert fold is not None
+            return {"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)}
+        return self._shown(fold, record).request()
 
     def view_lines(self, folds: Sequence[Fold] | None = None) -> Iterator[bytes]:
         """The view (that these folds would make) as a request needs it: one provider-ready message per line."""
-        for fold, record in self.walk() if folds is None else self._walk(folds):
+        for fold, record in self.walk(None if folds is None else self._laid_out(folds)):
             yield self.view_line(fold, record)
 
     def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
-        """One line of the view: a message, a fold, or the preview of a message."""
-        if record is None:
-            assert fold is not None
-            return jsonio.encode({"role": "system", "content": SUMMARY_PREFIX + clean(fold.text)})
-        return jsonio.encode(self._shown(fold, record).request())
+        """One line of the view."""
+        return jsonio.encode(self.view_message(fold, record))
 
     def _shown(self, fold: Fold | None, record: Record | None) -> Message:
         """What an entry says."""
         if record is None:
             assert fold is not None
             return Message("system", SUMMARY_PREFIX + fold.text)
-        message = self._unpacked(record).message
+        message = self.stored(record).message
         return message if fold is None else replace(message, content=fold.text, parts=None)
 
-    def walk(self) -> Iterator[tuple[Fold | None, Record | None]]:
-        """The entries of the current view with the records they are made of."""
+    def _laid_out(self, folds: Sequence[Fold]) -> Iterator[SeqRange | Fold]:
+        return layout(self.records.last("messages"), folds)
+
+    def walk(self, items: Iterable[SeqRange | Fold] | None = None) -> Iterator[ViewStep]:
+        """Along the current view, or along ``items`` of one, with the records that its entries are made of.
+
+        Runs of the log give each message; a summary gives itself, a preview itself with its message. The one way on
+        which a view is read: whatever needs its records goes along here.
+        """
+        if items is not None:
+            items = list(items)
+            ranges = [seq_range(item) for item in items if not _stands_alone(item)]
+            return self._steps(items, self.records.read("messages", *ranges) if ranges else iter(()))
         known = self._layout
         lines = self.records.read_runs(known.runs, as_of=known.compression)
         if lines is not None:
-            return self._along(known, lines)
+            return self._steps(self._items(known.runs, lines), lines)
         compression, last_seq = self.records.lasts("compressions", "messages")
         folds, _ = self._state(compression, last_seq)
-        self._layout = Layout.of(compression, folds)
-        return self._walk(folds, last_seq)
+        self._layout = _Layout(compression, tuple(_stream_ranges(folds)))
+        return self.walk(layout(last_seq, folds))
 
-    def _along(self, known: Layout, lines: Iterator[bytes]) -> Iterator[tuple[Fold | None, Record | None]]:
-        """The entries of a view whose layout is known, out of its records."""
-        fold: Fold | None = None
-        for stream, first, last in known.runs:
+    def _items(self, runs: Iterable[StreamRange], lines: Iterator[bytes]) -> Iterator[SeqRange | Fold]:
+        """The items of a view whose layout is known; a fold comes out of ``lines`` when it is its turn."""
+        preview: Fold | None = None
+        for stream, first, last in runs:
+            if stream == "messages":
+                if preview is None:  # a preview's own message comes with it
+                    yield first, last
+                preview = None
+                continue
+            line = next(lines, None)
+            if line is None:
+                raise DamagedStore("no_record", stream=stream, number=first, where=self.name)
+            fold = Fold.from_record(unpack_record(self._decoded(stream, first, line), self.records.get_blob))
+            preview = None if _stands_alone(fold) else fold
+            yield fold
+
+    def _steps(self, items: Iterable[SeqRange | Fold], lines: Iterator[bytes]) -> Iterator[ViewStep]:
+        for item in items:
+            fold = item if isinstance(item, Fold) else None
+            if fold is not None and _stands_alone(fold):
+                yield fold, None
+                continue
+            first, last = seq_range(item)
             for number in count(first) if last == OPEN_END else range(first, last + 1):
                 line = next(lines, None)
                 if line is None:
                     if last == OPEN_END:
                         return
-                    raise DamagedStore("no_record", stream=stream, number=number, where=self.name)
-                record = self._decoded(stream, number, line)
-                if stream == "messages":
-                    yield fold, record
-                    continue
-                fold = Fold.from_record(unpack_record(record, self.records.get_blob))
-                if _stands_alone(fold):
-                    yield fold, None
-            if stream == "messages" or (fold is not None and _stands_alone(fold)):
-                fold = None
-
-    def _walk(self, folds: Sequence[Fold], last_seq: int | None = None) -> Iterator[tuple[Fold | None, Record | None]]:
-        """The entries of the view in order, with the records they are made of, read in one go."""
-        items = list(layout(self.records.last("messages") if last_seq is None else last_seq, folds))
-        spans = [_span(item) for item in items if not _stands_alone(item)]
-        records = self.records.read("messages", *spans) if spans else iter(())
-        for item in items:
-            if isinstance(item, Fold) and _stands_alone(item):
-                yield item, None
-                continue
-            fold = item if isinstance(item, Fold) else None
-            first, last = _span(item)
-            for number in range(first, last + 1):
-                line = next(records, None)
-                if line is None:
                     raise DamagedStore("no_record", stream="messages", number=number, where=self.name)
                 yield fold, self._decoded("messages", number, line)
 
 
-def _stands_alone(item: tuple[int, int] | Fold) -> bool:
+def _entries(walked: Iterable[ViewStep]) -> tuple[Entry, ...]:
+    return tuple(entry_of(fold, record) for fold, record in walked)
+
+
+def _stands_alone(item: SeqRange | Fold) -> bool:
     return isinstance(item, Fold) and item.form == "summary"
 
 
-def _span(item: tuple[int, int] | Fold) -> tuple[int, int]:
-    return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+def _stream_ranges(folds: Sequence[Fold]) -> Iterator[StreamRange]:
+    next_seq = 1
+    for fold in folds:
+        if next_seq < fold.start_seq:
+            yield "messages", next_seq, fold.start_seq - 1
+        yield "summaries", fold.id, fold.id
+        if fold.form == "preview":
+            yield "messages", fold.start_seq, fold.end_seq
+        next_seq = fold.end_seq + 1
+    yield "messages", next_seq, OPEN_END
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:

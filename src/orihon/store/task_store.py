@@ -29,6 +29,7 @@ from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
+from orihon.values.view import layout
 
 logger = logging.getLogger("orihon.store")
 
@@ -247,7 +248,7 @@ class TaskStore(TaskReader):
         for record in self.read("messages", tail.seq + 1, seq):
             tail.count(record["seq"], calls_of(record), record["tokens"])
         folds, _ = self._state(compressions, seq)
-        for fold, view_record in self._walk(folds, seq):
+        for fold, view_record in self.walk(layout(seq, folds)):
             entry = entry_of(fold, view_record)
             tail.show({} if view_record is None else calls_of(view_record), entry.answers, entry.tokens)
         return tail

@@ -8,8 +8,8 @@ others; opening a fold brings back exactly the folds that it replaced. Stores pe
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from orihon.errors import BudgetExceeded, IllegalFold, NothingToUndo
@@ -42,6 +42,8 @@ class View:
 
     entries: tuple[Entry, ...] = ()
     pins: tuple[Pin, ...] = ()
+    #: The compression that has made it, where it was read from a task.
+    compression: int | None = field(default=None, compare=False)
 
     @property
     def tokens(self) -> int:
@@ -113,6 +115,19 @@ def layout(last_seq: int, folds: Sequence[Fold]) -> Iterator[SeqRange | Fold]:
         next_seq = fold.end_seq + 1
     if next_seq <= last_seq:
         yield next_seq, last_seq
+
+
+def seq_range(item: SeqRange | Fold) -> SeqRange:
+    """The run of the log that an item of a layout stands for."""
+    return (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
+
+
+def within(items: Iterable[SeqRange | Fold], first: int, last: int) -> Iterator[SeqRange | Fold]:
+    """What of a layout stands for the run from ``first`` to ``last``; a fold that reaches into it comes whole."""
+    for item in items:
+        start, end = seq_range(item)
+        if start <= last and end >= first:
+            yield item if isinstance(item, Fold) else (max(start, first), min(end, last))
 
 
 def ordered(folds: Sequence[Fold], last_seq: int) -> tuple[Fold, ...]:
