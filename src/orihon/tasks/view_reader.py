@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import TaskRow
-from orihon.errors import DamagedStore, NoSuchMessage, NothingToUndo
+from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.settings import Settings
 from orihon.store import MessageStore
+from orihon.store.reader import ViewStep
 from orihon.store.record_codec import StoredMessage
 from orihon.store.steps import compression_at
 from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
-from orihon.system import jsonio
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import reading_task
 from orihon.values.records import Compression, Fold, Pin
 from orihon.values.tokens.tokens import Gauge
-from orihon.values.view import UNDOABLE, Entry, history, layout
+from orihon.values.view import UNDOABLE, Entry, history, layout, within
 
 #: The visible folds, and what is pinned.
 ViewState = tuple[tuple[Fold, ...], tuple[Pin, ...]]
@@ -144,7 +144,7 @@ class ViewReading:
         origins = self._origins()
         for fold, record in self._walk(first, last):
             entry = entry_of(fold, record)
-            message = jsonio.decode(self._store.view_line(fold, record))
+            message = self._store.view_message(fold, record)
             made_in = None if fold is None else origins.get(fold.id)
             yield ShownEntry(entry, message, self.pins_in(entry.start, entry.end), made_in)
 
@@ -213,22 +213,9 @@ class ViewReading:
         """The messages that a fold stands for."""
         return self._store.messages(fold.start_seq, fold.end_seq)
 
-    def _walk(self, start: int = 1, end: int | None = None) -> Iterator[tuple[Fold | None, dict[str, Any] | None]]:
-        for item in layout(self.last_seq, self.folds):
-            fold = item if isinstance(item, Fold) else None
-            first, last = (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
-            first, last = max(first, start), last if end is None else min(last, end)
-            if first > last:
-                continue
-            if fold is not None and fold.form == "summary":
-                yield fold, None
-                continue
-            expected = first
-            for record in self._store.read("messages", first, last):
-                yield fold, record
-                expected += 1
-            if expected <= last:
-                raise DamagedStore("no_record", stream="messages", number=expected, where=self._store.name)
+    def _walk(self, start: int = 1, end: int | None = None) -> Iterator[ViewStep]:
+        items = layout(self.last_seq, self.folds)
+        return self._store.walk(items if (start, end) == (1, None) else within(items, start, end or self.last_seq))
 
     def _origins(self) -> dict[int, Compression]:
         return _find_origins(self._store, {fold.id for fold in self.folds})

@@ -12,12 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.errors import DamagedStore, OrihonError
+from orihon.errors import DamagedStore, NoSuchMessage, OrihonError
 from orihon.store.checkpoints import Checkpoint, Ledger, Phase
 from orihon.store.reader import TaskReader
+from orihon.store.record_codec import StoredMessage
 from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold, Pin
-from orihon.values.view import SeqRange
+from orihon.values.view import SeqRange, seq_range
 
 #: Items that are read in one go.
 ITEMS = 40
@@ -144,7 +145,7 @@ class ConversationReader:
     def _told(self, run: ConversationRange, spans: Sequence[SeqRange | Fold]) -> Stretch:
         if not spans:
             return Stretch((), run.first, run.first - 1, run)
-        first, last = _ends(spans[0])[0], _ends(spans[-1])[1]
+        first, last = seq_range(spans[0])[0], seq_range(spans[-1])[1]
         return Stretch(tuple(self._items(run, spans)), first, last, run)
 
     def _items(self, run: ConversationRange, spans: Sequence[SeqRange | Fold]) -> Iterator[ConversationItem]:
@@ -177,25 +178,25 @@ class ConversationReader:
 
     def _messages(self, spans: Sequence[SeqRange | Fold]) -> dict[int, Any]:
         """The messages of the spans; where one cannot be read, its error."""
-        found: dict[int, Any] = {}
-        for span in spans:
-            if isinstance(span, Fold):
-                continue
-            try:
-                found |= {one.seq: one for one in self.store.messages(*span)}
-            except DamagedStore:
-                found |= {seq: self._one(seq) for seq in range(span[0], span[1] + 1)}
-        return found
+        try:
+            records = (record for _, record in self.store.walk(spans) if record is not None)
+            return {one.seq: one for one in map(self.store.stored, records)}
+        except DamagedStore:
+            runs = (range(span[0], span[1] + 1) for span in spans if not isinstance(span, Fold))
+            return {seq: self._one(seq) for run in runs for seq in run}
 
     def _one(self, seq: int) -> Any:
         try:
             return self.store.message(seq)
+        except NoSuchMessage:
+            return None
         except OrihonError as error:
             return error
 
     def _tools(self, messages: dict[int, Any]) -> dict[str, dict[str, Any]]:
         """The records of the calls whose results are here, by the ids of the calls."""
-        times = [one.timestamp for one in messages.values() if not isinstance(one, OrihonError) and one.message.answers]
+        found = (one for one in messages.values() if isinstance(one, StoredMessage))
+        times = [one.timestamp for one in found if one.message.answers]
         try:
             return self._tools_between(min(times), max(times)) if times else {}
         except DamagedStore:  # the conversation can be read without them
@@ -225,7 +226,3 @@ def _beyond(run: ConversationRange, seq: int, count: int) -> list[SeqRange | Fol
     if found and isinstance(found[0], Fold) and found[0].start_seq < seq:
         return found[1:]
     return found
-
-
-def _ends(span: SeqRange | Fold) -> SeqRange:
-    return (span.start_seq, span.end_seq) if isinstance(span, Fold) else span

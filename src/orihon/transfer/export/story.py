@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from orihon.errors import DamagedStore
 from orihon.store.checkpoints import Checkpoint, Ledger, Phase, read_ledger
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import StoredMessage
@@ -99,29 +98,24 @@ class Story:
         """The log, told from its beginning to its end."""
         origins = self._origins()
         tools = _ToolRecords(self._store, self.task.lasts["tools"])
+        begins = {fold.start_seq: fold for fold in self._view.folds}
+        fold: Fold | None = None
         yield from self._questions(0)
-        for item in layout(self._view.last_seq, self._view.folds):
-            fold = item if isinstance(item, Fold) else None
-            first, last = (item.start_seq, item.end_seq) if isinstance(item, Fold) else item
-            summary = fold if fold is not None and fold.form == "summary" else None
-            if summary is not None:
-                yield FoldBegins(summary, origins.get(summary.id))
-            for stored in self._messages(first, last):
-                yield from self._phases(stored.seq)
-                preview = fold if summary is None else None
-                pins = self._view.pins_in(stored.seq, stored.seq)
-                yield StoryMessage(stored, preview, pins, tools.of(stored.message.answers))
-                yield from self._questions(stored.seq)
-            if summary is not None:
-                yield FoldEnds(summary)
-
-    def _messages(self, first: int, last: int) -> Iterator[StoredMessage]:
-        expected = first
-        for stored in self._store.messages(first, last):
-            yield stored
-            expected += 1
-        if expected <= last:
-            raise DamagedStore("no_record", stream="messages", number=expected, where=self._store.name)
+        for _, record in self._store.walk(layout(self._view.last_seq, ())):
+            assert record is not None  # without folds there are only messages
+            stored = self._store.stored(record)
+            fold = begins.get(stored.seq, fold)
+            preview = fold if fold is not None and fold.form == "preview" else None
+            if fold is not None and preview is None and stored.seq == fold.start_seq:
+                yield FoldBegins(fold, origins.get(fold.id))
+            yield from self._phases(stored.seq)
+            pins = self._view.pins_in(stored.seq, stored.seq)
+            yield StoryMessage(stored, preview, pins, tools.of(stored.message.answers))
+            yield from self._questions(stored.seq)
+            if fold is not None and stored.seq == fold.end_seq:
+                if preview is None:
+                    yield FoldEnds(fold)
+                fold = None
 
     def _phases(self, seq: int) -> Iterator[Phase]:
         return (phase for phase in self.ledger.phases if phase.start_seq == seq)
