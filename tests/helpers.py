@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import subprocess
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +31,29 @@ def refused(kind: type[OrihonError], reason: str) -> Iterator[pytest.ExceptionIn
     assert caught.value.reason == reason
     assert caught.value.cause
     assert caught.value.remedy
+
+
+@dataclass
+class Rule:
+    """One rule, held against many cases: a run names all that break it. Use it in a ``with`` block."""
+
+    broken: list[str] = field(default_factory=list)
+
+    @contextmanager
+    def case(self, *names: object) -> Iterator[None]:
+        """One of the cases; the next ones are tried, whatever becomes of it."""
+        try:
+            yield
+        except (Exception, pytest.fail.Exception) as error:
+            lines = traceback.extract_tb(error.__traceback__)
+            self.broken.append(f"{' '.join(map(str, names))}: {error!r} at {lines[-1].name}:{lines[-1].lineno}")
+
+    def __enter__(self) -> Rule:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None and self.broken:
+            pytest.fail("\n".join([f"{len(self.broken)} cases break the rule", *self.broken]), pytrace=False)
 
 
 def logged(caplog: pytest.LogCaptureFixture, logger: str) -> list[logging.LogRecord]:

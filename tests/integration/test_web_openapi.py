@@ -131,16 +131,6 @@ def test_an_answer_that_is_not_as_described_would_be_found(server: WebServer) ->
     assert "mood" in str(caught.value.exceptions[0])
 
 
-@every_endpoint
-def test_a_wrong_method_is_refused(endpoint: Endpoint, server: WebServer) -> None:
-    path = endpoint.path.replace("{task}", "paused-1").replace("{number}", "1")
-    answer = Client(server).as_program("DELETE", path)
-    assert answer.status == 405
-    assert endpoint.method in answer.headers["allow"]
-    error = document(())["components"]["schemas"]["error"]
-    assert Draft202012Validator(error).is_valid(answer.value)
-
-
 def test_the_examples_work_as_they_are_written(server: WebServer) -> None:
     if shutil.which("curl") is None:
         pytest.skip("no curl; install it with: apt-get install curl")

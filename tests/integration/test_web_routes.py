@@ -1,21 +1,26 @@
-"""Every address that the web server has: a route that somebody adds is looked at here without being named."""
+"""Every address that the web server has, against every rule: a new route is looked at without being named.
+
+One server, one login, one walk: who asks for a rule of all addresses adds it to ``RULES``.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from orihon.web.app import MOST_BODY_BYTES
-from orihon.web.call import Endpoint
+from orihon.web.call import Endpoint, PageRoute
 from orihon.web.fields import Field
+from orihon.web.openapi import document
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
-from orihon.web.server import WebServer
 from tests.command_walk import prepare
 from tests.damage import settings_for
+from tests.helpers import Rule
 from tests.serving import Client, serving
 
 TASK = "waiting-1"
@@ -27,6 +32,7 @@ class Address:
 
     method: str
     path: str
+    page: PageRoute | None = None
     endpoint: Endpoint | None = None
 
     @property
@@ -43,18 +49,26 @@ def filled(path: str) -> str:
 
 
 ADDRESSES = [
-    *(Address("GET", filled(page.path)) for page in PAGES),
+    *(Address("GET", filled(page.path), page=page) for page in PAGES),
     *(Address("GET", filled(path)) for path in STREAMS),
-    *(Address(one.method, filled(one.path), one) for one in ENDPOINTS),
+    *(Address(one.method, filled(one.path), endpoint=one) for one in ENDPOINTS),
     Address("POST", "/logout"),
     Address("GET", "/static/base.css"),
     Address("GET", "/nowhere"),
     Address("POST", "/api/nowhere"),
 ]
-every_address = pytest.mark.parametrize("address", ADDRESSES, ids=lambda one: f"{one.method} {one.path}")
-every_change = pytest.mark.parametrize(
-    "address", [one for one in ADDRESSES if one.changes], ids=lambda one: f"{one.method} {one.path}"
-)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Somebody who is logged in, and somebody on a server that changes nothing."""
+
+    reader: Client
+    looker: Client
+
+    @property
+    def marked(self) -> dict[str, str]:
+        return {"x-csrf-token": self.reader.mark, "Origin": self.reader.origin}
 
 
 @pytest.fixture(scope="module")
@@ -65,25 +79,9 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(base: Path) -> Iterator[WebServer]:
-    with serving(base, settings_for("files")) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def read_only(base: Path) -> Iterator[WebServer]:
-    with serving(base, settings_for("files"), read_only=True) as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def reader(server: WebServer) -> Client:
-    return Client(server).log_in()
-
-
-@pytest.fixture(scope="module")
-def looker(read_only: WebServer) -> Client:
-    return Client(read_only).log_in()
+def site(base: Path) -> Iterator[Site]:
+    with serving(base, settings_for("files")) as server, serving(base, settings_for("files"), read_only=True) as shown:
+        yield Site(Client(server).log_in(), Client(shown).log_in())
 
 
 def test_no_address_is_there_twice_and_changes_are_posts() -> None:
@@ -99,9 +97,11 @@ def test_looking_and_changing_are_told_apart() -> None:
     assert [one.name for one in ENDPOINTS if one.changes and one.role == "read"] == []
 
 
-@every_address
-def test_nobody_gets_anything_without_a_token(address: Address, reader: Client) -> None:
-    stranger = Client(reader.server)  # after somebody has come in: soon nobody does, with so many wrong tokens
+# ---- what holds for every address ------------------------------------------------------------------------------------
+
+
+def nobody_gets_anything_without_a_token(site: Site, address: Address) -> None:
+    stranger = Client(site.reader.server)  # after somebody has come in: soon nobody does, with so many wrong tokens
     answer = stranger.ask(address.method, address.path, address.body)
     assert answer.status == 401
     assert TASK not in answer.text
@@ -109,94 +109,116 @@ def test_nobody_gets_anything_without_a_token(address: Address, reader: Client) 
     assert stranger.ask("HEAD", address.path).status == 401
 
 
-@every_address
-def test_nobody_gets_anything_by_another_name(address: Address, reader: Client) -> None:
-    port = reader.server.port
+def nobody_gets_anything_by_another_name(site: Site, address: Address) -> None:
     for said in (
-        {"Host": f"evil.example:{port}"},
+        {"Host": f"evil.example:{site.reader.server.port}"},
         {"Host": "evil.example"},
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
     ):
-        marked = {"x-csrf-token": reader.mark, **said}
-        answer = reader.ask(address.method, address.path, address.body, marked)
+        marked = {"x-csrf-token": site.reader.mark, **said}
+        answer = site.reader.ask(address.method, address.path, address.body, marked)
         assert answer.status == 403
         assert TASK not in answer.text
 
 
-@every_change
-def test_no_browser_changes_anything_without_the_mark(address: Address, reader: Client) -> None:
+def no_browser_changes_anything_without_the_mark(site: Site, address: Address) -> None:
+    if not address.changes:
+        return
     for mark in ("", "x" * 43):
-        assert reader.ask(address.method, address.path, address.body, {"x-csrf-token": mark}).status == 403
-    crossed = {"x-csrf-token": reader.mark, "sec-fetch-site": "cross-site"}
-    assert reader.ask(address.method, address.path, address.body, crossed).status == 403
+        assert site.reader.ask(address.method, address.path, address.body, {"x-csrf-token": mark}).status == 403
+    crossed = {"x-csrf-token": site.reader.mark, "sec-fetch-site": "cross-site"}
+    assert site.reader.ask(address.method, address.path, address.body, crossed).status == 403
 
 
-@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.changes], ids=lambda one: one.name)
-def test_a_server_that_only_shows_changes_nothing(endpoint: Endpoint, looker: Client) -> None:
-    answer = looker.change(filled(endpoint.path))
-    assert (answer.status, answer.reason) == (403, "read_only")
-    answer = looker.as_program("POST", filled(endpoint.path), {})
-    assert (answer.status, answer.reason) == (403, "read_only")
+def a_server_that_only_shows_changes_nothing(site: Site, address: Address) -> None:
+    if address.endpoint is None or not address.endpoint.changes:
+        return
+    for answer in (site.looker.change(address.path), site.looker.as_program("POST", address.path, {})):
+        assert (answer.status, answer.reason) == (403, "read_only")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.path)
-def test_every_page_shows_itself_also_where_nothing_may_be_changed(
-    page: object, reader: Client, looker: Client
-) -> None:
-    path = _with_needed(filled(page.path), page.query)  # type: ignore[attr-defined]
+def a_page_shows_itself_also_where_nothing_may_be_changed(site: Site, address: Address) -> None:
+    if address.page is None:
+        return
+    reader, path = site.reader, _with_needed(address.path, address.page.query)
     shown = reader.ask("GET", path)
     assert shown.status in (200, 404), shown.text
     assert "token=" not in shown.text
     assert reader.server.token not in shown.text
-    only_shown = looker.ask("GET", path)
+    only_shown = site.looker.ask("GET", path)
     assert only_shown.status == shown.status
     assert not re.search(r"<button[^>]* data-(act|undo|answer|approve)\b", only_shown.text)
     assert reader.ask("GET", path, headers={"Cookie": f"{reader.cookie}; orihon_language=ja"}).status == shown.status
     assert reader.ask("HEAD", path).status == shown.status
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.path)
-def test_pages_take_nothing_that_they_do_not_know(page: object, reader: Client) -> None:
-    path = _with_needed(filled(page.path), page.query)  # type: ignore[attr-defined]
+def a_page_takes_nothing_that_it_does_not_know(site: Site, address: Address) -> None:
+    if address.page is None:
+        return
+    path = _with_needed(address.path, address.page.query)
     glue = "&" if "?" in path else "?"
-    assert reader.ask("GET", f"{path}{glue}no_such_field=1").status == 400
-    for field in page.query:  # type: ignore[attr-defined]
+    assert site.reader.ask("GET", f"{path}{glue}no_such_field=1").status == 400
+    for field in address.page.query:
         for value in _unfit(field):
-            answer = reader.ask("GET", f"{filled(page.path)}?{field.name}={value}")  # type: ignore[attr-defined]
+            answer = site.reader.ask("GET", f"{address.path}?{field.name}={value}")
             assert answer.status == 400, (field.name, value)
 
 
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda one: one.name)
-def test_the_api_takes_nothing_that_it_does_not_know(endpoint: Endpoint, reader: Client) -> None:
-    path = filled(endpoint.path)
-    answer = reader.ask(
-        endpoint.method, f"{path}?no_such_field=1", {} if endpoint.method == "POST" else None, _marked(reader)
-    )
-    assert (answer.status, answer.reason) == (400, "InvalidInput.field_unknown")
-    if endpoint.method != "POST":
+def the_api_takes_nothing_that_it_does_not_know(site: Site, address: Address) -> None:
+    if address.endpoint is None:
         return
-    answer = reader.ask("POST", path, {"no_such_field": 1}, _marked(reader))
+    reader, path = site.reader, address.path
+    answer = reader.ask(address.method, f"{path}?no_such_field=1", address.body, site.marked)
+    assert (answer.status, answer.reason) == (400, "InvalidInput.field_unknown")
+    if not address.changes:
+        return
+    answer = reader.ask("POST", path, {"no_such_field": 1}, site.marked)
     assert (answer.status, answer.reason) == (400, "InvalidInput.field_unknown")
     for body in (b"[]", b"1", b"{", b"\xff", b'{"a": NaN}', b"[" * 100_000):
-        answer = reader.ask("POST", path, body, {**_marked(reader), "Content-Type": "application/json"})
+        answer = reader.ask("POST", path, body, {**site.marked, "Content-Type": "application/json"})
         assert answer.status == 400
-    answer = reader.ask("POST", path, b"a=1", {**_marked(reader), "Content-Type": "application/x-www-form-urlencoded"})
+    answer = reader.ask("POST", path, b"a=1", {**site.marked, "Content-Type": "application/x-www-form-urlencoded"})
     assert (answer.status, answer.reason) == (400, "InvalidInput.body_type")
 
 
-def test_what_is_too_large_is_refused(reader: Client) -> None:
+def the_api_refuses_another_method(site: Site, address: Address) -> None:
+    if address.endpoint is None:
+        return
+    answer = site.looker.as_program("DELETE", address.path)
+    assert answer.status == 405
+    assert address.method in answer.headers["allow"]
+    error = document(())["components"]["schemas"]["error"]
+    assert Draft202012Validator(error).is_valid(answer.value)
+
+
+RULES: tuple[Callable[[Site, Address], None], ...] = (
+    nobody_gets_anything_without_a_token,
+    nobody_gets_anything_by_another_name,
+    no_browser_changes_anything_without_the_mark,
+    a_server_that_only_shows_changes_nothing,
+    a_page_shows_itself_also_where_nothing_may_be_changed,
+    a_page_takes_nothing_that_it_does_not_know,
+    the_api_takes_nothing_that_it_does_not_know,
+    the_api_refuses_another_method,
+)
+
+
+def test_every_address_keeps_every_rule(site: Site) -> None:
+    with Rule() as rule:
+        for address in ADDRESSES:
+            for keep in RULES:
+                with rule.case(address.method, address.path, keep.__name__):
+                    keep(site, address)
+
+
+def test_what_is_too_large_is_refused(site: Site) -> None:
     if not any(one.method == "POST" for one in ENDPOINTS):
         pytest.skip("nothing takes a body")
     path = next(filled(one.path) for one in ENDPOINTS if one.method == "POST")
-    answer = reader.ask(
-        "POST", path, b" " * (MOST_BODY_BYTES + 1), {**_marked(reader), "Content-Type": "application/json"}
-    )
+    headers = {**site.marked, "Content-Type": "application/json"}
+    answer = site.reader.ask("POST", path, b" " * (MOST_BODY_BYTES + 1), headers)
     assert (answer.status, answer.reason) == (413, "InvalidInput.body_size")
-
-
-def _marked(reader: Client) -> dict[str, str]:
-    return {"x-csrf-token": reader.mark, "Origin": reader.origin}
 
 
 def _with_needed(path: str, query: tuple[Field, ...]) -> str:

@@ -41,10 +41,10 @@ class ScriptedModel:
         return answer, []
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MessageStore]:
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[MessageStore]:
     config = {
-        "context_storage": {"backend": request.param, "durability": "os"},
+        "context_storage": {"durability": "os"},
         "compression": {"keep_recent": 4, "min_to_compress": 5},
     }
     message_store = MessageStore(tmp_path / "task", config, context_length=2000)

@@ -32,26 +32,20 @@ from tests.unit.test_squeeze import pairs_are_whole
 
 PROMPT = "You are a careful agent. 決して推測しないこと。"
 WINDOW = 6000
-BACKENDS = ("files", "sqlite")
 NOUNS = ("valve", "exporter", "report", "cache", "parser", "index", "queue", "ledger", "socket", "cursor", "schema")
 KEY = TaskKey("cli", "", "", "task", "1")
 
 
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 class Stores:
-    """Makes stores of one back end in a folder, and closes them."""
+    """Makes stores in a folder, and closes them."""
 
-    def __init__(self, folder: Path, backend: str) -> None:
-        self.folder, self.backend = folder, backend
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self.opened: list[MessageStore] = []
 
     def config(self, window: int = WINDOW, **compression: object) -> dict[str, Any]:
         return {
-            "context_storage": {"backend": self.backend, "durability": "os"},
+            "context_storage": {"durability": "os"},
             "llm": {"openai": {"context_length": window, "reserve_output": 500}},
             "compression": {"keep_recent": 4, "min_to_compress": 5, **compression},
         }
@@ -62,14 +56,12 @@ class Stores:
         return store
 
     def bytes_of_all(self) -> dict[Path, bytes]:
-        shared = "-shm"  # SQLite's own memory, which readers use too
-        files = (path for path in self.folder.rglob("*") if path.is_file() and not path.name.endswith(shared))
-        return {path: path.read_bytes() for path in files}
+        return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
-def stores(tmp_path: Path, backend: str) -> Iterator[Stores]:
-    made = Stores(tmp_path / "stores", backend)
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    made = Stores(tmp_path / "stores")
     yield made
     for store in made.opened:
         store.close()
@@ -211,8 +203,8 @@ def test_a_number_of_messages_is_a_rung(stores: Stores) -> None:
 
 
 @pytest.mark.parametrize("budget", ["correction", "window"])
-def test_the_goal_is_by_the_providers_measure(tmp_path: Path, backend: str, budget: str) -> None:
-    stores = Stores(tmp_path, backend)
+def test_the_goal_is_by_the_providers_measure(tmp_path: Path, budget: str) -> None:
+    stores = Stores(tmp_path)
     with TaskContextManager(tmp_path, KEY, stores.config(preset="companion")) as ctx:
         fill(ctx.message_store, 2500)
         if budget == "correction":
@@ -495,8 +487,8 @@ def test_between_folds_the_request_only_grows(stores: Stores, preset: str) -> No
 # ---- notices and figures ---------------------------------------------------------------------------------------------
 
 
-def test_whoever_subscribes_is_told(tmp_path: Path, backend: str) -> None:
-    config = Stores(tmp_path, backend).config(preset="coding-agent", threshold=0.95)
+def test_whoever_subscribes_is_told(tmp_path: Path) -> None:
+    config = Stores(tmp_path).config(preset="coding-agent", threshold=0.95)
     with TaskContextManager(tmp_path, KEY, config) as ctx:
         told: list[Any] = []
         ctx.compressor.notifier.subscribe(told.append)
@@ -520,8 +512,8 @@ def test_whoever_subscribes_is_told(tmp_path: Path, backend: str) -> None:
         assert [notice.kind for notice in told] == ["recommended", "compressed"]
 
 
-def test_a_view_that_is_still_full_is_told(tmp_path: Path, backend: str) -> None:
-    config = Stores(tmp_path, backend).config()
+def test_a_view_that_is_still_full_is_told(tmp_path: Path) -> None:
+    config = Stores(tmp_path).config()
     with TaskContextManager(tmp_path, KEY, config) as ctx:
         told: list[Any] = []
         ctx.compressor.notifier.subscribe(told.append)
@@ -534,11 +526,11 @@ def test_a_view_that_is_still_full_is_told(tmp_path: Path, backend: str) -> None
         assert told[-1].type == "warning"
 
 
-def test_a_webhook_of_the_settings_is_called(tmp_path: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_of_the_settings_is_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.setattr(webhook, "TIMEOUT", 2 * PATIENCE)
     with receiving() as server:
-        config = Stores(tmp_path, backend).config() | {"notifications": {"webhook": server.url}}
+        config = Stores(tmp_path).config() | {"notifications": {"webhook": server.url}}
         with TaskContextManager(tmp_path, KEY, config) as ctx:
             fill(ctx.message_store, 5000)
             assert ctx.compress_if_needed()
@@ -554,8 +546,8 @@ def counted(ctx: TaskContextManager) -> int:
     return ctx.catalogue.tasks.get(ctx.uuid).compression_count
 
 
-def test_each_compression_is_counted_once(tmp_path: Path, backend: str) -> None:
-    config = Stores(tmp_path, backend).config()
+def test_each_compression_is_counted_once(tmp_path: Path) -> None:
+    config = Stores(tmp_path).config()
     with TaskContextManager(tmp_path, KEY, config) as ctx:
         store = ctx.message_store
         fill(store, 5000)

@@ -26,9 +26,9 @@ from tests.helpers import refused
 KEY = TaskKey("github", "acme", "rocket", "issue", "27", "mika")
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def config(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return {"context_storage": {"backend": request.param, "durability": "os"}}
+@pytest.fixture
+def config() -> dict[str, Any]:
+    return {"context_storage": {"durability": "os"}}
 
 
 def start(base_dir: Path, config: dict[str, Any], key: TaskKey = KEY) -> TaskContextManager:

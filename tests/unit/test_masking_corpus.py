@@ -51,9 +51,8 @@ def test_most_values_in_messages_go(half: str, seed: int) -> None:
     assert len(left) <= 0.15 * len(told), left
 
 
-@pytest.mark.parametrize("line", CODE)
-def test_code_and_talk_about_secrets_stay(line: str) -> None:
-    assert redactor.mask(line) is line
+def test_code_and_talk_about_secrets_stay() -> None:
+    assert [line for line in CODE if redactor.mask(line) is not line] == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

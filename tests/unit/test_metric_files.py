@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from orihon.reports.metrics.families import FAMILIES
+from tests.helpers import Rule
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus-rules.yaml"
@@ -71,13 +72,16 @@ def series_names() -> dict[str, set[str]]:
     return names
 
 
-@pytest.mark.parametrize("expression", [*(rule["expr"] for rule in rules()), *targets()])
-def test_what_an_expression_asks_for_is_among_the_metrics(expression: str) -> None:
-    names, asked = series_names(), list(selectors(expression))
-    assert asked
-    for selector in asked:
-        assert selector.name in names
-        assert {matcher.name for matcher in selector.matchers.matchers} <= names[selector.name or ""]
+def test_what_an_expression_asks_for_is_among_the_metrics() -> None:
+    names = series_names()
+    with Rule() as all_of_them:
+        for expression in [*(rule["expr"] for rule in rules()), *targets()]:
+            with all_of_them.case(expression):
+                asked = list(selectors(expression))
+                assert asked
+                for selector in asked:
+                    assert selector.name in names
+                    assert {matcher.name for matcher in selector.matchers.matchers} <= names[selector.name or ""]
 
 
 @pytest.mark.parametrize("wrong", ["sum(", "rate(orihon_tasks)[5m]", "orihon_tasks{status=}", "1 +"])

@@ -27,7 +27,7 @@ from orihon.compression.documents.sections import (
 )
 from orihon.errors import InvalidId, InvalidInput
 from orihon.texts import LANGUAGES, text
-from tests.helpers import refused
+from tests.helpers import Rule, refused
 
 LEVELS = list(CompressionLevel)
 
@@ -200,15 +200,15 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize("title", KEPT)
-@pytest.mark.parametrize("level", LEVELS)
-def test_what_is_kept(title: str, level: CompressionLevel) -> None:
-    section = (
-        f"## {title}\n\n\n\n説明。説明が長い。 Words, words.\n\n```py\nx = 1  # one\n```\n\n### more\n\n- a\n  - b\n\n"
-    )
-    result = compress_document(f"# Doc\n\n{ENGINE}\n{section}## Rest\n\nx\n\n\n\ny\n", level)
-    assert section in result.text
-    assert result.preserved_items == (title,)
+def test_what_is_kept() -> None:
+    body = "\n\n\n\n説明。説明が長い。 Words, words.\n\n```py\nx = 1  # one\n```\n\n### more\n\n- a\n  - b\n\n"
+    with Rule() as rule:
+        for title, level in itertools.product(KEPT, LEVELS):
+            with rule.case(title, level):
+                section = f"## {title}{body}"
+                result = compress_document(f"# Doc\n\n{ENGINE}\n{section}## Rest\n\nx\n\n\n\ny\n", level)
+                assert section in result.text
+                assert result.preserved_items == (title,)
 
 
 # 004 §圧縮レベル.

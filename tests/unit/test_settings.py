@@ -18,6 +18,7 @@ from orihon.errors import InvalidSettings, KeyUnavailable
 from orihon.guard.encryption.master import read_master_key
 from orihon.settings import Settings, load_settings, schema
 from tests.configurations import Write, load, refused
+from tests.helpers import Rule
 
 KEYS = sorted(schema())
 
@@ -37,11 +38,12 @@ def test_defaults() -> None:
     assert settings.language is None
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_every_default_is_a_value_that_its_own_kind_allows(key: str) -> None:
-    default = schema()[key].default
-    if default is not None:
-        assert load(flags={key: default}).get(key) == default
+def test_every_default_is_a_value_that_its_own_kind_allows() -> None:
+    defaults = {key: schema()[key].default for key in KEYS}
+    with Rule() as rule:
+        for key, default in defaults.items():
+            with rule.case(key):
+                assert default is None or load(flags={key: default}).get(key) == default
 
 
 def test_flag_beats_environment_beats_file_beats_default(write: Write) -> None:
@@ -218,12 +220,14 @@ _TEXTS = {
 _TEXTS_OF = {"context_storage.backend": "sqlite", "database.url": "postgresql://db", "archive.url": "s3://bucket"}
 
 
-@pytest.mark.parametrize("key", KEYS)
-def test_every_key_has_a_variable(key: str) -> None:
-    kind = schema()[key].kind
-    variable = "ORIHON_" + key.upper().replace(".", "__")
-    settings = load(environ={variable: _TEXTS_OF.get(key) or _TEXTS.get(kind.name) or kind.allowed.split(", ")[-1]})
-    assert settings.origin(key) == f"environment {variable}"
+def test_every_key_has_a_variable() -> None:
+    with Rule() as rule:
+        for key in KEYS:
+            with rule.case(key):
+                kind = schema()[key].kind
+                variable = "ORIHON_" + key.upper().replace(".", "__")
+                value = _TEXTS_OF.get(key) or _TEXTS.get(kind.name) or kind.allowed.split(", ")[-1]
+                assert load(environ={variable: value}).origin(key) == f"environment {variable}"
 
 
 def test_the_longer_variable_wins() -> None:

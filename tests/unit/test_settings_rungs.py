@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from orihon.settings import Settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
-from orihon.texts import set_language
+from orihon.texts import LANGUAGES, set_language, speaking
 from tests.configurations import Write, load, refused
+from tests.helpers import Rule
 
 OWN_LADDER = """
 compression:
@@ -130,22 +131,19 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("language", ["en", "ja"])
-@pytest.mark.parametrize(("key", "raw", "entry", "allowed"), WRONG, ids=range(len(WRONG)))
-def test_a_wrong_entry_is_named_with_what_is_allowed(
-    key: str, raw: object, entry: str, allowed: str, language: str
-) -> None:
-    error = refused({key: raw})
-    assert error.reason == "broken_entry"
-    assert error.fields == {"key": key, "origin": "config", "entry": entry, "allowed": allowed}
-    set_language(language)
-    try:
-        told = str(error)
-    finally:
-        set_language(None)
-    assert f"{key}{entry} " in told
-    assert allowed in told
-    assert ("指定できるもの" in told) == (language == "ja")
+def test_a_wrong_entry_is_named_with_what_is_allowed() -> None:
+    with Rule() as rule:
+        for key, raw, entry, allowed in WRONG:
+            with rule.case(key, raw):
+                error = refused({key: raw})
+                assert error.reason == "broken_entry"
+                assert error.fields == {"key": key, "origin": "config", "entry": entry, "allowed": allowed}
+                for language in LANGUAGES:
+                    with speaking(language):
+                        told = str(error)
+                    assert f"{key}{entry} " in told
+                    assert allowed in told
+                    assert ("指定できるもの" in told) == (language == "ja")
 
 
 @pytest.mark.parametrize("language", ["en", "ja"])

@@ -26,10 +26,10 @@ INJECTED = [
 ]
 
 
-@pytest.fixture(params=["files", "sqlite"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> MessageStore:
+@pytest.fixture
+def store(tmp_path: Path) -> MessageStore:
     config = {
-        "context_storage": {"backend": request.param, "durability": "os"},
+        "context_storage": {"durability": "os"},
         "compression": {"keep_recent": 4, "min_to_compress": 5},
     }
     return MessageStore(tmp_path / "task", config, context_length=8000)
