@@ -172,7 +172,7 @@ def test_no_statement_of_daily_work_scans_the_tasks(catalogue: Catalogue, place:
             text = f"EXPLAIN {statement('postgres', name, conditions)}"
             plan = "\n".join(line for (line,) in session.execute(text.encode(), AnyBindings()))
             assert "Seq Scan on tasks" not in plan, f"{name}: {plan}"
-            if name in ("first_in_line", "first_to_resume"):
+            if name in ("first_in_queue", "first_to_resume"):
                 assert "Sort" not in plan, f"{name}: {plan}"
 
 

@@ -2,11 +2,11 @@
 
 It is ``tasks.db`` in the base folder, or in PostgreSQL for several machines.
 
-Owns the legal changes of state, the leases with their fencing tokens, the queue and the
-rollups that statistics are read from. Promises that what must hold together changes in one transaction, on
-disk when the call returns, and that leases never depend on the wall clock. Refuses illegal changes, stale
-owners, and columns that are not on its list. It can be rebuilt from the task folders; it knows nothing of
-messages.
+Holds its parts, one for each noun: ``tasks``, ``leases``, ``queue`` … Each is in the file of that name and works on the
+same database. Owns the legal changes of state, the leases with their fencing tokens, the queue and the rollups that
+statistics are read from. Promises that what must hold together changes in one transaction, on disk when the call
+returns, and that leases never depend on the wall clock. Refuses illegal changes, stale owners, and columns that are not
+on its list. It can be rebuilt from the task folders; it knows nothing of messages.
 
 Safe for several processes, threads and forks. Never read or copy ``tasks.db`` with ``open()`` in a process
 that uses it: closing that file would drop SQLite's locks on it.
@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.catalogue.changes import ChangedTask, Changes
+from orihon.catalogue.changes import ChangedTask, ChangeFeed
 from orihon.catalogue.counters import Counters
 from orihon.catalogue.grants import Grant, Grants
 from orihon.catalogue.leases import HeldLease, Lease, Leases
-from orihon.catalogue.outbox import Outbox
+from orihon.catalogue.outbox import OutboxTable
 from orihon.catalogue.queue import ClaimLimits, Queue, QueueDepth
 from orihon.catalogue.rate_limits import RateLimits
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
@@ -30,7 +30,7 @@ from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.catalogue.tombstones import Tombstones
-from orihon.catalogue.usage import Usage, UsageRow, UsageSum
+from orihon.catalogue.usage import UsageRow, UsageSum, UsageTable
 from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
 
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
 
 
 class Catalogue:
-    """``tasks.db`` of one base folder, or tables that many machines share (``opening``); made when missing."""
+    """``tasks.db`` of one base folder, or tables that many machines share (``connect``); made when missing."""
 
     path: Path  # of a catalogue that is a file; ``where`` is for any
 
@@ -88,12 +88,12 @@ class Catalogue:
         self.leases = Leases(database)
         self.queue = Queue(database)
         self.workers = Workers(database)
-        self.usage = Usage(database)
+        self.usage = UsageTable(database)
         self.statistics = Statistics(database)
         self.counters = Counters(database)
         self.rate_limits = RateLimits(database)
-        self.outbox = Outbox(database)
-        self.changes = Changes(database)
+        self.outbox = OutboxTable(database)
+        self.changes = ChangeFeed(database)
         self.grants = Grants(database)
         self.tombstones = Tombstones(database)
 

@@ -27,7 +27,7 @@ class ChangedTask:
         return f"{self.status} {self.updated_at}"
 
 
-class Changes:
+class ChangeFeed:
     """What the catalogue tells of changes."""
 
     def __init__(self, database: TasksDatabase) -> None:

@@ -60,11 +60,10 @@ class Counters:
 
     def counted(self, since: str, until: str | None = None) -> dict[str, int]:
         """What was counted by time between two times as ``utc_now`` writes them, to ten minutes."""
-        beyond = _AFTER_TIMES if until is None else f"{_TIMED}{until[:_WIDTH]}"
         sums = dict.fromkeys(BY_TIME.values(), 0)
-        for name, value in self._db.values("timed_counters", first=f"{_TIMED}{since[:_WIDTH]}", beyond=beyond):
-            what = name.partition(" ")[2]
-            sums[what] = sums.get(what, 0) + value
+        for day in self.by_day(since, until).values():
+            for what, value in day.items():
+                sums[what] = sums.get(what, 0) + value
         return sums
 
     def by_day(self, since: str, until: str | None = None) -> dict[str, dict[str, int]]:

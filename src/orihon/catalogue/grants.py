@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from orihon.catalogue.tasks_db import Record, TasksDatabase
+from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.system.clock import utc_now
 
 
@@ -27,15 +27,7 @@ class Grant:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {
-            "id": self.id,
-            "user": self.user,
-            "role": self.role,
-            "name": self.name,
-            "created_at": self.created_at,
-            "expires_at": self.expires_at,
-            "revoked_at": self.revoked_at,
-        }
+        return asdict(self)
 
 
 class Grants:
@@ -46,33 +38,25 @@ class Grants:
 
     def add(self, grant: Grant, digest: str) -> None:
         """Keep a new grant, under the digest of its token."""
-        values = {
-            "id": grant.id,
-            "digest": digest,
-            "user": grant.user,
-            "role": grant.role,
-            "name": grant.name,
-            "created_at": grant.created_at,
-            "expires_at": grant.expires_at,
-        }
+        values = {name: value for name, value in grant.as_dict().items() if name != "revoked_at"}
         self._db.change(
-            lambda statements: statements.run("add_grant", **values),
+            lambda statements: statements.run("add_grant", digest=digest, **values),
             done=lambda statements: 1 if statements.one("grant", id=grant.id) else None,
         )
 
     def all(self) -> list[Grant]:
         """All of them, the oldest first, also those that are over."""
-        return [_grant(record) for record in self._db.all("grants")]
+        return [Grant(**record) for record in self._db.all("grants")]
 
     def by_digest(self, digest: str) -> Grant | None:
         """The grant whose token has this digest."""
         record = self._db.one("grant_of", digest=digest)
-        return None if record is None else _grant(record)
+        return None if record is None else Grant(**record)
 
     def find(self, number: str) -> Grant | None:
         """A grant by its own name."""
         record = self._db.one("grant", id=number)
-        return None if record is None else _grant(record)
+        return None if record is None else Grant(**record)
 
     def revoke(self, number: str) -> bool:
         """From now on its token is worthless; False where it was so before, or is not known."""
@@ -81,7 +65,3 @@ class Grants:
     def forget_user(self, user: str) -> int:
         """Remove every grant of a user; returns how many."""
         return self._db.change(lambda statements: statements.run("forget_grants", user=user))
-
-
-def _grant(record: Record) -> Grant:
-    return Grant(**record)

@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from orihon.catalogue.row_changes import require
-from orihon.catalogue.rows import TaskRow, row_from
+from orihon.catalogue.rows import TaskRow, row_from, rows_from
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
 from orihon.errors import StaleWriter, TaskBusy
 from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
@@ -59,7 +59,7 @@ class Leases:
     ) -> Lease:
         """Own the task from now on; ``take_over`` also takes it from a live owner."""
         me = process_identity()
-        taken = Taken()
+        pending = PendingLease()
 
         def action(statements: Statements) -> tuple[TaskRow, Lease]:
             row = require(statements, uuid)
@@ -73,9 +73,9 @@ class Leases:
                     pid=row.lease_pid,
                     seconds_left=_seconds_left(row, moment),
                 )
-            return taken.note(take(statements, uuid, owner, seconds, me))
+            return pending.note(take(statements, uuid, owner, seconds, me))
 
-        return self._db.change(action, done=taken.still)[1]
+        return self._db.change(action, done=pending.still)[1]
 
     def renew(self, lease: Lease) -> Lease:
         """Go on owning the task, also after the lease ran out, as long as nobody else has taken it."""
@@ -120,7 +120,7 @@ class Leases:
         out: every one would have to be looked at.
         """
         me, moment = process_identity(), self._db.moment()
-        rows = [row_from(record) for record in self._db.all("owned_tasks", **whereabouts(moment, near=near))]
+        rows = rows_from(self._db.all("owned_tasks", **whereabouts(moment, near=near)))
         alive = cache(is_alive)  # one process may hold very many
         return [row for row in rows if not is_held(row, moment, me, alive)]
 
@@ -162,7 +162,7 @@ class Leases:
         return _seconds_left(row, self._db.moment())
 
 
-class Taken:
+class PendingLease:
     """A lease that was written and may not have come about: the answer to the end of its transaction was lost."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Hearing of tasks that came into line, from PostgreSQL: LISTEN on a connection of its own.
+"""Hearing of tasks that came into the queue, from PostgreSQL: LISTEN on a connection of its own.
 
 The tables' triggers notify a channel that is named after the schema. Nothing depends on hearing: without a connection
 whoever waits simply waits its time.
@@ -35,7 +35,7 @@ class Listener:
         self._lock = threading.Lock()
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        """Until there is news, for at most so long; what came since the last wait is news, too."""
+        """Until something has come, for at most so long; what came since the last wait counts, too."""
         give_up = time.monotonic() + seconds
         self._notice_fork()
         if self._lock.acquire(blocking=False):  # otherwise another thread listens: this one just waits

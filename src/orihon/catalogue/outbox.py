@@ -55,7 +55,7 @@ class NewNotice:
     body: Mapping[str, Any]
 
 
-class Outbox:
+class OutboxTable:
     """What the catalogue does with notifications."""
 
     def __init__(self, database: TasksDatabase) -> None:

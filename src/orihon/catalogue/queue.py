@@ -1,6 +1,6 @@
-"""The line of tasks that wait for a worker: claimed, put back, put off, and what is wanted of them.
+"""The queue of tasks that wait for a worker: claimed, put back, put off, and what is wanted of them.
 
-Three kinds of tasks are in line: queued ones that are due, paused ones that shall go on, and running ones whose worker
+Three kinds of tasks are in it: queued ones that are due, paused ones that shall go on, and running ones whose worker
 is gone. A claim counts as an attempt before the work begins, so that a task which kills its worker is found out. A
 retry waits on the clock of the leases: setting a machine's wall clock neither hastens nor delays it.
 """
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from orihon.catalogue.leases import LEASE_SECONDS, Lease, Taken, is_held, take, whereabouts
+from orihon.catalogue.leases import LEASE_SECONDS, Lease, PendingLease, is_held, take, whereabouts
 from orihon.catalogue.row_changes import refuse_stale, require, set_status
-from orihon.catalogue.rows import TaskRow, known_status, row_from
+from orihon.catalogue.rows import TaskRow, known_status, row_from, rows_from
 from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
 from orihon.catalogue.workers import WorkerFigures, note_figures
 from orihon.system.clock import process_identity, utc_now
@@ -83,7 +83,7 @@ class Queue:
         near: bool = False,
         worker: WorkerFigures | None = None,
     ) -> tuple[TaskRow, Lease] | None:
-        """Start the first task in line: one without its worker, one to go on with, or by priority and age.
+        """Start the first task of the queue: one without its worker, one to go on with, or by priority and age.
 
         ``None`` when none is due. ``abandoned`` looks for dead workers too, ``near`` for those of this machine only.
         ``worker`` is written down with the claim.
@@ -109,7 +109,7 @@ class Queue:
         limits: ClaimLimits | None = None,
         worker: WorkerFigures | None = None,
     ) -> tuple[TaskRow, Lease] | None:
-        """Start this one task, if ``claim_next`` could: it is in line and due, or its worker is gone."""
+        """Start this one task, if ``claim_next`` could: it is in the queue and due, or its worker is gone."""
         limits = limits or ClaimLimits()
         if not _is_claimable(self._db, uuid, limits):  # whoever hears of a task late must not take the write lock
             return None
@@ -121,7 +121,7 @@ class Queue:
         return self._claimed(this, owner, seconds, limits, worker)
 
     def wait(self, seconds: float, stop: threading.Event) -> None:
-        """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""
+        """Wait until a task may have come into the queue, at most so long; not any longer when ``stop`` is set."""
         self._db.wait_for_tasks(seconds, stop)
 
     def _claimed(
@@ -133,7 +133,7 @@ class Queue:
         worker: WorkerFigures | None,
     ) -> tuple[TaskRow, Lease] | None:
         """The chosen task, claimed in one transaction; while there is a limit on users, one at a time."""
-        taken = Taken()
+        pending = PendingLease()
 
         def action(statements: Statements) -> tuple[TaskRow, Lease] | None:
             if limits.tasks_per_user < _NO_LIMIT:
@@ -144,27 +144,27 @@ class Queue:
             claim = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
             if worker is not None:
                 note_figures(statements, worker, "working", uuid)
-            return taken.note(claim)
+            return pending.note(claim)
 
-        # Where a power failure ends every lease it may take the claim with it: the task is in line again then, and no
+        # Where a power failure ends every lease it may take the claim with it: the task is queued again then, and no
         # sync is needed. A server may lose it and the worker live on: then the same epoch would be given out twice.
-        return self._db.change(action, done=taken.still, durable=not self._db.dies_with_us)
+        return self._db.change(action, done=pending.still, durable=not self._db.dies_with_us)
 
     def abandoned(self, *, near: bool = False) -> list[TaskRow]:
-        """Tasks out of the line whose worker is gone; ``near`` as for ``Leases.stale``."""
+        """Tasks out of the queue whose worker is gone; ``near`` as for ``Leases.stale``."""
         moment = self._db.moment()
         return _without_worker(_claimed(self._db.all("owned_tasks", **whereabouts(moment, near=near))), moment)
 
     def cancelled_pauses(self) -> list[TaskRow]:
         """Paused tasks that were to be cancelled when their worker died."""
-        return [row_from(record) for record in self._db.all("cancelled_pauses")]
+        return rows_from(self._db.all("cancelled_pauses"))
 
     def untold_ends(self) -> list[TaskRow]:
         """Tasks that have ended and whose source has not heard of it."""
-        return [row_from(record) for record in self._db.all("untold_ends")]
+        return rows_from(self._db.all("untold_ends"))
 
     def put_back(self, uuid: str, *, epoch: int, error_message: str, delay: float) -> TaskRow:
-        """A running or failed task back to the line, due after ``delay`` seconds; its lease is released."""
+        """A running or failed task back to the queue, due after ``delay`` seconds; its lease is released."""
 
         def action(statements: Statements) -> TaskRow:
             row = require(statements, uuid)
@@ -199,7 +199,7 @@ class Queue:
         return self._db.change(action)
 
     def count_waiting(self) -> tuple[int, int]:
-        """How many tasks are in line or put off, and how many are with workers."""
+        """How many tasks are queued or put off, and how many are with workers."""
         counts = self._db.one("count_waiting")
         assert counts is not None
         return counts["waiting"], counts["running"]
@@ -264,7 +264,7 @@ class Queue:
 
 def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:
     moment = database.moment()
-    if database.one("task_in_line", uuid=uuid, **limits.on_users, **_moments(moment)) is not None:
+    if database.one("task_in_queue", uuid=uuid, **limits.on_users, **_moments(moment)) is not None:
         return True
     record = database.one("claimed_task", uuid=uuid)
     return record is not None and bool(_free_to_go_on([record], limits, moment))
@@ -288,9 +288,9 @@ def _first_abandoned(statements: Statements, limits: ClaimLimits, *, near: bool)
 
 def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
     moments = _moments(statements.moment())
-    statements.run("put_due_in_line", now=moments["now"])
-    statements.run("put_retries_in_line", **{name: moments[name] for name in ("moment", "horizon", "boot")})
-    for statement in ("first_to_resume", "first_in_line"):
+    statements.run("put_due_in_queue", now=moments["now"])
+    statements.run("put_retries_in_queue", **{name: moments[name] for name in ("moment", "horizon", "boot")})
+    for statement in ("first_to_resume", "first_in_queue"):
         first = statements.one(statement, **limits.on_users)
         if first is not None:
             return str(first["uuid"])
@@ -298,7 +298,7 @@ def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
 
 
 def _claimed(records: list[Record]) -> list[Record]:
-    """Those that a worker has taken out of the line."""
+    """Those that a worker has taken out of the queue."""
     return [record for record in records if record["status"] == TaskStatus.RUNNING.value and record["claimed"]]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -149,6 +149,11 @@ def row_from(record: Mapping[str, Any]) -> TaskRow:
         raise DamagedStore("row", uuid=record.get("uuid"), detail=str(error)) from error
     values["keep"], values["claimed"] = bool(record["keep"]), bool(record["claimed"])
     return TaskRow(**values)
+
+
+def rows_from(records: Iterable[Mapping[str, Any]]) -> list[TaskRow]:
+    """Rows of the table ``tasks``, checked."""
+    return [row_from(record) for record in records]
 
 
 def known_status(written: object, where: str) -> TaskStatus:

@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from orihon.catalogue.rows import CLEANED, IMPORT, UNREAD
-from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, TasksDatabase, Value
+from orihon.catalogue.tasks_db import Moment, Reading, Record, Result, Statements, TasksDatabase, Value
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
 from orihon.guard.encryption.keys import CATALOGUE, DataKeys
 from orihon.guard.encryption.sealer import Sealer, is_sealed_text
@@ -29,6 +29,8 @@ _SEALED = "sealed"
 #: Names in the notes that statements look for.
 _VISIBLE = (CLEANED, IMPORT)
 _EMPTY = "{}"
+
+Inner = TypeVar("Inner", bound=Reading)
 
 
 class Texts:
@@ -121,10 +123,10 @@ def sealed_object(value: str) -> str:
     return str(sealed) if is_sealed_text(sealed) else ""
 
 
-class _SealedStatements:
-    """Statements of a transaction."""
+class _SealedReading(Generic[Inner]):
+    """Statements that can be asked, with what they give opened."""
 
-    def __init__(self, inner: Statements, texts: Texts) -> None:
+    def __init__(self, inner: Inner, texts: Texts) -> None:
         self._inner = inner
         self._texts = texts
 
@@ -141,16 +143,16 @@ class _SealedStatements:
     def moment(self) -> Moment:
         return self._inner.moment()
 
+
+class _SealedStatements(_SealedReading[Statements]):
+    """Statements of a transaction."""
+
     def run(self, name: str, /, **bindings: Value) -> int:
         return self._inner.run(name, **self._texts.sealed(bindings))
 
 
-class SealedTasks:
+class SealedTasks(_SealedReading[TasksDatabase]):
     """The database of a catalogue, with its texts sealed."""
-
-    def __init__(self, inner: TasksDatabase, texts: Texts) -> None:
-        self._inner = inner
-        self._texts = texts
 
     @property
     def where(self) -> str:
@@ -165,19 +167,6 @@ class SealedTasks:
 
     def close(self) -> None:
         self._inner.close()
-
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
-        return [self._texts.opened(row) for row in self._inner.all(name, *conditions, **self._texts.sealed(bindings))]
-
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
-        found = self._inner.one(name, **self._texts.sealed(bindings))
-        return None if found is None else self._texts.opened(found)
-
-    def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
-        return self._inner.values(name, **self._texts.sealed(bindings))
-
-    def moment(self) -> Moment:
-        return self._inner.moment()
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Statements]:

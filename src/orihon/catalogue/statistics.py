@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import Any
 
-from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, row_from
+from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, rows_from
 from orihon.catalogue.tasks_db import Reading, TasksDatabase
 from orihon.values.task import TaskStatus
 
@@ -99,7 +99,7 @@ class Statistics:
             created=0 if created is None else int(created["tasks"]),
             ended={record["status"]: int(record["tasks"]) for record in self._db.all("ended_between", **span)},
             notifications={record["kind"]: int(record["notifications"]) for record in told},
-            biggest=tuple(row_from(record) for record in self._db.all("largest_between", limit=biggest, **span)),
+            biggest=tuple(rows_from(self._db.all("largest_between", limit=biggest, **span))),
         )
 
     def ended_by_day(self, first: str, beyond: str, user: str | None = None) -> dict[str, dict[str, int]]:
@@ -116,11 +116,11 @@ class Statistics:
 
     def largest_tasks(self, limit: int) -> list[TaskRow]:
         """The largest ones first."""
-        return [row_from(record) for record in self._db.all("largest_tasks", limit=limit)]
+        return rows_from(self._db.all("largest_tasks", limit=limit))
 
     def unmeasured_tasks(self, limit: int) -> list[TaskRow]:
         """Tasks that have records and no size: at work, or of before sizes were kept."""
-        return [row_from(record) for record in self._db.all("unmeasured_tasks", limit=limit)]
+        return rows_from(self._db.all("unmeasured_tasks", limit=limit))
 
     def database_bytes(self) -> int:
         """Bytes of the database that the catalogue is in."""

@@ -15,7 +15,7 @@ from orihon.catalogue.row_changes import (
     set_totals,
     update_row,
 )
-from orihon.catalogue.rows import TaskRow, record_from, row_from
+from orihon.catalogue.rows import TaskRow, record_from, row_from, rows_from
 from orihon.catalogue.statistics import DAY, Taken, taken_by
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 from orihon.errors import IllegalTransition, TaskNotFound
@@ -247,8 +247,7 @@ class Tasks:
         first = check_id(prefix, "prefix")
         conditions, whose = ((), {}) if user is None else (("having_user",), {"user": user})
         span = {"first": first, "beyond": first + _BEYOND_IDS}
-        found = self._db.all("tasks_by_prefix", *conditions, limit=limit, **span, **whose)
-        return [row_from(record) for record in found]
+        return rows_from(self._db.all("tasks_by_prefix", *conditions, limit=limit, **span, **whose))
 
     def page(
         self,
@@ -278,11 +277,11 @@ class Tasks:
         }
         conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
         bindings = {name: value for name, value in wanted.values() if value is not None}
-        return [row_from(record) for record in self._db.all("list_tasks", *conditions, limit=limit, **bindings)]
+        return rows_from(self._db.all("list_tasks", *conditions, limit=limit, **bindings))
 
     def find_all(self, uuids: Sequence[str]) -> list[TaskRow]:
         """Those of these tasks that there are, newest first."""
-        return [row_from(record) for record in self._db.all("tasks_of", uuids=jsonio.encode(list(uuids)).decode())]
+        return rows_from(self._db.all("tasks_of", uuids=jsonio.encode(list(uuids)).decode()))
 
     def about(
         self,
@@ -301,8 +300,7 @@ class Tasks:
         conditions = [condition for condition, (_, value) in wanted.items() if value is not None]
         bindings = {name: value for name, value in wanted.values() if value is not None}
         kind = "having_merge_request" if is_merge_request else "having_no_merge_request"
-        found = self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings)
-        return [row_from(record) for record in found]
+        return rows_from(self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings))
 
     def in_move(self) -> list[str]:
         """The tasks whose move to another back end is under way or was interrupted."""
@@ -310,29 +308,27 @@ class Tasks:
 
     def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
         """The completed and failed tasks on the same key, the last one first."""
-        found = self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit)
-        return [row_from(record) for record in found]
+        return rows_from(self._db.all("previous_tasks", **key.as_dict(), user=key.user, limit=limit))
 
     def unfinished(self, key: TaskKey) -> list[TaskRow]:
         """The tasks on the same key that are not over, the youngest first."""
-        return [row_from(record) for record in self._db.all("open_tasks", **key.as_dict(), user=key.user)]
+        return rows_from(self._db.all("open_tasks", **key.as_dict(), user=key.user))
 
     def of_key(self, key: TaskKey, limit: int = 50) -> list[TaskRow]:
         """The tasks on the same key, its user included, the youngest first."""
-        found = self._db.all("tasks_of_key", **key.as_dict(), user=key.user, limit=limit)
-        return [row_from(record) for record in found]
+        return rows_from(self._db.all("tasks_of_key", **key.as_dict(), user=key.user, limit=limit))
 
     def children(self, uuid: str) -> list[TaskRow]:
         """The tasks that a task has started as parts of its work."""
-        return [row_from(record) for record in self._db.all("children", uuid=uuid)]
+        return rows_from(self._db.all("children", uuid=uuid))
 
     def running(self) -> list[TaskRow]:
         """What is being worked on, the youngest first."""
-        return [row_from(record) for record in self._db.all("running_tasks")]
+        return rows_from(self._db.all("running_tasks"))
 
     def failed(self, limit: int = 10) -> list[TaskRow]:
         """The last tasks that failed."""
-        return [row_from(record) for record in self._db.all("failed_tasks", limit=limit)]
+        return rows_from(self._db.all("failed_tasks", limit=limit))
 
 
 def _admit(statements: Statements, row: TaskRow, admit: Admit) -> None:

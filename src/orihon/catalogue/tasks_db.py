@@ -91,4 +91,4 @@ class TasksDatabase(Reading, Protocol):
         """Put the sums together, where they grow by parts."""
 
     def wait_for_tasks(self, seconds: float, stop: threading.Event) -> None:
-        """Wait until a task may have come into line, at most so long; not any longer when ``stop`` is set."""
+        """Wait until a task may have come into the queue, at most so long; not any longer when ``stop`` is set."""

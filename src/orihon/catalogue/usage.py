@@ -54,7 +54,7 @@ class UsageSum(NamedTuple):
     cost: float | None
 
 
-class Usage:
+class UsageTable:
     """What the catalogue does with calls of models."""
 
     def __init__(self, database: TasksDatabase) -> None:

@@ -58,9 +58,9 @@ WHERE EXISTS (SELECT 1 FROM tasks WHERE status = 'queued' AND available_at IS NU
             AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
     );
 
--- Rows that somebody else is changing are passed over: who changes them puts them in line, or the next claim does.
+-- Rows that somebody else is changing are passed over: who changes them puts them in the queue, or the next claim does.
 
--- name: put_due_in_line
+-- name: put_due_in_queue
 UPDATE tasks SET available_at = NULL
 WHERE uuid IN (
     SELECT uuid FROM tasks
@@ -68,7 +68,7 @@ WHERE uuid IN (
     FOR UPDATE SKIP LOCKED
 );
 
--- name: put_retries_in_line
+-- name: put_retries_in_queue
 UPDATE tasks SET available_at = NULL, retry_due = NULL, retry_boot = NULL
 WHERE uuid IN (
     SELECT uuid FROM tasks
@@ -77,7 +77,7 @@ WHERE uuid IN (
     FOR UPDATE SKIP LOCKED
 );
 
--- name: first_in_line
+-- name: first_in_queue
 SELECT uuid FROM tasks
 WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
     AND (:is_limited = 0 OR "user" = '' OR "user" NOT IN (
@@ -97,7 +97,7 @@ WHERE status = 'paused' AND requested = 'resume'
 ORDER BY priority DESC, created_at, uuid LIMIT 1
 FOR UPDATE SKIP LOCKED;
 
--- name: task_in_line
+-- name: task_in_queue
 SELECT uuid FROM tasks
 WHERE uuid = :uuid
     AND (

@@ -39,16 +39,16 @@ WHERE EXISTS (
             AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot)
     );
 
--- name: put_due_in_line
+-- name: put_due_in_queue
 UPDATE tasks INDEXED BY tasks_put_off SET available_at = NULL
 WHERE status = 'queued' AND available_at <= :now AND retry_due IS NULL AND requested IS NULL;
 
--- name: put_retries_in_line
+-- name: put_retries_in_queue
 UPDATE tasks INDEXED BY tasks_to_retry SET available_at = NULL, retry_due = NULL, retry_boot = NULL
 WHERE status = 'queued' AND retry_due IS NOT NULL AND requested IS NULL
     AND (retry_due <= :moment OR retry_due > :horizon OR retry_boot <> :boot);
 
--- name: first_in_line
+-- name: first_in_queue
 SELECT uuid FROM tasks INDEXED BY tasks_in_line
 WHERE status = 'queued' AND available_at IS NULL AND requested IS NULL
     AND (user = '' OR user NOT IN (
@@ -66,7 +66,7 @@ WHERE status = 'paused' AND requested = 'resume'
     ))
 ORDER BY priority DESC, created_at, uuid LIMIT 1;
 
--- name: task_in_line
+-- name: task_in_queue
 SELECT uuid FROM tasks
 WHERE uuid = :uuid
     AND (
