@@ -150,12 +150,12 @@ def _drop_late_records(schema: str) -> None:
 
 def _end_senders(schema: str) -> None:
     """What a later test tells is not sent to the receiver of an earlier one, who may be gone."""
-    from orihon.notifications import sending
+    from orihon.notifications import sender
 
-    for key, one in list(sending._SENDERS.items()):
+    for key, one in list(sender._SENDERS.items()):
         if one._settings.database.schema == schema:
-            del sending._SENDERS[key]
-            one._pass = lambda: True  # type: ignore[method-assign]
+            del sender._SENDERS[key]
+            one._send_all = lambda: True  # type: ignore[method-assign]
             if one._thread is not None:
                 one.wake()
 

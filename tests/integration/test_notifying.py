@@ -16,9 +16,9 @@ import pytest
 
 from orihon import Notification, TaskContextManager, TaskKey, Waiting, list_notifications
 from orihon.catalogue.outbox import NewNotice
-from orihon.notifications import sending
+from orihon.notifications import sender
 from orihon.notifications.delivery import Delivery
-from orihon.notifications.sending import send_soon, wait_until_sent
+from orihon.notifications.sender import send_soon, wait_until_sent
 from orihon.reports.notifications import deliver_notifications
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
@@ -94,8 +94,8 @@ def test_a_kill_at_any_change_leaves_the_failure_with_its_notice_or_neither(
 
 #: Another process waits as long for an answer, also at its end.
 _PATIENT = f"""
-from orihon.notifications import sending, webhook
-sending._LAST_SECONDS = webhook.TIMEOUT = {PATIENCE}
+from orihon.notifications import sender, webhook
+sender._LAST_SECONDS = webhook.TIMEOUT = {PATIENCE}
 """
 _SENDS_AND_WAITS = f"""{_PATIENT}
 import json, sys
@@ -156,7 +156,7 @@ def test_the_thread_comes_back_while_a_receiver_does_not_answer(
     place: CataloguePlace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="orihon.notifications")
-    monkeypatch.setattr(sending, "_FIRST_REST", 0.01)
+    monkeypatch.setattr(sender, "_FIRST_REST", 0.01)
     monkeypatch.setattr("orihon.notifications.delivery.FIRST_PAUSE", 0.001)
     receiver.answers = [500, 503, 429]
     TaskContextManager(place.base_dir, KEY, config_of(place, receiver.url)).fail("x")
@@ -177,7 +177,7 @@ def test_a_thread_that_is_woken_before_a_notice_is_due_again_does_not_leave_it_b
     place: CataloguePlace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", logger="orihon.notifications")
-    monkeypatch.setattr(sending, "_FIRST_REST", 0.01)
+    monkeypatch.setattr(sender, "_FIRST_REST", 0.01)
     monkeypatch.setattr("orihon.notifications.delivery.FIRST_PAUSE", 3600.0)  # not due before the test says so
     receiver.answers = [500]
     settings = settings_of(place, receiver.url)
@@ -194,7 +194,7 @@ def test_a_thread_that_is_woken_before_a_notice_is_due_again_does_not_leave_it_b
 def test_what_is_given_up_does_not_keep_the_thread_from_the_rest(
     place: CataloguePlace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "_FIRST_REST", 0.01)
+    monkeypatch.setattr(sender, "_FIRST_REST", 0.01)
     settings = load_settings(config_of(place, receiver.url))
     receiver.answers = [410, 410, 410]
     place.base_dir.mkdir()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from orihon.errors import InvalidSettings
-from orihon.notifications import posting, webhook
+from orihon.notifications import sender, webhook
 from orihon.notifications.notification import CompressionNotification, NotificationDetails
 from orihon.notifications.notifier import Notifier
 from orihon.texts import set_language, text
@@ -33,7 +33,7 @@ def receiver() -> Iterator[Receiver]:
 def _direct(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proxy between the test and its own server, which may take its time; retries follow at once."""
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(posting, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(sender, "PAUSES", (0.01, 0.01))
     monkeypatch.setattr(webhook, "TIMEOUT", 2 * PATIENCE)
 
 

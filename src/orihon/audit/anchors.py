@@ -25,7 +25,7 @@ from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, open_private, wrapping
 
 if TYPE_CHECKING:
-    from orihon.notifications.posting import Posting
+    from orihon.notifications.sender import MemorySender
     from orihon.settings.audit_section import AuditSettings
 
 logger = logging.getLogger("orihon.audit")
@@ -66,8 +66,8 @@ class Anchoring:
         if self.audit.anchor_webhook is not None:
             body = jsonio.encode({"event": "audit.anchor", **line})
             try:
-                posting = _posting(self.audit.anchor_webhook, self.audit.anchor_secret)
-                posting.post(f"{head.chain}-{head.number}", body)
+                sender = _sender(self.audit.anchor_webhook, self.audit.anchor_secret)
+                sender.post(f"{head.chain}-{head.number}", body)
             except InvalidSettings as error:  # what was recorded is done, and an anchor is no part of it
                 logger.warning("the audit could not be anchored: %s", error)
 
@@ -85,14 +85,14 @@ def _append(path: Path, line: bytes) -> None:
 
 
 @lru_cache(maxsize=8)
-def _posting(url: str, secret: str | None) -> Posting:
+def _sender(url: str, secret: str | None) -> MemorySender:
     """One thread for each receiver. A program that ends waits for it a moment: its last anchor may be its only one."""
-    from orihon.notifications.posting import Posting
+    from orihon.notifications.sender import MemorySender
     from orihon.notifications.webhook import Webhook
 
-    posting = Posting(Webhook(url, secret), "audit")
-    atexit.register(posting.close, _LAST_SECONDS)
-    return posting
+    sender = MemorySender(Webhook(url, secret), "audit")
+    atexit.register(sender.close, _LAST_SECONDS)
+    return sender
 
 
 def read_anchors(path: Path) -> Iterator[Head]:

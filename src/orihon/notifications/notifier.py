@@ -20,7 +20,7 @@ from orihon.notifications.notification import (
     said,
 )
 from orihon.notifications.outbox import Outbox
-from orihon.notifications.posting import Posting
+from orihon.notifications.sender import MemorySender
 from orihon.notifications.webhook import Webhook
 from orihon.store.locks import ForkSafeLock
 from orihon.system import jsonio
@@ -49,9 +49,9 @@ class Notifier:
         self._task = task
         self._callbacks = tuple(callbacks)
         self._outbox = outbox
-        self._posting = None
+        self._sender = None
         if webhook is not None and outbox is None:
-            self._posting = Posting(Webhook(webhook, webhook_secret), task)
+            self._sender = MemorySender(Webhook(webhook, webhook_secret), task)
         self._warn_at = warn_at
         self._full_at = full_at
         self._lock = ForkSafeLock()
@@ -105,7 +105,7 @@ class Notifier:
         """
         if self._outbox is not None:
             return self._outbox.wait(timeout)
-        return self._posting is None or self._posting.close(timeout)
+        return self._sender is None or self._sender.close(timeout)
 
     def _send(
         self,
@@ -135,6 +135,6 @@ class Notifier:
         """First of all: what a callback does, or a crash in it, loses no notice."""
         if self._outbox is not None:
             self._outbox.add(notice.kind, notice.type, self._task, notice.body)
-        elif self._posting is not None:
+        elif self._sender is not None:
             event = secrets.token_hex(16)
-            self._posting.post(event, jsonio.encode({"id": event, **notice.as_dict()}))
+            self._sender.post(event, jsonio.encode({"id": event, **notice.as_dict()}))

@@ -17,7 +17,7 @@ from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import OrihonError
 from orihon.notifications.notification import NotificationType
-from orihon.notifications.sending import send_soon, wait_until_sent
+from orihon.notifications.sender import send_soon, wait_until_sent
 from orihon.settings import Settings
 from orihon.store.factory import make_redactor
 

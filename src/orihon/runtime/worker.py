@@ -21,7 +21,7 @@ from orihon.catalogue import WorkerFigures
 from orihon.catalogue.queue import TELL
 from orihon.errors import OrihonError, StaleWriter, StorageUnavailable, Waiting
 from orihon.guard.logs import enter_task, leave_task
-from orihon.notifications.sending import send_soon
+from orihon.notifications.sender import send_soon
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
 from orihon.runtime.holder import Holding
