@@ -3,7 +3,8 @@
 - ``docs/commands.md`` and ``docs/ja/commands.md``: the help page of every command
 - ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.reports.shapes``
 - ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
-- ``src/orihon/settings/meanings.ja.toml``: what each setting means in Japanese, from ``docs/ja/settings.md``
+- ``docs/settings.md`` and ``docs/ja/settings.md``: every setting, from ``orihon.settings``, and what is said around
+  the tables, from ``settings.en.md`` and ``settings.ja.md`` beside this script
 
 ``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
 """
@@ -23,14 +24,16 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 _LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
-MEANINGS = ROOT / "src" / "orihon" / "settings" / "meanings.ja.toml"
 _WIDTH = "100"
-_ROW = re.compile(r"^\| `(?P<key>[a-z_.0-9]+)` \|(?:[^|]*\|){3} (?P<meaning>.*) \|$", re.MULTILINE)
+#: A line of a template in whose place a table is set: of the settings of one section, or of all other spellings.
+_TABLE = re.compile(r"^<!-- (?:settings: (?P<section>[a-z_.]+)|spellings) -->$", re.MULTILINE)
+#: Kinds of setting whose name says nothing beyond what is allowed.
+_UNNAMED_KINDS = frozenset({"choice", "flag", "identifier", "url"})
 
 
 def pages() -> dict[Path, str]:
     """Every generated file with what it has to say."""
-    made = {MEANINGS: meanings()}
+    made: dict[Path, str] = {}
     for lang, folder in _LANGUAGES.items():
         # In a process of its own: the options of commands are worded when their modules are imported.
         command = [sys.executable, "-m", "scripts.docs", lang]
@@ -46,7 +49,8 @@ def pages_in(lang: str) -> dict[str, str]:
     from orihon.texts import set_language
 
     set_language(lang)
-    return {"commands.md": commands_page(lang), "json.md": json_page(), "api.md": api_page()}
+    made = {"commands.md": commands_page(lang), "json.md": json_page(), "api.md": api_page()}
+    return made | {"settings.md": settings_page(lang)}
 
 
 def _schema_document() -> str:
@@ -72,25 +76,58 @@ def _plain_environment() -> dict[str, str]:
 # ---- settings ------------------------------------------------------------------------------------------------------
 
 
-def meanings() -> str:
-    """The last column of the tables of the Japanese reference, by key."""
+def settings_page(lang: str) -> str:
+    """The template of a language with a table for each section; a section that it leaves out is a fault."""
     from orihon.settings import schema
 
-    page = (ROOT / "docs" / "ja" / "settings.md").read_text(encoding="utf-8")
-    rows = ((found["key"], _plain(found["meaning"])) for found in _ROW.finditer(page))
-    lines = [f'"{key}" = {_toml(meaning)}' for key, meaning in rows if key in schema()]  # not the old spellings
-    return "\n".join(["# Made from docs/ja/settings.md by 'make docs'.", *lines]) + "\n"
+    template = (Path(__file__).parent / f"settings.{lang}.md").read_text(encoding="utf-8")
+    placed = [key for found in _TABLE.finditer(template) for key in _keys_in(found["section"])]
+    assert sorted(placed) == sorted(schema()), set(placed) ^ set(schema())
+    return _TABLE.sub(lambda found: _settings_table(found["section"]), template)
 
 
-def _plain(cell: str) -> str:
-    """A cell of a table without what only a table needs."""
-    linked = re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", cell)
-    return linked.replace("<br>", " ").replace("\\|", "|")
+def _keys_in(section: str | None) -> list[str]:
+    """The settings right below a section; a setting that is in none is a section by itself."""
+    from orihon.settings import schema
+
+    return [key for key in schema() if section == (key.rpartition(".")[0] or key)]
 
 
-def _toml(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _settings_table(section: str | None) -> str:
+    from orihon.settings import schema
+
+    if section is None:
+        spellings = [f"| `{name}` | `{row.key}` |" for row in schema().values() for name in row.spellings]
+        return "\n".join([*_table_head("spelling", "key"), *spellings])
+    head = _table_head("key", "default", "allowed", "environment", "meaning")
+    return "\n".join([*head, *(_setting_described(schema()[key]) for key in _keys_in(section))])
+
+
+def _table_head(*columns: str) -> list[str]:
+    from orihon.texts import text
+
+    titles = " | ".join(text(f"docs.settings.columns.{name}") for name in columns)
+    return [f"| {titles} |", "|" + "---|" * len(columns)]
+
+
+def _setting_described(row: Any) -> str:
+    from orihon.settings.in_force import meaning_of
+    from orihon.texts import text
+
+    named = "" if row.kind.name in _UNNAMED_KINDS else text(f"docs.settings.kinds.{row.kind.name}")
+    variables = "<br>".join(f"`{name}`" for name in row.env)
+    cells = (f"`{row.key}`", _default(row.default), named + row.kind.allowed, variables, _cell(meaning_of(row.key)))
+    return f"| {' | '.join(cells)} |"
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "—"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, tuple | Mapping):
+        return "`[]`" if isinstance(value, tuple) else "`{}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
 
 
 # ---- help pages ----------------------------------------------------------------------------------------------------
@@ -264,7 +301,6 @@ def _cell(said: str) -> str:
 
 def write() -> int:
     """Write what is not as it should be; the number of files."""
-    MEANINGS.write_text(meanings(), encoding="utf-8")  # the others use them
     changed = 0
     for path, page in pages().items():
         if not path.exists() or path.read_text(encoding="utf-8") != page:

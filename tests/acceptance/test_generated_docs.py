@@ -1,4 +1,4 @@
-"""The pages that follow from the program are what it says now: help pages, JSON, meanings of settings."""
+"""The pages that follow from the program are what it says now: help pages, JSON, settings."""
 
 from __future__ import annotations
 

@@ -1,14 +1,13 @@
 """The settings as people look at them: each with its value, where that came from, and what it means; and as a file.
 
-Secrets are masked before they leave this module. Meanings in other languages than English are in ``meanings.ja.toml``,
-made from the reference (``make docs``).
+Secrets are masked before they leave this module. What a setting means is said in English where the setting is declared,
+in other languages in ``orihon/texts``; the reference is made from both (``make docs``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,7 @@ def settings_as_dict(settings: Settings, file: Path | None, *, changed: bool = F
 
 def meaning_of(key: str) -> str:
     """What a setting is for, in the reader's language."""
-    return _meanings(language()).get(key, schema()[key].doc)
+    return schema()[key].doc if language() == "en" else text(f"settings.meanings.{key}")
 
 
 def config_template(base_dir: Path) -> str:
@@ -84,13 +83,3 @@ def _leaf(node: Any, key: str) -> Any:
     for name in key.split("."):
         node = node[name]
     return node
-
-
-@cache
-def _meanings(lang: str) -> dict[str, str]:
-    if lang == "en":
-        return {}
-    import tomllib
-    from importlib.resources import files
-
-    return tomllib.loads(files(__package__).joinpath(f"meanings.{lang}.toml").read_text(encoding="utf-8"))

@@ -1,7 +1,8 @@
 """The sections of the settings: each field is one setting, with its default, its kind and its other names.
 
-This file is the table. Parsing, the environment, ``docs/settings.md`` and its test follow from it, so a new
-setting is one new field here and its rows in the two pages. Nothing is read or checked in this file.
+This file is the table. Parsing, the environment and the reference (``docs/settings.md``, by ``make docs``) follow from
+it, so a new setting is one new field here and its meaning in ``texts/ja/meanings.toml``. Nothing is read or checked in
+this file.
 
 A spelling is another name that configuration files use for the setting: a full dotted name, or a bare name
 beside the field. ``{SECTION}`` in the name of an environment variable is the section's own name in capitals.

@@ -53,6 +53,7 @@ _FILES = {
         *("errors.Unreachable", "errors.TimedOut", "errors.Refused", "errors.Overflow", "errors.CutOff"),
         *("errors.NotJSON", "errors.EmptyAnswer", "errors.Cancelled"),
     ),
+    "meanings": ("settings.meanings",),  # in English the settings themselves have them
     "notifications": ("notifications",),
     "reports": ("monitor",),
     "runtime": (
