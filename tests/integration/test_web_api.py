@@ -17,11 +17,11 @@ from orihon.cli.main import main
 from orihon.errors import TaskNotFound
 from orihon.reports.shapes import definitions
 from orihon.texts import set_language
-from orihon.web.broadcaster import Live
+from orihon.web.broadcaster import Broadcaster
 from orihon.web.call import Call, Endpoint, Site
 from orihon.web.fields import PATH_FIELDS, from_texts
 from orihon.web.routes import ENDPOINTS
-from orihon.web.snapshots import open_look
+from orihon.web.snapshots import open_topic
 from orihon.web.visitor import Visitor
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
@@ -215,7 +215,7 @@ def test_what_cannot_be_answered_is_refused_with_cause_and_remedy(
 
 def test_a_user_reads_their_own_tasks_and_no_sums_over_everybodys(tmp_path: Path, plain: Client) -> None:
     base, settings = tmp_path / "contexts", settings_for("files")
-    site = Site(base, settings, Live(partial(open_look, base, settings)))
+    site = Site(base, settings, Broadcaster(partial(open_topic, base, settings)))
 
     def ask(name: str, **given: str) -> Any:
         endpoint = next(one for one in ENDPOINTS if one.name == name)

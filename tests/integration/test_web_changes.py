@@ -26,13 +26,13 @@ from orihon.tasks.view_reader import reading_view
 from orihon.transfer.export import export_task
 from orihon.values.task import TaskStatus
 from orihon.web.api.notices import GROUPS, list_notices
-from orihon.web.broadcaster import Live
+from orihon.web.broadcaster import Broadcaster
 from orihon.web.call import Call, Site
 from orihon.web.pages.actions import can_of
 from orihon.web.previews import MOST_KEPT, Drafts
 from orihon.web.requested_task import task_of
 from orihon.web.server import _me as _user
-from orihon.web.snapshots import open_look
+from orihon.web.snapshots import open_topic
 from orihon.web.visitor import Role, Visitor
 from tests.conformance.backends import BACKENDS
 from tests.integration.run_supervisor import eventually
@@ -357,7 +357,7 @@ def test_an_undone_compression_of_somebody_else_is_seen(plain: Shown) -> None:
 @pytest.mark.parametrize("role", ["read", "operate", "approve"])
 def test_who_is_no_administrator_sees_their_own_tasks_alone(plain: Shown, role: Role) -> None:
     plain.changed("compress", target=0.001)
-    site = Site(plain.base, plain.settings, Live(partial(open_look, plain.base, plain.settings)))
+    site = Site(plain.base, plain.settings, Broadcaster(partial(open_topic, plain.base, plain.settings)))
     given = {"task": plain.uuid, "since": 0, "before": None, "limit": 50, "group": None}
     mine, other = (Call(site, Visitor(user, role), given) for user in ("me", "bob"))
     assert task_of(mine) == plain.uuid

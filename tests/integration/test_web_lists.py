@@ -21,7 +21,7 @@ from orihon.system import jsonio
 from orihon.values.task import TaskStatus
 from orihon.web import site_snapshot as site_look
 from orihon.web.site_events import MOST_PUSHED
-from orihon.web.site_snapshot import SiteLook, SiteTold
+from orihon.web.site_snapshot import SiteDelta, SiteSnapshots
 from tests.catalogues import CataloguePlace
 from tests.helpers import lasting_day
 from tests.serving import Client, serving
@@ -203,7 +203,7 @@ def heard_of(changes: Iterator[dict[str, Any]], counts: dict[str, int], notice: 
             return tasks
 
 
-def told(look: SiteLook, page: SiteTold) -> dict[str, Any]:
+def told(look: SiteSnapshots, page: SiteDelta) -> dict[str, Any]:
     look._not_before = 0.0
     return page.of(look.state())
 
@@ -214,7 +214,7 @@ def test_a_page_that_hears_late_is_told_everything(
     monkeypatch.setattr("orihon.web.site_snapshot.MOST_KEPT", 3)
     for uuid in ("one", "two"):
         register(catalogue, uuid)
-    look, page = SiteLook(place.base_dir, place.settings), SiteTold()
+    look, page = SiteSnapshots(place.base_dir, place.settings), SiteDelta()
     try:
         assert told(look, page)["first"]
         catalogue.tasks.update("one", priority=1)
@@ -231,7 +231,7 @@ def test_a_page_that_hears_late_is_told_everything(
         assert len(late["tasks"]) == 3
     finally:
         look.close()
-    again = SiteLook(place.base_dir, place.settings)  # counts its rounds anew
+    again = SiteSnapshots(place.base_dir, place.settings)  # counts its rounds anew
     try:
         assert told(again, page)["first"]
     finally:
@@ -242,7 +242,7 @@ def test_a_look_at_nothing_new_reads_nothing(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(catalogue, "one")
-    look = SiteLook(place.base_dir, place.settings)
+    look = SiteSnapshots(place.base_dir, place.settings)
     try:
         before = look.state()
         opened = look._base.catalogue
@@ -255,7 +255,7 @@ def test_a_look_at_nothing_new_reads_nothing(
             return values(name, **bindings)
 
         monkeypatch.setattr(opened._db, "values", noted)
-        look._not_before, look._looked = 0.0, look._looked + 3600
+        look._not_before, look._last_read = 0.0, look._last_read + 3600
         if place.database is None:  # in PostgreSQL others may be writing to the same server
             assert look.state() is before
             assert asked == ["version"]
@@ -270,7 +270,7 @@ def test_a_look_that_was_held_up_silences_no_page_for_minutes(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(catalogue, "one")
-    look = SiteLook(place.base_dir, place.settings)
+    look = SiteSnapshots(place.base_dir, place.settings)
     try:
         hours = iter((0.0, 3600.0))
         with monkeypatch.context() as patch:

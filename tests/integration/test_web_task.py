@@ -25,7 +25,7 @@ from orihon.values.task import TaskStatus
 from orihon.values.view import PlannedFold
 from orihon.web.api.timeline import MOST_POINTS
 from orihon.web.server import WebServer
-from orihon.web.snapshots import TaskLook
+from orihon.web.snapshots import TaskSnapshots
 from orihon.web.task_memory import TaskMemory
 from tests.conformance.backends import BACKENDS
 from tests.sealing import CANARY, sealed_settings, start_sealed, write_key
@@ -475,7 +475,7 @@ def test_a_new_message_is_told_as_it_is_shown(shown: Shown) -> None:
 
 
 def test_a_task_on_its_way_to_another_place_has_what_it_had(plain: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = TaskLook(plain.base, plain.settings, plain.uuid)
+    look = TaskSnapshots(plain.base, plain.settings, plain.uuid)
     before, folder = look.state(), look._folder
     with monkeypatch.context() as patch:
         patch.setattr(look._base.folders, "find", lambda _: folder)  # looked for just before it is moved

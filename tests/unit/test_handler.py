@@ -203,7 +203,7 @@ def test_a_source_that_cannot_be_told_is_no_reason_to_stop(caplog: pytest.LogCap
     teller.go_on()
     teller.trouble(1, "trouble")
     teller.finish("failed", "failed")
-    assert caplog.text.count("could not be told") == 4
+    assert caplog.text.count("could not be notified") == 4
     with refused(SourceError, "file_gone"):
         teller.finish("completed", "done", insist=True)
     SourceReporter(None, ROW).finish("completed", "done", insist=True)

@@ -26,7 +26,7 @@ from orihon.reports.notifications import (
     deliver_notifications,
     follow_notifications,
     list_notifications,
-    look_after_notifications,
+    maintain_notifications,
 )
 from orihon.settings import Settings, load_settings
 from orihon.texts import set_language
@@ -409,9 +409,9 @@ def test_the_library_lists_follows_delivers_and_forgets(place: CataloguePlace, r
         deliver_notifications(place.base_dir, place.settings)
     assert deliver_notifications(place.base_dir, settings) == Delivery(delivered=2)
     assert [one.webhook for one in list_notifications(place.base_dir, settings)] == ["delivered", "delivered"]
-    assert look_after_notifications(place.base_dir, settings).as_dict()["removed"] == 0
+    assert maintain_notifications(place.base_dir, settings).as_dict()["removed"] == 0
     made_ago(place, 31)
-    assert look_after_notifications(place.base_dir, settings).removed == 2
+    assert maintain_notifications(place.base_dir, settings).removed == 2
     assert list_notifications(place.base_dir, settings) == []
 
 
@@ -446,7 +446,7 @@ def test_following_goes_on_in_a_catalogue_that_was_made_anew(tmp_path: Path) -> 
 def test_nothing_is_looked_after_without_a_catalogue_or_with_an_address_that_is_none(
     place: CataloguePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert look_after_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 0
+    assert maintain_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 0
     assert "not looked after" in caplog.text
 
 
@@ -455,7 +455,7 @@ def test_an_address_that_is_none_keeps_nothing_from_being_forgotten(place: Catal
     with place.open() as catalogue:
         add(catalogue)
     made_ago(place, 31)
-    assert look_after_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 1
+    assert maintain_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 1
 
 
 def test_what_the_webhook_has_not_got_is_not_forgotten_before_it_is_given_up(place: CataloguePlace) -> None:
@@ -464,17 +464,15 @@ def test_what_the_webhook_has_not_got_is_not_forgotten_before_it_is_given_up(pla
     settings = with_webhook(place, f"http://127.0.0.1:{closed_port()}/", keep_days=0)
     with place.open() as catalogue:
         add(catalogue)
-        assert look_after_notifications(place.base_dir, settings).as_dict() == Delivery(
-            failed=1, waiting=1
-        ).as_dict() | {"removed": 0}
+        assert maintain_notifications(place.base_dir, settings).as_dict() == Delivery(failed=1, waiting=1).as_dict() | {
+            "removed": 0
+        }
         made_ago(place, 3)
-        assert look_after_notifications(place.base_dir, settings).removed == 1
+        assert maintain_notifications(place.base_dir, settings).removed == 1
         add(catalogue, "again")
-        assert look_after_notifications(
-            place.base_dir, place.settings.replace(**{"notifications.keep_days": 0})
-        ).removed
+        assert maintain_notifications(place.base_dir, place.settings.replace(**{"notifications.keep_days": 0})).removed
         forever = place.settings.replace(**{"notifications.keep_days": 10**12})
-        assert look_after_notifications(place.base_dir, forever).removed == 0
+        assert maintain_notifications(place.base_dir, forever).removed == 0
 
 
 def test_a_slow_receiver_gets_so_much_time_and_no_more(catalogue: Catalogue, receiver: Receiver) -> None:

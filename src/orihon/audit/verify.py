@@ -102,7 +102,7 @@ class _Verification:
     def report(self) -> AuditReport:
         names = self._sink.chains()
         for name in names:
-            self._look_at(name)
+            self._check(name)
         for slot in set(range(1, max(map(slot_of, names), default=0))) - set(map(slot_of, names)):
             self._found("missing_chain", str(slot))
         for name in sorted({*self._anchors, *self._begun} - set(names)):
@@ -110,14 +110,14 @@ class _Verification:
         for name, (number, previous) in self._starts.items():
             if (name, number, previous) not in self._removed:
                 self._found("head_cut", name, number)
-        self._look_at_people()
+        self._check_people()
         self._report.chains = len(names)
         return self._report
 
     def _found(self, kind: str, chain: str, number: int = 0) -> None:
         self._report.findings.append(AuditFinding(kind, chain, number))
 
-    def _look_at(self, name: str) -> None:
+    def _check(self, name: str) -> None:
         # Before the records: what is written meanwhile must not look like a difference.
         noted = self._sink.head(name)
         wanted = dict(self._anchors.get(name, {}))
@@ -167,7 +167,7 @@ class _Verification:
         elif action == "cut":
             self._found("cut", details.get("chain", ""), details.get("number", 0))
 
-    def _look_at_people(self) -> None:
+    def _check_people(self) -> None:
         for name, (person, salt) in sorted(self._people.items()):
             if name_with(person, salt) != name:
                 self._found("person_changed", name)

@@ -49,14 +49,14 @@ def costs(
 def _cells(line: CostLine, by: str) -> tuple[object, ...]:
     on_terminal = sys.stdout.isatty()
     name = f"{line.name[:_SHORT_ID]} {line.label}" if on_terminal and by == "task" else line.name
-    return (name or "-", *_figures(line))
+    return (name or "-", *_statistics(line))
 
 
 def _sum(report: CostReport) -> tuple[object, ...]:
-    return (text("cli.costs.total") if sys.stdout.isatty() else "total", *_figures(report.total))
+    return (text("cli.costs.total") if sys.stdout.isatty() else "total", *_statistics(report.total))
 
 
-def _figures(line: CostLine) -> tuple[object, ...]:
+def _statistics(line: CostLine) -> tuple[object, ...]:
     if not sys.stdout.isatty():
         cost = "-" if line.cost is None else f"{line.cost:.6f}"
         saved = (line.saved_tokens, f"{line.net_saved_cost:.6f}")

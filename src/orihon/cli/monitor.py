@@ -49,19 +49,19 @@ def monitor(
         return
     watching = ContextMonitor(every, base_dir=options.base, settings=options.settings)
     if every is not None:
-        watching.monitor(on_look=lambda look: _print_at_once(look, as_json=as_json))
-    look = watching.check()
-    _print_look(look, as_json=as_json)
-    raise typer.Exit(1 if look.wrong else 0)
+        watching.monitor(on_look=lambda snapshot: _print_at_once(snapshot, as_json=as_json))
+    snapshot = watching.check()
+    _print_snapshot(snapshot, as_json=as_json)
+    raise typer.Exit(1 if snapshot.wrong else 0)
 
 
-def _print_look(look: MonitorSnapshot, *, as_json: bool) -> None:
+def _print_snapshot(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
     if as_json:
-        print_json(look.as_dict())
+        print_json(snapshot.as_dict())
         return
     names = [text(f"cli.monitor.column_{name}") for name in ("check", "value", "limit", "state")]
-    print_table(names, map(_cells, look.checks), flexible=0)
-    for check in look.wrong:
+    print_table(names, map(_cells, snapshot.checks), flexible=0)
+    for check in snapshot.wrong:
         typer.echo(shown(check.message), err=True)
 
 
@@ -73,14 +73,14 @@ def _cells(check: Check) -> tuple[object, ...]:
     return name, figures["value"], figures["limit"], text(f"cli.monitor.{state}") if on_terminal else state
 
 
-def _print_at_once(look: MonitorSnapshot, *, as_json: bool) -> None:
+def _print_at_once(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
     from orihon.system import jsonio
 
     if as_json:
-        typer.echo(jsonio.encode(look.as_dict()).decode())
+        typer.echo(jsonio.encode(snapshot.as_dict()).decode())
     else:
-        found = "; ".join(check.message for check in look.wrong) or text("cli.monitor.all_fine")
-        typer.echo(shown(f"{short_time(look.at)}  {found}"))
+        found = "; ".join(check.message for check in snapshot.wrong) or text("cli.monitor.all_fine")
+        typer.echo(shown(f"{short_time(snapshot.at)}  {found}"))
     sys.stdout.flush()
 
 
@@ -89,14 +89,14 @@ def _print_report(found: MonthlyReport, *, as_json: bool) -> None:
         print_json(found.as_dict())
         return
     columns = [text("cli.monitor.column_what"), found.month]
-    print_table(columns, _figures(found), flexible=0)
+    print_table(columns, _statistics(found), flexible=0)
     if found.biggest:
         names = [text(f"cli.monitor.column_{name}") for name in ("task", "about", "status", "tokens", "messages")]
         rows = [(task.uuid, task.label, task.status, task.tokens, task.messages) for task in found.biggest]
         print_table(names, rows, flexible=1)
 
 
-def _figures(found: MonthlyReport) -> Iterator[tuple[object, ...]]:
+def _statistics(found: MonthlyReport) -> Iterator[tuple[object, ...]]:
     for name in _SUMS:
         value = getattr(found, name)
         shown_value = "-" if value is None else round(value, 4) if isinstance(value, float) else value

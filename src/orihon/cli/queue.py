@@ -64,22 +64,22 @@ def enqueue(
 
 def pause(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Let a task rest."""
-    _wish(context, uuid, "pause", lambda queue, task: queue.pause(task), as_json=as_json)
+    _request(context, uuid, "pause", lambda queue, task: queue.pause(task), as_json=as_json)
 
 
 def resume(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Let workers go on with it."""
-    _wish(context, uuid, "resume", lambda queue, task: queue.resume(task), as_json=as_json)
+    _request(context, uuid, "resume", lambda queue, task: queue.resume(task), as_json=as_json)
 
 
 def cancel(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Give it up."""
-    _wish(context, uuid, "cancel", lambda queue, task: queue.cancel(task), as_json=as_json)
+    _request(context, uuid, "cancel", lambda queue, task: queue.cancel(task), as_json=as_json)
 
 
 def retry(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Put it in line again."""
-    _wish(context, uuid, "retry", lambda queue, task: queue.retry(task), as_json=as_json)
+    _request(context, uuid, "retry", lambda queue, task: queue.retry(task), as_json=as_json)
 
 
 def _queue(context: typer.Context) -> TaskQueue:
@@ -89,7 +89,7 @@ def _queue(context: typer.Context) -> TaskQueue:
     return open_queue(options.base, options.settings)
 
 
-def _wish(
+def _request(
     context: typer.Context, uuid: str, name: str, act: Callable[[TaskQueue, str], TaskRow], *, as_json: bool
 ) -> None:
     task = named_task(context, uuid)

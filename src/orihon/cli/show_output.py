@@ -14,7 +14,7 @@ from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.catalogue import TaskRow
-    from orihon.reports.overview import RecordFigures, TaskOverview
+    from orihon.reports.overview import RecordStatistics, TaskOverview
     from orihon.tasks.inheritance import InheritanceContext
 
 _LABEL_WIDTH = 14
@@ -55,7 +55,7 @@ def _card_lines(overview: TaskOverview) -> Iterator[tuple[str, str]]:
     if overview.figures is None:
         yield "records", text(f"cli.show.records_{overview.records}")
     else:
-        yield from _figure_lines(overview.figures)
+        yield from _statistics_lines(overview.figures)
     if row is not None and row.inherits_from is not None:
         yield "inherits", _inherited_line(overview, row.inherits_from)
     if row is not None and row.parent_uuid is not None:
@@ -80,7 +80,7 @@ def _row_lines(row: TaskRow) -> Iterator[tuple[str, str]]:
     )
 
 
-def _figure_lines(figures: RecordFigures) -> Iterator[tuple[str, str]]:
+def _statistics_lines(figures: RecordStatistics) -> Iterator[tuple[str, str]]:
     yield (
         "records",
         text("cli.show.recorded", messages=figures.messages, summaries=figures.summaries, plans=figures.plans),

@@ -25,14 +25,14 @@ def stats(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Tasks, the line, machines, and what it all cost; or the storage; or one task."""
-    from orihon.cli.storage_output import print_storage, print_task_figures
+    from orihon.cli.storage_output import print_storage, print_task_statistics
     from orihon.errors import InvalidInput
 
     options = context.ensure_object(CommandOptions)
     if task is not None and summary:
         raise InvalidInput("options_together", first="TASK", second="--summary")
     if task is not None:
-        print_task_figures(options, named_task(context, task), as_json=as_json)
+        print_task_statistics(options, named_task(context, task), as_json=as_json)
         return
     if summary:
         print_storage(options, as_json=as_json)
@@ -48,7 +48,7 @@ def _print_cluster(options: CommandOptions, *, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
-    rows = list(_figures(found))
+    rows = list(_statistics(found))
     if sys.stdout.isatty():
         names = [text("cli.stats.what"), text("cli.stats.figure")]
         print_table(names, [(_said(*key), _grouped(value)) for key, value in rows], flexible=0)
@@ -57,7 +57,7 @@ def _print_cluster(options: CommandOptions, *, as_json: bool) -> None:
     _print_hosts(found["hosts"])
 
 
-def _figures(found: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], object]]:
+def _statistics(found: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], object]]:
     for group in ("tasks", "queue", "workers", "leases"):
         for name, value in found[group].items():
             yield (group, name), value

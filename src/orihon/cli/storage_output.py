@@ -68,12 +68,12 @@ def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
         print_table([""] * (len(figures) + 2), [(name, *row) for row in rows], flexible=1)
 
 
-def print_task_figures(options: CommandOptions, uuid: str, *, as_json: bool) -> None:
+def print_task_statistics(options: CommandOptions, uuid: str, *, as_json: bool) -> None:
     """The figures of one task."""
     from orihon.reports.overview import task_overview
 
     overview = task_overview(options.base, uuid, options.settings, last=0)
-    figures = overview.figures_as_dict()
+    figures = overview.statistics_as_dict()
     if as_json:
         print_json(figures)
         return

@@ -1,4 +1,4 @@
-"""Whether trying again is worth it after a compression that was in vain."""
+"""Back-off after a compression that saved nothing: whether another attempt is worth it yet."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from orihon.values.ladder import Fullness, Ladder
 _GROWTH = 1.1
 
 
-def still_in_vain(now: Fullness, then: Fullness | None, ladder: Ladder, many: int) -> bool:
-    """Was the last attempt (``then``) in vain, and has little changed since? ``many`` new entries are not little."""
+def should_back_off(now: Fullness, then: Fullness | None, ladder: Ladder, many: int) -> bool:
+    """Did the last attempt (``then``) save nothing, and has little changed? ``many`` new entries are not little."""
     if then is None or (now.usage > 1 and now.entries != then.entries):
         return False  # what cannot be sent: whatever is new may help
     return (

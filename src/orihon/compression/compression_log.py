@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.compression.scope import Occasion
+from orihon.compression.scope import CompressionScope
 from orihon.store.contract import RecordStore
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -17,14 +17,14 @@ from orihon.values.records import REWIND, Compression
 NAME = "archives/compression_log.json"
 
 
-def log_compression(store: TaskStore, made: Compression, occasion: Occasion) -> None:
+def log_compression(store: TaskStore, made: Compression, scope: CompressionScope) -> None:
     """Add a compression, and those before it that are missing."""
     entries = read_compression_log(store.records)
     known = max((entry["compression"] for entry in entries), default=0)
     for fields in store.read("compressions", known + 1, made.id):
         record = Compression.from_record(fields)
         if record.kind == "compress" and record.strategy != REWIND:
-            entries.append(_entry(record, occasion if record.id == made.id else Occasion()))
+            entries.append(_entry(record, scope if record.id == made.id else CompressionScope()))
     body = jsonio.encode_pretty({"compressions": entries})
     # Inside a change: a writer that was replaced has nothing to say any more.
     store.change(lambda tail: store.records.keep_file(NAME, body))
@@ -39,15 +39,15 @@ def read_compression_log(records: RecordStore) -> list[dict[str, Any]]:
         return []
 
 
-def _entry(record: Compression, occasion: Occasion) -> dict[str, Any]:
+def _entry(record: Compression, scope: CompressionScope) -> dict[str, Any]:
     return {
         "timestamp": record.created_at,
         "trigger": record.trigger,
-        "checkpoint": occasion.checkpoint,
+        "checkpoint": scope.checkpoint,
         "level": record.level,
         "strategy": record.strategy,
         "original_tokens": record.before_tokens,
         "compressed_tokens": record.after_tokens,
-        "archived_to": occasion.archived_to.rpartition("/")[2],  # beside this log
+        "archived_to": scope.archived_to.rpartition("/")[2],  # beside this log
         "compression": record.id,
     }

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon.compression.backoff import still_in_vain
+from orihon.compression.backoff import should_back_off
 from orihon.compression.compression_log import log_compression
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.final_summary import final_summary, keep_final_summary
@@ -27,10 +27,10 @@ from orihon.compression.reopened_runs import opened_runs
 from orihon.compression.request_file import write_request_file
 from orihon.compression.requested_rungs import rung_by_hand, rung_on
 from orihon.compression.result import CompressionResult
-from orihon.compression.scope import WHOLE_VIEW, Occasion
+from orihon.compression.scope import WHOLE_VIEW, CompressionScope
 from orihon.compression.strategies.named import Strategies
 from orihon.compression.summarizers import Summarizers
-from orihon.compression.telemetry import Watched, watching
+from orihon.compression.telemetry import ObservedCompression, compression_telemetry
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.notifications.notifier import Notifier
@@ -92,7 +92,7 @@ class ContextCompressor:
         self._notifier = notifier
         self._outbox = outbox if outbox is not None or task_ctx is None else task_ctx.outbox
         self._counts = counts or Counts()
-        self._in_vain_at: Fullness | None = None
+        self._backed_off_at: Fullness | None = None
         self._scores = ContentScores()
         self._summarizers = Summarizers(self.settings, task_ctx)
 
@@ -173,13 +173,13 @@ class ContextCompressor:
         if rung is None or self._waits(now) or self._is_for_a_person(now):
             return False
         if not rung.strategies:  # the rung only says so
-            self._in_vain_at = now
+            self._backed_off_at = now
             logger.warning("%s: the context fills up: %.0f %%", self.message_store.task_store.name, 100 * now.usage)
             return False
         result = self._fold(rung, "usage", self._opened(now), least_saving=_LEAST_SAVING)
         after = self._fullness()
         if not result.changed or after.usage > 1:
-            self._in_vain_at = after  # all that could be done is done
+            self._backed_off_at = after  # all that could be done is done
         return result.changed
 
     def compress_now(self) -> CompressionResult:
@@ -191,24 +191,26 @@ class ContextCompressor:
         """Whether somebody has to be asked first; what cannot be sent is folded in any case."""
         return self.settings.compression.confirm_before_compress and now.usage <= 1
 
-    def compress_on(self, event: str, occasion: Occasion = WHOLE_VIEW) -> CompressionResult:
+    def compress_on(self, event: str, scope: CompressionScope = WHOLE_VIEW) -> CompressionResult:
         """Fold because of an event, as the ladder says: ``approval``, ``phase_end`` or ``iteration_end``."""
-        rung = self._rung_on(event, occasion)
+        rung = self._rung_on(event, scope)
         if rung is None:
             return self._nothing(self._pages(), NothingToFold("", WhyNot.NO_RUNG))
-        least = _LEAST_SAVING if occasion.span is None else 0.0
-        return self._fold(rung, event, self._opened(self._fullness()), least, occasion)
+        least = _LEAST_SAVING if scope.span is None else 0.0
+        return self._fold(rung, event, self._opened(self._fullness()), least, scope)
 
-    def preview_on(self, event: str, occasion: Occasion = WHOLE_VIEW, *, model: bool = True) -> Draft | NothingToFold:
+    def preview_on(
+        self, event: str, scope: CompressionScope = WHOLE_VIEW, *, model: bool = True
+    ) -> Draft | NothingToFold:
         """What ``compress_on`` would do, or (``usage``) what the ladder would do now; no ``model``: what it can do."""
-        rung = self.ladder.rung(self._fullness()) if event == "usage" else self._rung_on(event, occasion)
+        rung = self.ladder.rung(self._fullness()) if event == "usage" else self._rung_on(event, scope)
         if rung is None or not rung.strategies:
             return NothingToFold("", WhyNot.NO_RUNG)
         rung = rung if model else replace(rung, model=False)
-        return self._draft(self._pages(), rung, self._opened(self._fullness()), occasion)
+        return self._draft(self._pages(), rung, self._opened(self._fullness()), scope)
 
-    def _rung_on(self, event: str, occasion: Occasion) -> Rung | None:
-        return rung_on(event, self.ladder, self.settings, whole_view=occasion.span is None)
+    def _rung_on(self, event: str, scope: CompressionScope) -> Rung | None:
+        return rung_on(event, self.ladder, self.settings, whole_view=scope.span is None)
 
     def _opened(self, now: Fullness) -> tuple[SeqRange, ...]:
         return opened_runs(self.message_store.task_store, self.ladder, now, self._fullness)
@@ -222,7 +224,7 @@ class ContextCompressor:
         )
 
     def _waits(self, now: Fullness) -> bool:
-        return still_in_vain(now, self._in_vain_at, self.ladder, self.min_to_compress)
+        return should_back_off(now, self._backed_off_at, self.ladder, self.min_to_compress)
 
     # ---- folding -------------------------------------------------------------------------------------------------
 
@@ -262,12 +264,12 @@ class ContextCompressor:
         trigger: str = "manual",
         level: str = "",
         made_by: str = _MAKER,
-        occasion: Occasion = WHOLE_VIEW,
+        scope: CompressionScope = WHOLE_VIEW,
     ) -> CompressionResult:
         """Make a previewed compression; ``IllegalFold`` when the view has changed so that it cannot be."""
-        with self._watching(trigger) as watched:
-            watched.result = self._made(planned, trigger, level, made_by, occasion)
-        return watched.result
+        with self._telemetry(trigger) as observed:
+            observed.result = self._made(planned, trigger, level, made_by, scope)
+        return observed.result
 
     def _made(
         self,
@@ -275,7 +277,7 @@ class ContextCompressor:
         trigger: str,
         level: str,
         made_by: str = _MAKER,
-        occasion: Occasion = WHOLE_VIEW,
+        scope: CompressionScope = WHOLE_VIEW,
         seen: View | None = None,
     ) -> CompressionResult:
         store = self.message_store
@@ -289,8 +291,8 @@ class ContextCompressor:
             calls=() if self.task_ctx is None else self.task_ctx.calls.take_summaries(),
             seen=seen,
         )
-        self._in_vain_at = None
-        log_compression(store.task_store, record, occasion)
+        self._backed_off_at = None
+        log_compression(store.task_store, record, scope)
         if self.task_ctx is not None:
             self.task_ctx.count_compression(len(record.folds))
         after = self._fullness()
@@ -305,19 +307,19 @@ class ContextCompressor:
         trigger: str,
         opened: tuple[SeqRange, ...] = (),
         least_saving: float = 0.0,
-        occasion: Occasion = WHOLE_VIEW,
+        scope: CompressionScope = WHOLE_VIEW,
     ) -> CompressionResult:
-        with self._watching(trigger) as watched:
+        with self._telemetry(trigger) as observed:
             model = self._summarizer()
             if model is not None:
                 model.last_failure = None
-            watched.result = self._folded(rung, trigger, opened, least_saving, occasion)
-            watched.model_failure = None if model is None else model.last_failure
-        return watched.result
+            observed.result = self._folded(rung, trigger, opened, least_saving, scope)
+            observed.model_failure = None if model is None else model.last_failure
+        return observed.result
 
-    def _watching(self, trigger: str) -> AbstractContextManager[Watched]:
+    def _telemetry(self, trigger: str) -> AbstractContextManager[ObservedCompression]:
         counts = self._counts if self.task_ctx is None else self.task_ctx.counts
-        return watching(counts, tracing_of(self.settings), trigger, self.message_store.task_store.name)
+        return compression_telemetry(counts, tracing_of(self.settings), trigger, self.message_store.task_store.name)
 
     def _folded(
         self,
@@ -325,12 +327,12 @@ class ContextCompressor:
         trigger: str,
         opened: tuple[SeqRange, ...],
         least_saving: float,
-        occasion: Occasion,
+        scope: CompressionScope,
         *,
         is_second: bool = False,
     ) -> CompressionResult:
         pages = self._pages()
-        planned = self._draft(pages, rung, opened, occasion)
+        planned = self._draft(pages, rung, opened, scope)
         is_little = isinstance(planned, Draft) and planned.saved < least_saving * pages.tokens
         if isinstance(planned, Draft) and is_little and pages.tokens <= self.gauge.room:
             planned = NothingToFold(planned.plan.strategy, WhyNot.NO_GAIN)
@@ -338,12 +340,12 @@ class ContextCompressor:
             return self._nothing(pages, planned)
         try:
             level = rung.level if "sections" in rung.strategies else ""
-            return self._made(planned, trigger, level, occasion=occasion, seen=pages.view)
+            return self._made(planned, trigger, level, scope=scope, seen=pages.view)
         except IllegalFold:
             if is_second:
                 raise
             # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
-            return self._folded(rung, trigger, opened, least_saving, occasion, is_second=True)
+            return self._folded(rung, trigger, opened, least_saving, scope, is_second=True)
 
     def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
         logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
@@ -357,15 +359,15 @@ class ContextCompressor:
         return Pages(*self.message_store.task_store.pages())
 
     def _draft(
-        self, pages: Pages, rung: Rung, opened: tuple[SeqRange, ...] = (), occasion: Occasion = WHOLE_VIEW
+        self, pages: Pages, rung: Rung, opened: tuple[SeqRange, ...] = (), scope: CompressionScope = WHOLE_VIEW
     ) -> Draft | NothingToFold:
         goal = int(self.ladder.goal(rung, self._fullness()) / self.gauge.correction.factor)
         compression = self.settings.compression
         patterns = self.preserved_patterns if self.ladder.keeps_headings else compression.pin_patterns or ()
-        keep = self.keep_recent if occasion.span is None else 0
+        keep = self.keep_recent if scope.span is None else 0
         job = Job(
             rung,
-            Aim(goal, keep, self.min_to_compress, (*opened, *occasion.outside(pages.view.last_seq))),
+            Aim(goal, keep, self.min_to_compress, (*opened, *scope.outside(pages.view.last_seq))),
             limit=self.gauge.room,
             pin_patterns=tuple(patterns),
             pin_roles=compression.pin_roles,
@@ -374,7 +376,7 @@ class ContextCompressor:
             bends=self.ladder.bends,
         )
         preserved = tuple(self.preserved_patterns)
-        strategies = Strategies(self.settings, self.ladder, preserved, self._scores, occasion.archived_to)
+        strategies = Strategies(self.settings, self.ladder, preserved, self._scores, scope.archived_to)
         return draft(pages, job, strategies.named)
 
     def _summarizer(self) -> LLMSummarizer | None:

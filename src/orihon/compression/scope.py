@@ -1,4 +1,4 @@
-"""What a compression is about when it is not the whole view: a part of the log, and what is written down with it."""
+"""The scope of a compression that is not about the whole view: a part of the log, and what is written down with it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from orihon.values.view import SeqRange
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion:
-    """The occasion of a compression; an empty one for the view as a whole."""
+class CompressionScope:
+    """What a compression is about; an empty scope is the view as a whole."""
 
     span: SeqRange | None = None  # only these messages, however new they are
     checkpoint: str = ""  # the checkpoint that was approved
@@ -24,4 +24,4 @@ class Occasion:
         return tuple((start, end) for start, end in runs if start <= end)
 
 
-WHOLE_VIEW = Occasion()
+WHOLE_VIEW = CompressionScope()

@@ -1,4 +1,4 @@
-"""A compression as it is seen from outside: how long it took, whether it failed, a span of it, what its model used.
+"""Telemetry of a compression: how long it took, whether it failed, a span of it, what its model used.
 
 A failure is an error that came out of it, or a model that was asked for a text and gave none that could be used (the
 view was then folded without it).
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("orihon.compression")
 
 
-class Watched:
-    """What has come of a compression."""
+class ObservedCompression:
+    """What has come of a compression that is measured."""
 
     def __init__(self) -> None:
         self.result: CompressionResult | None = None
@@ -34,21 +34,21 @@ class Watched:
 
 
 @contextmanager
-def watching(counts: Counts, tracing: Tracing, trigger: str, task: str) -> Iterator[Watched]:
-    """While the block lasts a compression is made; its end says what came of it."""
-    watched = Watched()
+def compression_telemetry(counts: Counts, tracing: Tracing, trigger: str, task: str) -> Iterator[ObservedCompression]:
+    """Measures the compression that the block makes: duration, failures, and a span with its result."""
+    observed = ObservedCompression()
     started = time.monotonic()
     with tracing.compression(trigger, task) as span:
         try:
-            yield watched
+            yield observed
         except Exception:
             counts.add(COMPRESSION_FAILURES, reason="error")
             raise
         finally:
             counts.observe(COMPRESSION_SECONDS, time.monotonic() - started)
-        if watched.model_failure is not None:
+        if observed.model_failure is not None:
             counts.add(COMPRESSION_FAILURES, reason="model")
-        result = watched.result
+        result = observed.result
         if result is not None:
             span.set(
                 {
@@ -56,7 +56,7 @@ def watching(counts: Counts, tracing: Tracing, trigger: str, task: str) -> Itera
                     "orihon.compression.folds": len(result.folds),
                     "orihon.compression.before_tokens": result.original_tokens,
                     "orihon.compression.after_tokens": result.compressed_tokens,
-                    "orihon.compression.model_failure": watched.model_failure,
+                    "orihon.compression.model_failure": observed.model_failure,
                 }
             )
 

@@ -21,9 +21,9 @@ from orihon.importers.ownership import ImportTarget
 from orihon.importers.reader import ReadFile
 from orihon.importers.registry import importer, is_companion, is_like_transcript, recognised
 from orihon.importers.report import FileProblems, ImportReport
-from orihon.importers.seen_files import Looks, SeenFiles
+from orihon.importers.seen_files import FileFingerprint, SeenFiles
 from orihon.importers.writer import ThreadSource
-from orihon.search.maintenance import look_again
+from orihon.search.maintenance import invalidate_bookmark
 from orihon.settings import Settings
 from orihon.store.factory import make_redactor
 from orihon.system import ProgressObserver
@@ -68,12 +68,12 @@ def import_transcripts(
         size = total_size(wanted, base_path) if progress is not None else 0
         done = 0
         for found in Search(wanted, base_path):
-            run.look_at(found)
+            run.read(found)
             if progress is not None and isinstance(found, FoundFile):
                 done += found.status.st_size
                 progress(done, max(size, done))
     if run.report.imported and not dry_run:
-        look_again(base_path, settings)  # rows of an export come with the times that they had
+        invalidate_bookmark(base_path, settings)  # rows of an export come with the times that they had
         told = {"files": run.report.imported, "tasks": run.report.new_tasks, "messages": run.report.messages}
         audit_of(base_path, settings).record("import", details=told)
     return run.report
@@ -89,25 +89,25 @@ class _Run:
     again: bool
     report: ImportReport
 
-    def look_at(self, found: FoundFile | NotFound) -> None:
+    def read(self, found: FoundFile | NotFound) -> None:
         self.report.files += 1
         problems = FileProblems(found.path)
         if isinstance(found, NotFound):
             problems.add(found.problem)
             self.report.skipped += 1
         else:
-            self._look_into(found, problems)
+            self._read_file(found, problems)
         self.report.add_problems(problems)
 
-    def _look_into(self, found: FoundFile, problems: FileProblems) -> None:
+    def _read_file(self, found: FoundFile, problems: FileProblems) -> None:
         path, report = found.path, self.report
         head = head_of(path)
         if isinstance(head, Problem):
             problems.add(head)
             report.skipped += 1
             return
-        looks = Looks.of(path, found.status, head)
-        if self._is_known(path, looks) or not head.strip():
+        fingerprint = FileFingerprint.of(path, found.status, head)
+        if self._is_known(path, fingerprint) or not head.strip():
             report.unchanged += 1
             return
         reader = self.forced or recognised(head, path)
@@ -121,13 +121,15 @@ class _Run:
             return
         report.formats[reader.name] += 1
         report.size += found.status.st_size
-        self._import(reader, ThreadSource(reader.name, path, found.status.st_mtime), looks, problems)
+        self._import(reader, ThreadSource(reader.name, path, found.status.st_mtime), fingerprint, problems)
 
-    def _is_known(self, path: Path, looks: Looks) -> bool:
-        task = self.seen.task_of(path, looks, None if self.forced is None else self.forced.name)
+    def _is_known(self, path: Path, fingerprint: FileFingerprint) -> bool:
+        task = self.seen.task_of(path, fingerprint, None if self.forced is None else self.forced.name)
         return bool(task) and self.place.catalogue.tasks.find(task or "") is not None
 
-    def _import(self, reader: Importer, source: ThreadSource, looks: Looks, problems: FileProblems) -> None:
+    def _import(
+        self, reader: Importer, source: ThreadSource, fingerprint: FileFingerprint, problems: FileProblems
+    ) -> None:
         file = ReadFile(self.place, reader, source, problems)
         tasks = 0
         for task in file.imported():
@@ -147,4 +149,4 @@ class _Run:
         if not problems.count:
             self.report.unchanged += not tasks
             if not file.is_growing:
-                self.seen.keep(source.path, looks, source.format, file.first)
+                self.seen.keep(source.path, fingerprint, source.format, file.first)

@@ -51,7 +51,7 @@ class ReadFile:
         try:
             for found in self._found():
                 if isinstance(found, TranscriptEvent):
-                    self._hear(found)
+                    self._receive(found)
                 else:
                     yield from self._take(found)
             for thread in list(self._writers):
@@ -86,7 +86,7 @@ class ReadFile:
                 yield from self._finish(found.thread)
                 self._writers.pop(found.thread, None)
 
-    def _hear(self, event: TranscriptEvent) -> None:
+    def _receive(self, event: TranscriptEvent) -> None:
         writer = self._writers.get(event.thread)
         if writer is None:
             return

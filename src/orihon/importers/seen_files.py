@@ -22,15 +22,15 @@ _TIMEOUT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """How a file looks from outside."""
+class FileFingerprint:
+    """What tells a changed file from an unchanged one without reading it whole."""
 
     size: int
     modified: int  # in nanoseconds
     head: bytes  # a hash
 
     @classmethod
-    def of(cls, path: Path, status: os.stat_result, head: bytes) -> Looks:
+    def of(cls, path: Path, status: os.stat_result, head: bytes) -> FileFingerprint:
         if head.startswith(b"SQLite format 3\0"):  # what is new may stand beside the database for a while
             with suppress(OSError):
                 beside = path.with_name(f"{path.name}-wal").stat()
@@ -60,8 +60,8 @@ class SeenFiles:
                     self._path.with_name(NAME + ending).unlink()
             return open_database(self._path, schema=_statement("schema"), steps=[], timeout=_TIMEOUT, durable=False)
 
-    def task_of(self, path: Path, looks: Looks, form: str | None) -> str | None:
-        """A task that the file became, if it still looks as it did then; ``form``: if it was read as that."""
+    def task_of(self, path: Path, fingerprint: FileFingerprint, form: str | None) -> str | None:
+        """A task that the file became, if its fingerprint is the same; ``form``: if it was read as that."""
         if self._connection is None:
             return None
         with database_errors(self._path, _TIMEOUT):
@@ -69,14 +69,20 @@ class SeenFiles:
         if row is None:
             return None
         was, size, modified, head, task = row
-        is_same = Looks(size, modified, head) == looks and form in (None, was)
+        is_same = FileFingerprint(size, modified, head) == fingerprint and form in (None, was)
         return str(task) if is_same else None
 
-    def keep(self, path: Path, looks: Looks, form: str, task: str) -> None:
+    def keep(self, path: Path, fingerprint: FileFingerprint, form: str, task: str) -> None:
         """The file was read whole."""
         if self._read_only or self._connection is None:
             return
-        values = {"format": form, "size": looks.size, "modified": looks.modified, "head": looks.head, "task": task}
+        values = {
+            "format": form,
+            "size": fingerprint.size,
+            "modified": fingerprint.modified,
+            "head": fingerprint.head,
+            "task": task,
+        }
         with database_errors(self._path, _TIMEOUT):
             self._connection.execute(_statement("keep_file"), {**self._key(path), **values})
 

@@ -128,7 +128,7 @@ class TaskWriter:
             self._steps(self._talk.end(close=ending.closed), 0)
         self._past.settle(self._seen["messages"])
         has_news = any(self._new.values())
-        if self.has_changed or not (has_news or self._lacks_figures()):
+        if self.has_changed or not (has_news or self._lacks_statistics()):
             return None
         if not self._place.dry_run:
             self._store(Known(breaks=breaks, position=self._seen["messages"], chain=self._past.chain))
@@ -144,7 +144,7 @@ class TaskWriter:
         oldest = datetime.fromtimestamp(time.time() - LIVE_SECONDS, UTC).isoformat(timespec="microseconds")
         return self.is_growing and told is not None and told >= oldest
 
-    def _lacks_figures(self) -> bool:
+    def _lacks_statistics(self) -> bool:
         """Was an import killed between the last message and the figures, or has the thread a title only now?"""
         row, count = self._known.row, self._seen["messages"]
         return row is not None and count == self._known.messages and not is_described(row, self.thread, count)

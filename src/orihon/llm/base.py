@@ -31,7 +31,7 @@ from orihon.llm.history import History, MemoryHistory, StoredHistory
 from orihon.llm.refusals import refusal
 from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
-from orihon.llm.telemetry import model_call, watching_call
+from orihon.llm.telemetry import call_telemetry, model_call
 from orihon.llm.tool_shapes import ToolDefinition, read_tools
 from orihon.llm.transport import CancellableCall, Transport
 from orihon.settings import Settings, load_settings
@@ -256,9 +256,9 @@ class LLMClient(ABC):
             if on_text is not None and kept.text:
                 on_text(kept.text)
             return kept
-        with watching_call(self.task_ctx, tracing_of(self.settings), self.provider, self.model, self._url) as watched:
+        with call_telemetry(self.task_ctx, tracing_of(self.settings), self.provider, self.model, self._url) as observed:
             answer = self._tried(body, call, on_text)
-            watched.answer = answer
+            observed.answer = answer
         if self._cache is not None:
             self._cache.put(key, answer, self._redactor())
         return answer

@@ -1,4 +1,4 @@
-"""A call of a model as it is seen from outside: how long it took, whether it failed, a span of it, what it used."""
+"""Telemetry of a model call: how long it took, whether it failed, a span of it, what it used."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from orihon.tasks.context import TaskContextManager
 
 
-class WatchedCall:
-    """What has come of a call."""
+class ObservedCall:
+    """What has come of a call that is measured."""
 
     def __init__(self) -> None:
         self.answer: ModelAnswer | None = None
@@ -31,23 +31,23 @@ def model_call(model: str, answer: ModelAnswer) -> ModelCall:
 
 
 @contextmanager
-def watching_call(
+def call_telemetry(
     task_ctx: TaskContextManager | None, tracing: Tracing, provider: str, model: str, url: str
-) -> Iterator[WatchedCall]:
-    """While the block lasts a model is asked, again if need be; its end says what came of it."""
+) -> Iterator[ObservedCall]:
+    """Measures the call that the block makes, retries and all: duration, errors, and a span with its answer."""
     counts = Counts() if task_ctx is None else task_ctx.counts
     task = "" if task_ctx is None else task_ctx.uuid
-    watched = WatchedCall()
+    observed = ObservedCall()
     started = time.monotonic()
     with tracing.model_call(provider, model, task, url) as span:
         try:
-            yield watched
+            yield observed
         except Exception as error:
             counts.add(MODEL_ERRORS, model=model, kind=type(error).__name__)
             raise
         finally:
             counts.observe(MODEL_SECONDS, time.monotonic() - started)
-        answer = watched.answer
+        answer = observed.answer
         if answer is not None:
             span.set(_attributes(answer))
             if tracing.content:

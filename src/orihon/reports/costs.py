@@ -178,15 +178,15 @@ def _total(sums: Iterable[UsageSum], prices: PriceList) -> CostLine:
 class _Line:
     """A line while it is added up."""
 
-    __slots__ = ("_figures", "_has_price", "_unpriced")
+    __slots__ = ("_has_price", "_statistics", "_unpriced")
 
     def __init__(self) -> None:
-        self._figures: dict[str, float] = dict.fromkeys(_FIGURES, 0)
+        self._statistics: dict[str, float] = dict.fromkeys(_FIGURES, 0)
         self._has_price = False
         self._unpriced: set[str] = set()
 
     def add(self, one: UsageSum, price: Prices | None) -> None:
-        figures, cost = self._figures, _cost(one, price)
+        figures, cost = self._statistics, _cost(one, price)
         for name in _TAKEN_OVER:
             figures[name] += getattr(one, name)
         figures["reported_cost"] += one.cost or 0.0
@@ -202,7 +202,7 @@ class _Line:
             self._has_price = True
 
     def settled(self, name: str) -> CostLine:
-        figures: dict[str, Any] = self._figures | {"cost": self._figures["cost"] if self._has_price else None}
+        figures: dict[str, Any] = self._statistics | {"cost": self._statistics["cost"] if self._has_price else None}
         return CostLine(name, name, unpriced_models=tuple(sorted(self._unpriced)), **figures)
 
 

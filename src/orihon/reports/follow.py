@@ -34,7 +34,7 @@ def follow_messages(
     """The messages numbered above ``after``, each as soon as it is there, until the task is over."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         audit_of(base.path, settings).record("read", uuid, details={"after": after})
-        looking = _Looking(base, uuid)
+        looking = _Followed(base, uuid)
         try:
             while True:
                 is_over = looking.is_over()  # before the look at the log, so that nothing said before the end is missed
@@ -48,7 +48,7 @@ def follow_messages(
             looking.close()
 
 
-class _Looking:
+class _Followed:
     """One task's log, wherever its folder is at the moment."""
 
     def __init__(self, base: BaseFolder, uuid: str) -> None:

@@ -161,7 +161,7 @@ class NotificationRun:
         return {"removed": self.removed, **self.delivery.as_dict()}
 
 
-def look_after_notifications(base_dir: Path | str, settings: Settings) -> NotificationRun:
+def maintain_notifications(base_dir: Path | str, settings: Settings) -> NotificationRun:
     """Send what is due, where there is a webhook; take out what is older than ``notifications.keep_days``.
 
     Nothing else fails because of it: a catalogue or an address that is none is logged. A receiver that is slow gets a

@@ -39,7 +39,7 @@ Records = Literal["here", "archived", "removed", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordFigures:
+class RecordStatistics:
     """How much has been recorded."""
 
     messages: int
@@ -59,7 +59,7 @@ class TaskOverview:
     uuid: str
     row: TaskRow | None
     records: Records
-    figures: RecordFigures | None
+    figures: RecordStatistics | None
     inherited: Inherited | None  # None where nothing was, or the giver can no longer be read
     children: tuple[TaskRow, ...]
     last_messages: tuple[StoredMessage, ...]
@@ -82,7 +82,7 @@ class TaskOverview:
             "last_messages": [stored.as_dict() for stored in self.last_messages],
         }
 
-    def figures_as_dict(self) -> dict[str, Any]:
+    def statistics_as_dict(self) -> dict[str, Any]:
         """The figures alone, for JSON."""
         row = self.row
         return {
@@ -113,7 +113,7 @@ def task_overview(
     try:
         with reading_task(base_dir, uuid, settings) as (store, _):
             newest = tuple(store.messages(store.count("messages") - last + 1))
-            figures = _figures(store, row, settings)
+            figures = _statistics(store, row, settings)
             said = (store.records.kept_file(_FINAL_SUMMARY) or b"").decode("utf-8", "replace")
     except (TaskNotFound, IllegalTransition):  # packed, gone, or cleaned up
         return TaskOverview(uuid, row, _records_of(row), None, inherited, children, (), kept_summary(row))
@@ -145,7 +145,7 @@ def _left_for(base: Path, settings: Settings, catalogue: Catalogue, row: TaskRow
     return None
 
 
-def _figures(store: TaskStore, row: TaskRow | None, settings: Settings) -> RecordFigures:
+def _statistics(store: TaskStore, row: TaskRow | None, settings: Settings) -> RecordStatistics:
     streams: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
     messages, summaries, tools, plans, compressions = (store.count(stream) for stream in streams)
     failed = None
@@ -154,7 +154,7 @@ def _figures(store: TaskStore, row: TaskRow | None, settings: Settings) -> Recor
     folder = store.records.folder
     size = store.records.size() if folder.parent.name == SCRATCH else folder_size(folder)
     view = ViewReading(store, row, settings).figures()
-    return RecordFigures(messages, summaries, tools, failed, plans, compressions, size, view)
+    return RecordStatistics(messages, summaries, tools, failed, plans, compressions, size, view)
 
 
 def _minutes(row: TaskRow) -> float | None:

@@ -21,7 +21,7 @@ MOST_DAYS = 400
 
 
 @dataclass(frozen=True, slots=True)
-class DayFigures:
+class DayStatistics:
     """One day."""
 
     day: str
@@ -37,7 +37,7 @@ class SpanReport:
 
     since: str | None
     until: str | None
-    days: tuple[DayFigures, ...]
+    days: tuple[DayStatistics, ...]
     groups: CostReport
     compressions: int = 0
     compression_failures: int = 0
@@ -75,7 +75,7 @@ def span_report(
         catalogue = base.open_catalogue()
         counted, ended = ({}, {}) if catalogue is None else _happened(catalogue, groups.since, groups.until, user)
     days = tuple(
-        DayFigures(
+        DayStatistics(
             day,
             by_day.get(day, CostLine(day, day, cost=0.0)),
             counted.get(day, {}).get("compressions", 0),

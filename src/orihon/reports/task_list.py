@@ -151,7 +151,7 @@ def meter_of(row: TaskRow, settings: Settings, ladder: Ladder | None = None) -> 
     tokens = row.view_tokens if row.final_token_count is None else row.final_token_count
     if tokens is None:
         return None
-    gauge = Gauge.looked_at(settings, row.context_length, row.correction)
+    gauge = Gauge.for_display(settings, row.context_length, row.correction)
     marks = (ladder or ladder_of(settings)).marks(gauge.budget.window, gauge.budget.tokens)
     return ContextMeter(tokens, gauge.room, gauge.usage(tokens), marks)
 

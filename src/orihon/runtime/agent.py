@@ -20,7 +20,7 @@ from orihon.llm.tool_shapes import read_tools
 from orihon.runtime.checkpoint_tool import ASK
 from orihon.runtime.source_reports import SourceReporter
 from orihon.runtime.steps import ToolSteps
-from orihon.runtime.stop_conditions import TaskLimits, Watch
+from orihon.runtime.stop_conditions import CallWatchdog, TaskLimits
 from orihon.runtime.task_tools import TaskTools
 from orihon.settings import Settings
 from orihon.tasks.context import TaskContextManager
@@ -67,12 +67,12 @@ class Agent:
             unfinished=unfinished,
         )
 
-    def work(self, prompt: Callable[[], str], teller: SourceReporter) -> Ending:
+    def work(self, prompt: Callable[[], str], reporter: SourceReporter) -> Ending:
         """Begin or go on, until the end. ``prompt`` is asked when the task begins."""
-        self._begin(prompt, teller)
+        self._begin(prompt, reporter)
         patience = self._settings.multiprocess.drain_seconds / 3
         try:
-            with Watch(self._client, self._limits, self._should_stop, patience):
+            with CallWatchdog(self._client, self._limits, self._should_stop, patience):
                 return self._loop()
         except Cancelled:
             if self._should_stop():
@@ -84,16 +84,16 @@ class Agent:
                 raise
             raise GaveUp("model", detail=str(error)) from error
 
-    def _begin(self, prompt: Callable[[], str], teller: SourceReporter) -> None:
+    def _begin(self, prompt: Callable[[], str], reporter: SourceReporter) -> None:
         """The first messages. A crash between two of them is made up for by whoever comes next."""
         context, store = self._context, self._context.message_store
         count = store.count_messages()
         if count > _MOST_SYSTEM_MESSAGES or (count and store.get_message(count).message.role != "system"):
-            teller.go_on()
+            reporter.go_on()
             return
         wanted = prompt()  # before anything is written or said
         system = system_prompt(self._settings)
-        teller.begin(context.get_inheritance_notification_comment())
+        reporter.begin(context.get_inheritance_notification_comment())
         inherited = context.get_inheritance_context()
         if count == 0:
             context.create_initial_context_with_inheritance(system)

@@ -83,12 +83,12 @@ class TaskHandler:
         source = self._source_named(row.source)
         if source is None:
             return False
-        teller = SourceReporter(source, row)
+        reporter = SourceReporter(source, row)
         if row.status is TaskStatus.CANCELLED:
-            teller.finish("cancelled", text("agent.comment.cancelled"), insist=True)
+            reporter.finish("cancelled", text("agent.comment.cancelled"), insist=True)
         else:
             said = text("agent.comment.failed", error=row.error_message or "-")
-            teller.finish("failed", said, insist=True)
+            reporter.finish("failed", said, insist=True)
         return True
 
     def close(self) -> None:
@@ -99,21 +99,21 @@ class TaskHandler:
         """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused."""
         source = self._source_named(task.source)
         context = open_context(task, self._base_dir, self._settings)
-        teller = SourceReporter(source, context.catalogue.tasks.get(context.uuid))
+        reporter = SourceReporter(source, context.catalogue.tasks.get(context.uuid))
         spent = tokens_spent(context.catalogue, self._settings, context.catalogue.tasks.get(context.uuid).user or "")
         try:
-            ending = self._work(context, lambda: _prompt(task, source), teller, lambda: should_stop() or spent())
+            ending = self._work(context, lambda: _prompt(task, source), reporter, lambda: should_stop() or spent())
             if ending.outcome == "completed":
-                self._complete(context, ending, teller, insist=not self._is_last(task))
+                self._complete(context, ending, reporter, insist=not self._is_last(task))
             else:
-                self._pause(context, teller, is_spent=spent())
+                self._pause(context, reporter, is_spent=spent())
         except StaleWriter:
             raise  # it is another worker's task now
         except Waiting as waiting:
-            teller.wait(waiting.fields["checkpoint"], _masked(context, waiting.fields["question"]))
+            reporter.wait(waiting.fields["checkpoint"], _masked(context, waiting.fields["question"]))
             raise
         except Exception as error:
-            self._end_badly(context, task, teller, error)
+            self._end_badly(context, task, reporter, error)
             raise
         finally:
             context.close()
@@ -125,7 +125,7 @@ class TaskHandler:
         self,
         context: TaskContextManager,
         prompt: Callable[[], str],
-        teller: SourceReporter,
+        reporter: SourceReporter,
         should_stop: Stop,
         depth: int = 0,
     ) -> Ending:
@@ -142,7 +142,7 @@ class TaskHandler:
                 should_stop=should_stop,
                 unfinished=unfinished,
             )
-            return agent.work(prompt, teller)
+            return agent.work(prompt, reporter)
         finally:
             tools.close()
 
@@ -169,25 +169,25 @@ class TaskHandler:
 
     # ---- ends --------------------------------------------------------------------------------------------------
 
-    def _complete(self, context: TaskContextManager, ending: Ending, teller: SourceReporter, *, insist: bool) -> None:
+    def _complete(self, context: TaskContextManager, ending: Ending, reporter: SourceReporter, *, insist: bool) -> None:
         said = ending.said.strip() or text("agent.comment.done")
         try:
-            teller.finish("completed", said, insist=True)
+            reporter.finish("completed", said, insist=True)
         except SourceError as error:
             if insist:
                 raise
-            logger.error("%s: done, but its source could not be told: %s", context.uuid, error)
+            logger.error("%s: done, but its source could not be notified: %s", context.uuid, error)
         context.complete()
 
     def _end_badly(
-        self, context: TaskContextManager, task: QueuedTask, teller: SourceReporter, error: Exception
+        self, context: TaskContextManager, task: QueuedTask, reporter: SourceReporter, error: Exception
     ) -> None:
         what = _masked(context, error)
         is_hopeless = is_final(error)
         if not is_hopeless:
-            teller.trouble(task.attempt, what)
+            reporter.trouble(task.attempt, what)
         if is_hopeless or self._is_last(task):
-            teller.finish("failed", text("agent.comment.failed", error=what))
+            reporter.finish("failed", text("agent.comment.failed", error=what))
         if is_hopeless:
             release_model(context)  # nothing more is spent on it
             context.fail(str(error))
@@ -195,16 +195,16 @@ class TaskHandler:
     def _is_last(self, task: QueuedTask) -> bool:
         return task.attempt >= self._settings.multiprocess.max_attempts
 
-    def _pause(self, context: TaskContextManager, teller: SourceReporter, *, is_spent: bool) -> None:
+    def _pause(self, context: TaskContextManager, reporter: SourceReporter, *, is_spent: bool) -> None:
         """A worker that is drained says nothing: the task is in line and soon goes on."""
         if is_spent:  # otherwise the next worker would take it at once
             logger.warning("%s: %s", context.uuid, text("agent.quota_spent"))
             context.catalogue.queue.request(context.uuid, "pause", TaskStatus.RUNNING, over=False)
         wish = context.catalogue.queue.requested(context.uuid)
         if wish is not None and wish.requested == "pause":
-            teller.finish("paused", text("agent.comment.paused"))
+            reporter.finish("paused", text("agent.comment.paused"))
         elif wish is not None and wish.requested == "cancel":
-            teller.finish("cancelled", text("agent.comment.cancelled"))
+            reporter.finish("cancelled", text("agent.comment.cancelled"))
         context.stop()
 
     # ---- where it comes from -----------------------------------------------------------------------------------

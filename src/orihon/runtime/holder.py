@@ -1,9 +1,9 @@
-"""While a worker holds a task: the lease is renewed, the time is measured, and wishes are looked for.
+"""While a worker holds a task: the lease is renewed, the time is measured, and requests are polled.
 
 ``should_stop`` is what the handler asks between two steps. Once it has said yes it goes on saying so, and ``reason``
 says why: ``drain`` (the worker is to end), ``pause`` or ``cancel`` (somebody wants it), ``timeout``, or ``lost``
 (another worker has the task). Before a handler is told of a drain, the row says that the task shall go on: a worker
-that dies while it pauses leaves it in line. Who renews may have to wait for a server; who measures the time never does.
+that dies while it pauses leaves it queued. Who renews may have to wait for a server; who measures the time never does.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ class Holding:
         self._is_lost = False
         self._closed = threading.Event()
         self._beating = threading.Thread(target=self._beat_on, name=f"orihon-holding-{task.uuid}", daemon=True)
-        self._watching = threading.Thread(target=self._watch, name=f"orihon-overdue-{task.uuid}", daemon=True)
+        self._watching = threading.Thread(target=self._poll_all, name=f"orihon-overdue-{task.uuid}", daemon=True)
         self._beating.start()
         self._watching.start()
 
     def should_stop(self) -> bool:
         """Shall the handler finish its step, pause the task and return?"""
         if self.reason is None:
-            self.reason = self._look()
+            self.reason = self._poll()
             if self.reason is not None:
                 logger.info("%s: is to stop: %s", self._task.uuid, self.reason)
         return self.reason is not None
@@ -70,19 +70,19 @@ class Holding:
         self._watching.join()
         self._beating.join(_LAST_BEAT_SECONDS)
 
-    def _look(self) -> str | None:
+    def _poll(self) -> str | None:
         if self._is_lost:
             return "lost"
         if time.monotonic() >= self._deadline:
             return "timeout"
         if self._is_draining():
-            return self._wish() or self._leave_in_line()
+            return self._requested() or self._leave_in_line()
         if time.monotonic() < self._next_look:
             return None
         self._next_look = time.monotonic() + _LOOK_SECONDS
-        return self._wish()
+        return self._requested()
 
-    def _wish(self) -> str | None:
+    def _requested(self) -> str | None:
         lease = self._task.lease
         found = self._queue.catalogue.queue.requested(lease.uuid)
         if found is None or (found.epoch > lease.epoch and found.lease_owner != lease.owner):
@@ -94,7 +94,7 @@ class Holding:
         self._queue.catalogue.queue.request(self._task.lease.uuid, "resume", TaskStatus.RUNNING, over=False)
         return "drain"
 
-    def _watch(self) -> None:
+    def _poll_all(self) -> None:
         overdue = self._deadline + self._queue.limits.drain_seconds
         if not self._closed.wait(max(0.0, overdue - time.monotonic())):
             self._on_overdue()

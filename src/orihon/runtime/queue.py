@@ -25,11 +25,11 @@ from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
 from orihon.guard.masking.key_fields import refuse_secret_in
 from orihon.runtime.limits import QueueLimits
-from orihon.runtime.requests import Wishes
+from orihon.runtime.requests import QueueRequests
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor
 from orihon.system.clock import process_identity
-from orihon.tasks.inheritance import inheritance_wish
+from orihon.tasks.inheritance import inheritance_request
 from orihon.tasks.place import folders_of
 from orihon.tasks.quotas import admission
 from orihon.texts import text
@@ -56,7 +56,7 @@ class QueuedTask(Task):
     lease: Lease = field(kw_only=True)
 
 
-class TaskQueue(Wishes):
+class TaskQueue(QueueRequests):
     """The queue of one base folder. Safe for several processes and threads."""
 
     def __init__(
@@ -112,7 +112,7 @@ class TaskQueue(Wishes):
             raise InvalidInput("prompt_long", size=size, limit=MAX_PROMPT_BYTES)
         refuse_secret_in(key, self._redactor)
         uuid = new_uuid()
-        wish = inheritance_wish(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
+        wish = inheritance_request(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
         with audited(self.base_dir, self.settings, "enqueue", uuid):
             self.catalogue.tasks.register(
                 key,
@@ -135,7 +135,7 @@ class TaskQueue(Wishes):
         near, is_any_abandoned = began < self._next_far_look, False
         if began >= self._next_look:
             is_any_abandoned = self._settle_abandoned(near=near)
-            self._plan_looks(began, near=near)
+            self._plan_polls(began, near=near)
         claimed = self.catalogue.queue.claim_next(
             self._new_owner(),
             self.settings.context_storage.lease_seconds,
@@ -146,7 +146,7 @@ class TaskQueue(Wishes):
         )
         return None if claimed is None else self._taken(*claimed)
 
-    def _plan_looks(self, began: float, *, near: bool) -> None:
+    def _plan_polls(self, began: float, *, near: bool) -> None:
         now = time.monotonic()
         self._next_look = now + max(_LOOK_SECONDS, _REST_PER_LOOK * (now - began))
         if not near:  # not all workers at once

@@ -1,8 +1,8 @@
-"""What people want of a task: pause, resume, cancel, retry.
+"""Requests to a task in the queue: pause, resume, cancel, retry.
 
-A task that nobody works on is changed at once. One that a worker holds gets the wish written in its row; one that some
-other live program holds is refused (``TaskBusy``). A wish that comes too late, because the task changed meanwhile, is
-looked at again.
+A task that nobody works on is changed at once. One that a worker holds gets the request written in its row; one that
+some other live program holds is refused (``TaskBusy``). A request that comes too late, because the task changed
+meanwhile, is decided again.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ logger = logging.getLogger("orihon.queue")
 _TRIES = 10
 
 
-class Wishes:
-    """The part of the queue that people talk to."""
+class QueueRequests:
+    """The part of the queue that takes requests."""
 
     base_dir: Path
     catalogue: Catalogue
@@ -35,15 +35,15 @@ class Wishes:
 
     def cancel(self, uuid: str) -> TaskRow:
         """Give a task up; while a worker holds it, ``requested`` says so until the worker sees it."""
-        return self._wished("cancel", uuid, self._cancel)
+        return self._request("cancel", uuid, self._cancel)
 
     def pause(self, uuid: str) -> TaskRow:
         """Let a task rest. A queued one is held back, a running one is paused by its worker."""
-        return self._wished("pause", uuid, self._pause)
+        return self._request("pause", uuid, self._pause)
 
     def resume(self, uuid: str) -> TaskRow:
         """Let the next worker go on with a task that was paused or held back."""
-        return self._wished("resume", uuid, self._resume)
+        return self._request("resume", uuid, self._resume)
 
     def retry(self, uuid: str) -> TaskRow:
         """Put a failed, cancelled or dead task in line again, with all its attempts and limits before it."""
@@ -52,7 +52,7 @@ class Wishes:
 
     # ---- how -------------------------------------------------------------------------------------------------------
 
-    def _wished(self, action: str, uuid: str, act: Callable[[TaskRow], bool]) -> TaskRow:
+    def _request(self, action: str, uuid: str, act: Callable[[TaskRow], bool]) -> TaskRow:
         with audited(self.base_dir, self.settings, action, uuid):
             return self._settled(uuid, act)
 

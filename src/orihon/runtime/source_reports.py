@@ -1,4 +1,4 @@
-"""What a task's source is told: that work begins, what is inherited, what went wrong, how it ended.
+"""Reports to a task's source: that work begins, what is inherited, what went wrong, how it ended.
 
 A source that cannot be reached never ends a task: what could not be said is logged. Only the end is different: as long
 as there are attempts left, it is tried again with the next one, since a task whose end is not shown counts as going on.
@@ -20,7 +20,7 @@ logger = logging.getLogger("orihon.agent")
 
 
 class SourceReporter:
-    """The voice of one task; without a source it says nothing."""
+    """Notifies the source of one task; without a source, nobody."""
 
     def __init__(self, source: TaskSource | None, row: TaskRow) -> None:
         self._source = source
@@ -62,4 +62,4 @@ class SourceReporter:
         try:
             act(self._source)
         except (SourceError, StorageError) as error:
-            logger.warning("%s: the source could not be told: %s", self._key.label, error)
+            logger.warning("%s: the source could not be notified: %s", self._key.label, error)

@@ -50,7 +50,7 @@ def collect_workers(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
     """The machines, the workers on each of them, and the leases that they and other programs hold."""
-    settings, base = _looked_up(base_dir, settings)
+    settings, base = _resolved(base_dir, settings)
     if not catalogue_exists(base, settings):
         return _NO_WORKERS
     with closing(open_catalogue(base, settings)) as catalogue:
@@ -69,7 +69,7 @@ def collect_cluster_stats(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
     """One picture of everything: tasks by status, the line, machines, leases, take-overs, and what it all cost."""
-    settings, base = _looked_up(base_dir, settings)
+    settings, base = _resolved(base_dir, settings)
     if not catalogue_exists(base, settings):
         return _picture({}, {}, _NO_WORKERS, take_overs=0, average_minutes=None, put_off=0, to_resume=0)
     with closing(open_catalogue(base, settings)) as catalogue:
@@ -138,7 +138,7 @@ def _hosts(rows: Iterable[WorkerRow], leases: Iterable[Mapping[str, Any]]) -> li
     return [hosts[name] for name in sorted(hosts)]
 
 
-def _looked_up(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
+def _resolved(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
     loaded = load_settings(settings)
     base = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
     if loaded.database.url is None and not base.is_dir():

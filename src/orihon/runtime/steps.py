@@ -38,7 +38,7 @@ from orihon.llm.base import LLMClient
 from orihon.runtime.task_tools import TaskTools
 from orihon.runtime.tool import ToolResult
 from orihon.runtime.tool_arguments import sanitize_arguments
-from orihon.runtime.tool_telemetry import watched
+from orihon.runtime.tool_telemetry import tool_telemetry
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 
@@ -117,8 +117,8 @@ class ToolSteps:
         for call, result in self._results([call for call in calls if call.id not in known]):
             if self.key(call) not in self._unfinished:
                 results[call.id] = self._recorded(call, result)
-            told = self._tell(calls, results, told)
-        told = self._tell(calls, results, told)
+            told = self._report(calls, results, told)
+        told = self._report(calls, results, told)
         for error in self._unfinished.values():
             if error is not None:
                 raise error
@@ -144,7 +144,7 @@ class ToolSteps:
             arguments = call.arguments if vault is None else vault.restored_json(call.arguments)
             return self._tools.call(call.name, arguments, call_id=self.key(call))
 
-        return watched(self._context, call.name, call.id, call.arguments, made)
+        return tool_telemetry(self._context, call.name, call.id, call.arguments, made)
 
     def _refuse_lost(self) -> None:
         """A worker that was stopped for long may have lost the task: what it does now, another one does too."""
@@ -173,7 +173,7 @@ class ToolSteps:
         self._context.tool_store.add_tool_call(call.name, arguments, said, status=INTERRUPTED, call_id=call.id)
         return said
 
-    def _tell(self, calls: Sequence[WantedCall], results: Mapping[str, str], told: int) -> int:
+    def _report(self, calls: Sequence[WantedCall], results: Mapping[str, str], told: int) -> int:
         """Tell the model as many results as there are without a gap."""
         while told < len(calls) and calls[told].id in results:
             call = calls[told]

@@ -1,7 +1,7 @@
-"""When the work on a task has to end: limits on calls, tokens, time and money, and the wish of whoever runs it.
+"""When the work on a task has to end: limits on calls, tokens, time and money, and a request to stop.
 
 Counts over all attempts since people last had the task tried again, and children with their parents: calls and tokens
-are in the catalogue anyway; time and money are kept in the task's row while a limit on them is set. ``Watch``
+are in the catalogue anyway; time and money are kept in the task's row while a limit on them is set. ``CallWatchdog``
 ends a call of the model that would outlast the time, or the patience of somebody who has asked the task to stop.
 """
 
@@ -24,7 +24,7 @@ from orihon.values.tokens.prices import prices_of
 
 logger = logging.getLogger("orihon.agent")
 
-_LOOK_SECONDS = 0.25
+_CHECK_SECONDS = 0.25
 _MILLION = 1_000_000
 
 
@@ -62,7 +62,7 @@ class TaskLimits:
 
     def check(self) -> None:
         """``GaveUp`` when the task may take no further step."""
-        runtime, (calls, tokens) = self._runtime, self._family_figures()
+        runtime, (calls, tokens) = self._runtime, self._family_usage()
         if calls >= runtime.max_llm_process_num:
             raise GaveUp("limit_calls", limit=runtime.max_llm_process_num)
         if runtime.max_tokens is not None and tokens >= runtime.max_tokens:
@@ -74,7 +74,7 @@ class TaskLimits:
         if runtime.max_seconds is not None and self.is_late:
             raise GaveUp("limit_seconds", limit=runtime.max_seconds)
 
-    def _family_figures(self) -> tuple[int, int]:
+    def _family_usage(self) -> tuple[int, int]:
         """Calls and tokens of the task that people know, with all its children, since it was last begun anew."""
         catalogue = self._context.catalogue
         row = catalogue.tasks.get(self._context.uuid)
@@ -95,7 +95,7 @@ class TaskLimits:
         catalogue.tasks.update(uuid, metadata=metadata, epoch=self._context.lease.epoch)
 
 
-class Watch:
+class CallWatchdog:
     """While the block lasts, calls of the model that take too long are ended; the caller sees ``Cancelled``."""
 
     def __init__(self, client: LLMClient, limits: TaskLimits, should_stop: Callable[[], bool], patience: float) -> None:
@@ -105,7 +105,7 @@ class Watch:
         self._should_stop = should_stop
         self._patience = patience
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="orihon-watch", daemon=True)
+        self._thread = threading.Thread(target=self._check, name="orihon-watch", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -117,9 +117,9 @@ class Watch:
         self._over.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         asked_at: float | None = None
-        while not self._over.wait(_LOOK_SECONDS):
+        while not self._over.wait(_CHECK_SECONDS):
             if asked_at is None and self._is_asked():
                 asked_at = time.monotonic()
             is_impatient = asked_at is not None and time.monotonic() - asked_at >= self._patience

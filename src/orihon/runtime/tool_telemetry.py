@@ -1,4 +1,4 @@
-"""A call of a tool as it is seen from outside: how long it took, whether it failed, a span of it."""
+"""Telemetry of a tool call: how long it took, whether it failed, a span of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from orihon.tasks.context import TaskContextManager
 _MILLISECONDS = 1000
 
 
-def watched(
+def tool_telemetry(
     context: TaskContextManager, name: str, call_id: str, arguments: str, call: Callable[[], ToolResult]
 ) -> ToolResult:
     """The result of the call, counted."""

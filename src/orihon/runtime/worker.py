@@ -119,12 +119,12 @@ class WorkerProcess:
             if task is not None:
                 self._work(task)
                 nap = _SHORTEST_NAP
-                self._tell_ends()
-                self._look_after_waiting()
+                self._report_ends()
+                self._process_waiting()
                 self._send_notifications()
                 continue
-            self._tell_ends()
-            self._look_after_waiting()
+            self._report_ends()
+            self._process_waiting()
             self._send_notifications()
             if self._until_empty and self._is_empty():
                 return
@@ -142,7 +142,7 @@ class WorkerProcess:
             logger.warning("%s: %s", self.name, error)
             return False
 
-    def _tell_ends(self) -> None:
+    def _report_ends(self) -> None:
         """Tell sources of tasks that ended in nobody's hands: cancelled while they waited, too slow, too deadly."""
         if time.monotonic() < self._next_telling:
             return
@@ -157,10 +157,10 @@ class WorkerProcess:
                     self.queue.catalogue.queue.request(row.uuid, None, row.status, over=False, instead_of=TELL)
             except Exception as error:  # the others may be luckier
                 self._next_telling = time.monotonic() + _TELL_AGAIN
-                logger.warning("%s: its source could not be told: %s", row.uuid, _described(error))
+                logger.warning("%s: its source could not be notified: %s", row.uuid, _described(error))
                 logger.debug("%s: why", row.uuid, exc_info=True)
 
-    def _look_after_waiting(self) -> None:
+    def _process_waiting(self) -> None:
         """Tasks that wait for people: time limits, reminders, and answers whose giver has died on the way."""
         if time.monotonic() < self._next_sweep:
             return

@@ -133,7 +133,7 @@ def search_history(
     beginning, ``owner/repo#27``, ``@last``). Of ``users`` and ``repositories`` the newest ``MOST_TASKS`` tasks are
     looked at. ``since`` and ``until`` are times in ISO 8601 or how long ago (``7d``, ``12h``). ``seconds`` limits how
     long the index is caught up before; what is missing then is said by ``is_current``.
-    ``progress`` hears how many tasks have been read, and of how many.
+    ``progress`` observes how many tasks have been read, and of how many.
     """
     asked = parse_query(query)
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
@@ -146,8 +146,8 @@ def search_history(
             if not filters.tasks:
                 return SearchResults()
         found = with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
-        told = {"hits": len(found.hits), "tasks": sorted({hit.uuid for hit in found.hits})[:_MOST_TOLD]}
-        audit_of(base.path, settings).record("search", details=told)
+        details = {"hits": len(found.hits), "tasks": sorted({hit.uuid for hit in found.hits})[:_MOST_TOLD]}
+        audit_of(base.path, settings).record("search", details=details)
         return found
 
 
@@ -157,7 +157,7 @@ def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: Progres
     def action(index: SearchIndex) -> int:
         with index.turn(math.inf):
             index.clear()
-            CatchingUp(base, index, told=progress).run()
+            CatchingUp(base, index, progress=progress).run()
         return index.count()
 
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
@@ -197,12 +197,12 @@ def _search(
     filters: Filters,
     limit: int,
     seconds: float | None,
-    told: ProgressObserver | None,
+    progress: ProgressObserver | None,
     index: SearchIndex,
 ) -> SearchResults:
     with index.turn(_WAIT if seconds is None else min(_WAIT, seconds)) as is_ours:
         given = math.inf if seconds is None else seconds
-        is_current = is_ours and CatchingUp(base, index, seconds=given, told=told).run()
+        is_current = is_ours and CatchingUp(base, index, seconds=given, progress=progress).run()
     sealed = find_in_sealed(base, query, filters, given)
     found = [*index.find(query, filters, MOST_CANDIDATES + 1), *sealed.candidates]
     ranked = rank(found[:MOST_CANDIDATES])

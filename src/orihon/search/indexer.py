@@ -55,13 +55,18 @@ class CatchingUp:
     """One run over the tasks of a base folder, by whoever has the index's turn."""
 
     def __init__(
-        self, base: BaseFolder, index: SearchIndex, *, seconds: float = math.inf, told: ProgressObserver | None = None
+        self,
+        base: BaseFolder,
+        index: SearchIndex,
+        *,
+        seconds: float = math.inf,
+        progress: ProgressObserver | None = None,
     ) -> None:
         self._base = base
         self._index = index
         self._seconds = seconds
         self._give_up = math.inf
-        self._told = told
+        self._progress = progress
         self._done = self._all = 0
         self._is_shared = base.settings.database.url is not None
         self._batch = _Batch(index)
@@ -120,8 +125,8 @@ class CatchingUp:
                     missing.append(task)
                     continue
                 self._done += 1
-                if self._told is not None:
-                    self._told(self._done, self._all)
+                if self._progress is not None:
+                    self._progress(self._done, self._all)
             if not missing:
                 return
             tasks = missing

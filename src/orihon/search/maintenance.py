@@ -55,7 +55,7 @@ def erase_traces(base: BaseFolder, seconds: float) -> None:
         _in_turn(base, lambda index: index.purge(), max(seconds, _WAIT))
 
 
-def look_again(base_dir: Path | str, settings: Settings) -> None:
+def invalidate_bookmark(base_dir: Path | str, settings: Settings) -> None:
     """The next search compares all rows, for some came that no time tells apart from old ones."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         if index_exists(base):

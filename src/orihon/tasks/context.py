@@ -26,7 +26,7 @@ from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.tasks.approvals.asking import Asking
 from orihon.tasks.heartbeat import Heartbeat
-from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_wish
+from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_request
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.tasks.owning import TaskOpening
@@ -80,7 +80,7 @@ class TaskContextManager(Asking, TaskFigures):
         self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
         fetch = partial(fetch_newer_mirror, self.settings)
         opening = TaskOpening(self.catalogue, self._folders, self.settings, fetch=fetch)
-        wish = inheritance_wish(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
+        wish = inheritance_request(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed, **wish).key
         seconds = self.settings.context_storage.lease_seconds
         self._lease: Lease | None = (

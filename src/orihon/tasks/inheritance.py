@@ -313,7 +313,7 @@ class ContextInheritanceManager:
         return f"{prefix}\n\n{summary}"
 
 
-def inheritance_wish(
+def inheritance_request(
     catalogue: Catalogue, settings: Settings, uuid: str, *, inherit: bool = True, inherit_from: str | None = None
 ) -> dict[str, Any]:
     """The columns of a new task's row that say what it inherits; raises where the wish cannot be met.

@@ -116,7 +116,7 @@ class ViewReading:
         self.folds, self.pins = (known or store.state)(self.compression)
         self.last_seq = store.count("messages") if at is None else at
         window, factor = (None, 1.0) if row is None else (row.context_length, row.correction)
-        self._gauge = Gauge.looked_at(settings, window, factor)
+        self._gauge = Gauge.for_display(settings, window, factor)
 
     def message_store(self) -> MessageStore:
         """The task's messages, for planning a compression; what is written through it is refused or fenced as ever."""

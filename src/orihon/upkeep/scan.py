@@ -27,7 +27,7 @@ from orihon.store.redaction_traces import REPACKING, Begun, leftovers
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import BaseFolder
 from orihon.transfer.archive import archive_task
-from orihon.transfer.archive.peek import bring_back, unpacked_for_reading
+from orihon.transfer.archive.peek import unarchive, unpacked_for_reading
 from orihon.values.task import TaskStatus
 
 _PATIENCE = 30.0
@@ -114,10 +114,10 @@ def scan_tasks(
         if stale := begun.tasks - sound:
             forget(path, settings, *stale)
         begun.forget(one.task for one in scanned if one.left_out in (None, "unpacked"))
-    return scanned if begun is None else _put_away_again(path, settings, scanned)
+    return scanned if begun is None else _archive_again(path, settings, scanned)
 
 
-def _put_away_again(base: Path, settings: Settings, scanned: list[Scanned]) -> list[Scanned]:
+def _archive_again(base: Path, settings: Settings, scanned: list[Scanned]) -> list[Scanned]:
     """Pack what was unpacked to be mended, also by a run that did not come so far."""
     repacking = Begun(base, REPACKING)
     put_away: list[Scanned] = []
@@ -170,7 +170,7 @@ def _scanned(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun | None
             if base.settings.context_storage.backend == "postgres" and base.settings.archive.url is None:
                 return Scanned(uuid, found, left_out="archived")  # it could not be packed here again
             repacking.add(uuid)
-            bring_back(base, uuid)
+            unarchive(base, uuid)
         _mend(base, uuid, redactor, begun, places=len(found))
     except TaskBusy:  # the others are seen to all the same
         return Scanned(uuid, found, left_out="busy")

@@ -1,7 +1,7 @@
-"""What pages hear while they are open: one thread looks, however many pages there are, and only while there are any.
+"""Publishes events to open pages: one thread polls, however many pages subscribe, and only while there are any.
 
-A topic is ``site`` (the catalogue and the notices) or ``task:<uuid>`` (one task's log). A look at a topic gives its
-state, a few numbers; when it differs from the last one, everybody who listens gets it. Nothing is kept for those who
+A topic is ``site`` (the catalogue and the notices) or ``task:<uuid>`` (one task's log). A snapshot of a topic
+is a few numbers; when it differs from the last one, everybody who listens gets it. Nothing is kept for those who
 come later: a page asks for what it missed, by the numbers it has.
 """
 
@@ -19,13 +19,13 @@ from orihon.errors import OrihonError
 
 logger = logging.getLogger("orihon.web")
 
-SECONDS_BETWEEN_LOOKS = 0.2
+POLL_SECONDS = 0.2
 
 TopicState = Mapping[str, Any]
 
 
 class TopicReader(Protocol):
-    """Looks at one topic; opened when the first page listens, closed after the last one."""
+    """Reads snapshots of one topic; opened when the first page listens, closed after the last one."""
 
     def state(self) -> TopicState:
         """What is there now; the same mapping while nothing has changed."""
@@ -35,7 +35,7 @@ class TopicReader(Protocol):
 
 @dataclass(slots=True)
 class _Topic:
-    look: TopicReader
+    reader: TopicReader
     state: TopicState | None = None
     listeners: set[Listener] = field(default_factory=set)
 
@@ -45,35 +45,35 @@ class Listener:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._has_changed = asyncio.Event()
         self._state: TopicState | None = None
         self.is_over = False  # the server is about to end
 
-    def tell(self, state: TopicState) -> None:
-        """From the thread that looks."""
+    def notify(self, state: TopicState) -> None:
+        """From the thread that polls."""
         self._state = state
-        self._loop.call_soon_threadsafe(self._news.set)
+        self._loop.call_soon_threadsafe(self._has_changed.set)
 
     def dismiss(self) -> None:
         """Nothing will come any more."""
         self.is_over = True
-        self._loop.call_soon_threadsafe(self._news.set)
+        self._loop.call_soon_threadsafe(self._has_changed.set)
 
     async def next(self, seconds: float) -> TopicState | None:
         """The state after the next change; ``None`` when there was none for so long."""
         try:
-            await asyncio.wait_for(self._news.wait(), seconds)
+            await asyncio.wait_for(self._has_changed.wait(), seconds)
         except TimeoutError:
             return None
-        self._news.clear()
+        self._has_changed.clear()
         return self._state
 
 
-class Live:
+class Broadcaster:
     """All topics that somebody listens to."""
 
-    def __init__(self, open_look: Callable[[str], TopicReader]) -> None:
-        self._open_look = open_look
+    def __init__(self, open_topic: Callable[[str], TopicReader]) -> None:
+        self._open_topic = open_topic
         self._topics: dict[str, _Topic] = {}
         self._lock = threading.Lock()
         self._changed = threading.Event()
@@ -87,11 +87,11 @@ class Live:
         listener = Listener()
         with self._lock:
             if topic not in self._topics:
-                self._topics[topic] = _Topic(self._open_look(topic))
+                self._topics[topic] = _Topic(self._open_topic(topic))
             found = self._topics[topic]
             found.listeners.add(listener)
             if found.state is not None:
-                listener.tell(found.state)
+                listener.notify(found.state)
             if self._dismissed:
                 listener.dismiss()
             self._start()
@@ -134,19 +134,19 @@ class Live:
                     self._thread = None
                 topics = list(self._topics.items())
             for topic in closing:
-                topic.look.close()
+                topic.reader.close()
             if over:
                 return
             for name, topic in topics:
-                self._look_at(name, topic)
-            self._changed.wait(SECONDS_BETWEEN_LOOKS)
+                self._poll(name, topic)
+            self._changed.wait(POLL_SECONDS)
             self._changed.clear()
 
-    def _look_at(self, name: str, topic: _Topic) -> None:
+    def _poll(self, name: str, topic: _Topic) -> None:
         try:
-            state = topic.look.state()
+            state = topic.reader.state()
         except (OrihonError, OSError) as error:  # on its way somewhere, or the database is away: the next look may see
-            logger.debug("%s cannot be looked at now: %s", name, error)
+            logger.debug("%s cannot be read now: %s", name, error)
             return
         with self._lock:
             if state == topic.state:
@@ -154,4 +154,4 @@ class Live:
             topic.state = state
             listeners = list(topic.listeners)
         for listener in listeners:
-            listener.tell(state)
+            listener.notify(state)

@@ -15,7 +15,7 @@ from orihon.web.task_locks import Turns
 from orihon.web.visitor import Role, Visitor
 
 if TYPE_CHECKING:
-    from orihon.web.broadcaster import Live
+    from orihon.web.broadcaster import Broadcaster
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Site:
 
     base: Path
     settings: Settings
-    live: Live
+    live: Broadcaster
     read_only: bool = False
     config: Path | None = None  # the configuration file that was read, for the page of settings
     drafts: Drafts = field(default_factory=Drafts)  # compressions that somebody is looking at

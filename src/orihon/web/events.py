@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from orihon.system import jsonio
-from orihon.web.broadcaster import Live, TopicState
+from orihon.web.broadcaster import Broadcaster, TopicState
 
 #: Something is said at least so often, so that both sides notice when the other one is gone.
 _SECONDS_BETWEEN_SIGNS = 15.0
@@ -17,7 +17,7 @@ _RETRY_MILLISECONDS = 1000
 
 def events(
     request: Request,
-    live: Live,
+    live: Broadcaster,
     topic: str,
     *,
     told: Callable[[TopicState], Awaitable[TopicState | None]] | None = None,

@@ -41,7 +41,7 @@ class Granted:
             return self.by_name(name)
         if only_known:
             return None
-        found = self._look(digest=digest)
+        found = self._read(digest=digest)
         if found is not None:
             with self._lock:
                 self._names[digest] = found.id
@@ -55,7 +55,7 @@ class Granted:
             at, found = self._looked.get(name, (0.0, None))
         if at and time.monotonic() - at < SECONDS:
             return found
-        found = self._look(name=name)
+        found = self._read(name=name)
         self._keep(name, found)
         return found
 
@@ -65,7 +65,7 @@ class Granted:
             self._looked[name] = (time.monotonic(), found)
             _limit(self._looked)
 
-    def _look(self, *, name: str = "", digest: str = "") -> Grant | None:
+    def _read(self, *, name: str = "", digest: str = "") -> Grant | None:
         with BaseFolder(self._base, self._settings) as base:
             catalogue = base.open_catalogue()
             if catalogue is None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from orihon.transfer.export.about import call_figures, role_name
+from orihon.transfer.export.about import call_statistics, role_name
 from orihon.transfer.export.html_text import Html
 from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of
 from orihon.transfer.export.prose import code, prose
@@ -105,7 +105,7 @@ def shown_message(told: StoryMessage, *, whole: bool = False) -> ShownMessage:
         name=str(said.tool_name or said.name or (told.tool or {}).get("tool_name") or ""),
         timestamp=stored.timestamp,
         tokens=stored.tokens,
-        model="" if stored.call is None else call_figures(stored.call),
+        model="" if stored.call is None else call_statistics(stored.call),
         blocks=blocks,
         calls=calls,
         outcome=None if told.tool is None else outcome(told.tool),

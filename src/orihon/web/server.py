@@ -25,11 +25,11 @@ from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.settings import Settings
 from orihon.web.access import open_access
 from orihon.web.app import build_app
-from orihon.web.broadcaster import Live
+from orihon.web.broadcaster import Broadcaster
 from orihon.web.call import Site
 from orihon.web.grant_cache import Granted
 from orihon.web.host_names import authority, names_of, origin_of
-from orihon.web.snapshots import open_look
+from orihon.web.snapshots import open_topic
 
 LOOPBACK = "127.0.0.1"
 PORT = 8377
@@ -82,7 +82,7 @@ def is_loopback(host: str) -> bool:
 class _Uvicorn(uvicorn.Server):
     """Ends well at SIGINT and SIGTERM, and does not wait for pages that are open."""
 
-    def __init__(self, config: uvicorn.Config, live: Live) -> None:
+    def __init__(self, config: uvicorn.Config, live: Broadcaster) -> None:
         super().__init__(config)
         self._live = live
 
@@ -120,7 +120,7 @@ class WebServer:
             names = names_of([*self._own_names(), *self._listening.names], self._listening.scheme, self.port)
             granted = Granted(base, settings)
             self._access = open_access(base, user=_me(), port=self.port, renew=new_token, granted=granted)
-            self._live = Live(partial(open_look, base, settings))
+            self._live = Broadcaster(partial(open_topic, base, settings))
             app = build_app(Site(base, settings, self._live, read_only, config), self._access, names)
             self._server = _Uvicorn(self._configured(app), self._live)
         except BaseException:

@@ -1,7 +1,7 @@
-"""What any open page is told: what has changed since it last heard, and for the list of tasks the rows themselves.
+"""Events for any open page: what has changed since the last one, and for the list of tasks the rows themselves.
 
 Rows are rendered once for all pages in the same language, however many are open. When many tasks have changed at once,
-only their names are told: a page fetches what it shows. Who does not see everybody's tasks hears of their own alone,
+only their names are sent: a page fetches what it shows. Who does not see everybody's tasks hears of their own alone,
 and nothing at all while only others' change.
 """
 
@@ -20,7 +20,7 @@ from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicState
 from orihon.web.call import Site
 from orihon.web.renderer import templates
-from orihon.web.site_snapshot import SiteTold
+from orihon.web.site_snapshot import SiteDelta
 from orihon.web.task_events import Rendered
 
 #: Of more tasks than these the rows are not pushed.
@@ -30,15 +30,15 @@ _MOST_NOTICES = 200
 
 
 @dataclass(slots=True)
-class SiteNews:
-    """What one page has been told. ``user``: beside whom there is nobody for its reader."""
+class SiteEvents:
+    """The events that one page is sent. ``user``: beside whom there is nobody for its reader."""
 
     site: Site
     language: str
     rendered: Rendered
     with_rows: bool = False
     user: str | None = None
-    _told: SiteTold = field(default_factory=SiteTold)
+    _told: SiteDelta = field(default_factory=SiteDelta)
     _own: dict[str, Any] = field(default_factory=dict)  # what a reader of their own tasks has been told last
     _heard: int = 0  # the last notice of all that was looked at for them
 
@@ -59,7 +59,7 @@ class SiteNews:
         """The same as far as it concerns one user; empty where nothing does."""
         before, heard = self._own, told["notice"] if told["first"] else self._heard
         key = ("own", user, state["era"], state["round"], told["first"], tuple(told["tasks"]), heard)
-        found = await self.rendered.get(key, lambda: self._looked_up(user, told, heard))
+        found = await self.rendered.get(key, lambda: self._of_user(user, told, heard))
         own: dict[str, Any] = jsonio.decode(found.encode()) if found else {"tasks": [], "missed": True}
         self._heard = told["notice"]
         count = before.get("round", 0) + 1
@@ -69,7 +69,7 @@ class SiteNews:
         is_news = any(self._own[name] != before.get(name) for name in ("notice", "counts"))
         return self._own if told["first"] or self._own["tasks"] or self._own["missed"] or is_news else {}
 
-    def _looked_up(self, user: str, told: Mapping[str, Any], heard: int) -> str:
+    def _of_user(self, user: str, told: Mapping[str, Any], heard: int) -> str:
         """Which of the tasks that have changed are this user's, and how they stand; nothing if nobody can say now."""
         try:
             with BaseFolder(self.site.base, self.site.settings) as base:

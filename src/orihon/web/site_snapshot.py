@@ -1,8 +1,8 @@
-"""The look at the whole catalogue, for pages that are open: which tasks have changed, what waits, what is new.
+"""Snapshots of the whole catalogue, for pages that are open: which tasks have changed, what waits, what is new.
 
-An idle look asks for the version of the database and nothing else. A busy one reads the tasks that are worked on or
-have changed lately; when that takes long, the next look waits, so that looking never takes more than a small share of
-the machine. Pages that hear late are not told less: each change has a number, and the last ones are kept.
+An idle poll asks for the version of the database and nothing else. A busy one reads the tasks that are worked on or
+have changed lately; when that takes long, the next poll waits, so that polling never takes more than a small share of
+the machine. Pages that receive late do not receive less: each change has a number, and the last ones are kept.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST_KEPT = 200
 #: Clocks of several machines may differ by so much, and no change is missed.
 _OVERLAP = timedelta(seconds=60)
 #: A worker that was killed changes nothing in the catalogue.
-_SECONDS_BETWEEN_FULL_LOOKS = 5.0
-#: Workers that are heard of again within so many seconds are no news.
+_SECONDS_BETWEEN_FULL_READS = 5.0
+#: Workers that beat again within so many seconds are no event.
 _BEAT = 10.0
-#: A look that takes so long is followed by a pause of so many times that; not of minutes, for one that was held up.
+#: A poll that takes so long is followed by a pause of so many times that; not of minutes, for one that was held up.
 _PAUSE, _LONGEST_PAUSE = 15, 30.0
 
 
-class SiteLook:
+class SiteSnapshots:
     """How the catalogue stands; ``round`` grows with each change."""
 
     def __init__(self, base: Path, settings: Settings) -> None:
@@ -40,11 +40,11 @@ class SiteLook:
         self._seen: dict[str, str] | None = None
         self._since = ""
         self._version: object = None
-        self._looked = -_SECONDS_BETWEEN_FULL_LOOKS
+        self._last_read = -_SECONDS_BETWEEN_FULL_READS
         self._not_before = 0.0
         self._changed: dict[str, int] = {}  # in the order of their rounds
         self._workers: tuple[object, ...] = ()
-        # A later look counts from one again: who has heard an earlier one must not take its numbers for this one's.
+        # A later reader counts from one again: a page must not take an earlier one's numbers for these.
         self._state: dict[str, Any] = {"era": secrets.token_hex(4), "round": 0, "floor": 0, "tasks": {}, "notice": 0}
         self._state |= {"counts": {}, "waiting": 0, "workers": 0}
 
@@ -54,10 +54,10 @@ class SiteLook:
         if catalogue is None or started < self._not_before:
             return self._state
         version = catalogue.changes.version()
-        if version == self._version and started < self._looked + _SECONDS_BETWEEN_FULL_LOOKS:
+        if version == self._version and started < self._last_read + _SECONDS_BETWEEN_FULL_READS:
             return self._state
-        self._look(catalogue)
-        self._version, self._looked = version, started
+        self._read(catalogue)
+        self._version, self._last_read = version, started
         ended = time.monotonic()
         self._not_before = ended + min(_PAUSE * (ended - started), _LONGEST_PAUSE)
         return self._state
@@ -65,7 +65,7 @@ class SiteLook:
     def close(self) -> None:
         self._base.close_catalogue()
 
-    def _look(self, catalogue: Catalogue) -> None:
+    def _read(self, catalogue: Catalogue) -> None:
         changed = self._changed_tasks(catalogue)
         notices = catalogue.outbox.rows(limit=1)
         counts = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
@@ -85,7 +85,7 @@ class SiteLook:
             self._state = self._state | found | {"round": number, **self._kept(changed, number)}
 
     def _changed_tasks(self, catalogue: Catalogue) -> list[str]:
-        """Those that have changed since the last look; the first look only remembers how they are."""
+        """Those that have changed since the last poll; the first one only remembers how they are."""
         found = catalogue.changes.tasks(self._since or _earlier(datetime.now(UTC)))
         now = {one.uuid: one.state for one in found}
         before, self._seen = self._seen, now
@@ -108,8 +108,8 @@ def _earlier(moment: datetime) -> str:
     return (moment - _OVERLAP).isoformat(timespec="microseconds")
 
 
-class SiteTold:
-    """What one page is sent: only what it has not heard of."""
+class SiteDelta:
+    """The difference of a snapshot to the last one that a page was sent."""
 
     def __init__(self) -> None:
         self._era = ""

@@ -1,4 +1,4 @@
-"""What there is to look at for pages that are open: the catalogue as a whole, and one task."""
+"""Snapshots for pages that are open: of the catalogue as a whole, and of one task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import BaseFolder
 from orihon.web.broadcaster import TopicReader, TopicState
-from orihon.web.site_snapshot import SiteLook
+from orihon.web.site_snapshot import SiteSnapshots
 from orihon.web.task_head import gauge_of, view_size
 from orihon.web.task_memory import MEMORIES
 
@@ -27,12 +27,16 @@ def task_topic(uuid: str) -> str:
     return f"{_TASK}{uuid}"
 
 
-def open_look(base: Path, settings: Settings, topic: str) -> TopicReader:
-    """The look at a topic."""
-    return TaskLook(base, settings, topic.removeprefix(_TASK)) if topic.startswith(_TASK) else SiteLook(base, settings)
+def open_topic(base: Path, settings: Settings, topic: str) -> TopicReader:
+    """The reader of a topic."""
+    return (
+        TaskSnapshots(base, settings, topic.removeprefix(_TASK))
+        if topic.startswith(_TASK)
+        else SiteSnapshots(base, settings)
+    )
 
 
-class TaskLook:
+class TaskSnapshots:
     """How long a task's log is, how full its context, and its status."""
 
     def __init__(self, base: Path, settings: Settings, uuid: str) -> None:
@@ -47,7 +51,7 @@ class TaskLook:
     def state(self) -> TopicState:
         catalogue = self._base.open_catalogue_if_sound()
         row = None if catalogue is None else catalogue.tasks.find(self._uuid)
-        # On its way to another place it has what it had: a page must not hear that there is nothing in it.
+        # On its way to another place it has what it had: no page may receive that there is nothing in it.
         with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
             store = self._at_hand()
             lasts = (0,) * len(_COUNTED) if store is None else store.records.lasts(*_COUNTED)

@@ -1,7 +1,7 @@
-"""What a page that shows a task is told while it is open: how the task stands, and new messages as they are shown.
+"""Events for a page that shows a task: how the task stands, and new messages as they are shown.
 
 Each piece is rendered once for all pages that show it in the same way. When many messages have come at once, only
-their number is told: a page fetches what it needs.
+their number is sent: a page fetches what it needs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Rendered:
 
 
 @dataclass(slots=True)
-class TaskNews:
-    """What one page has been told. ``after`` is the last message that it has."""
+class TaskEvents:
+    """The events that one page is sent. ``after`` is the last message that it has."""
 
     call: Call
     language: str

@@ -1,7 +1,7 @@
-"""One task for its page: what the catalogue knows, its records where they are here, and the figures above all of it.
+"""One task for its page: what the catalogue knows, its records where they are here, and the statistics above all of it.
 
-Only looks. A task that is queued, archived or cleaned up has its row to show; a damaged one says what is wrong with it.
-No figure needs a walk over a long view: they are taken from the last change, the row, and the messages since then.
+Only reads. A task that is queued, archived or cleaned up has its row to show; a damaged one says what is wrong with it.
+No number needs a walk over a long view: they are taken from the last change, the row, and the messages since then.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TaskSize:
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class TaskHead:
     """A task that a page is about; ``store`` is missing where its records are not here, ``absent`` says why.
 
     What several parts of a page want is read once: with a database, each question is a way there and back.
@@ -99,7 +99,7 @@ class LookedAt:
 
 
 @contextmanager
-def looking_at(call: Call, *, with_figures: bool = False) -> Iterator[LookedAt]:
+def open_task_head(call: Call, *, with_statistics: bool = False) -> Iterator[TaskHead]:
     """The task that the address names, in whatever state it is."""
     uuid = task_of(call)
     cost: CostLine | None = None
@@ -112,13 +112,13 @@ def looking_at(call: Call, *, with_figures: bool = False) -> Iterator[LookedAt]:
         except OrihonError as error:
             absent = error
             row = None if catalogue is None else catalogue.tasks.find(uuid)
-        if row is not None and catalogue is not None and with_figures:
+        if row is not None and catalogue is not None and with_statistics:
             cost, only = costs_of_task(catalogue, call.settings, uuid), call.visitor.only
             children = tuple(row for row in catalogue.tasks.children(uuid) if only is None or row.user == only)
-        yield LookedAt(uuid, row, store, absent, call.settings, MEMORIES.of(call.base, uuid), cost, children)
+        yield TaskHead(uuid, row, store, absent, call.settings, MEMORIES.of(call.base, uuid), cost, children)
 
 
-def size_of(task: LookedAt) -> TaskSize:
+def size_of(task: TaskHead) -> TaskSize:
     """How large the view is. What the row says is taken where nothing better is near."""
     row, settings = task.row, task.settings
     gauge = gauge_of(row, settings)
@@ -132,7 +132,7 @@ def size_of(task: LookedAt) -> TaskSize:
 def gauge_of(row: TaskRow | None, settings: Settings) -> Gauge:
     """The measure of a task's context."""
     window = None if row is None else row.context_length
-    return Gauge.looked_at(settings, window, 1.0 if row is None else row.correction)
+    return Gauge.for_display(settings, window, 1.0 if row is None else row.correction)
 
 
 def marks_of(gauge: Gauge, settings: Settings) -> tuple[float, ...]:
@@ -159,7 +159,7 @@ def view_size(store: TaskStore, row: TaskRow | None, memory: TaskMemory) -> tupl
     return tokens + sum(record["tokens"] for record in store.read("messages", known + 1, last)), count
 
 
-def title_of(task: LookedAt) -> str:
+def title_of(task: TaskHead) -> str:
     """What the task is about: its key, or its UUID where nobody knows."""
     if task.row is not None:
         return task.row.key.label
@@ -169,7 +169,7 @@ def title_of(task: LookedAt) -> str:
     return task.uuid if key is None else key.label
 
 
-def subject_of(task: LookedAt) -> str:
+def subject_of(task: TaskHead) -> str:
     """What was asked for, in a line or two."""
     said = "" if task.row is None else listed_title(task.row)
     if not said and task.store is not None:

@@ -59,7 +59,7 @@ class Watcher:
         """Where the task's records are now."""
         return self._queue.folders.find(self.uuid)
 
-    def look(self) -> list[str]:
+    def poll(self) -> list[str]:
         """What has happened since the last look."""
         folder = self.folder
         if folder is None:
@@ -69,7 +69,7 @@ class Watcher:
             suppress(StorageError, FileNotFoundError),
             closing(open_for_reading(folder, self._queue.settings)) as store,
         ):
-            return self._news(store)
+            return self._events(store)
         return []
 
     def messages(self, first: int = 1, last: int | None = None) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ class Watcher:
         with closing(open_for_reading(folder, self._queue.settings)) as store:
             return [(stored.message.role, stored.message.text) for stored in store.messages(first, last)]
 
-    def _news(self, store: TaskStore) -> list[str]:
+    def _events(self, store: TaskStore) -> list[str]:
         lines = [*self._new_plans(store), *self._new_tool_calls(store), *self._new_folds(store)]
         tail = store.tail
         self.progress = TaskProgress(

@@ -187,7 +187,7 @@ class Scenario:
         self._screen.line(text(key, pid=row.process_id, messages=task.progress.messages))
 
     def _show(self, task: Watcher) -> None:
-        for line in task.look():
+        for line in task.poll():
             self._screen.line(line)
         self._screen.progress(task.progress)
 

@@ -31,9 +31,9 @@ class GuardedConnection(psycopg.Connection[tuple[Any, ...]]):
 
     def wait(self, gen: PQGen[_Result], *args: Any, **options: Any) -> _Result:
         """See ``psycopg.Connection.wait``. Who names a limit (for notices, which may stay away) has it."""
-        return super().wait(gen if args or options else self._heard(gen), *args, **options)
+        return super().wait(gen if args or options else self._received(gen), *args, **options)
 
-    def _heard(self, gen: PQGen[_Result]) -> PQGen[_Result]:
+    def _received(self, gen: PQGen[_Result]) -> PQGen[_Result]:
         try:
             state = next(gen)
             silence = _Silence(self)

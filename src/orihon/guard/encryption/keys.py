@@ -208,17 +208,17 @@ class DataKeys:
             if raw is not None:
                 yield KeyDocument.decode(raw, key_id, self._place.where)
 
-    def rotate(self, told: Callable[[int, int], None] | None = None) -> Rotation:
+    def rotate(self, progress: Callable[[int, int], None] | None = None) -> Rotation:
         """Wrap every data key under the current master key that is not yet; stopped halfway, it is gone on with.
 
-        ``told`` hears how many have been looked at, and of how many.
+        ``progress`` hears how many have been looked at, and of how many.
         """
         ids = list(self._place.ids())
         done = 0
         for number, key_id in enumerate(ids, start=1):
             done += self._rewrapped(key_id)
-            if told is not None:
-                told(number, len(ids))
+            if progress is not None:
+                progress(number, len(ids))
         return Rotation(done, len(ids) - done)
 
     def _rewrapped(self, key_id: str) -> bool:

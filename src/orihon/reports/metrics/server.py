@@ -48,7 +48,7 @@ def metric_samples(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> list[Sample]:
     """The same as values."""
-    loaded, base = _looked_up(base_dir, settings)
+    loaded, base = _resolved(base_dir, settings)
     if not catalogue_exists(base, loaded):
         return list(counted({}))
     with closing(open_catalogue(base, loaded)) as catalogue:
@@ -67,7 +67,7 @@ class MetricsServer:
         port: int = 0,
     ) -> None:
         """Listen at ``host``; port 0 takes a free one (``address`` says which)."""
-        self._settings, self._base = _looked_up(base_dir, settings)
+        self._settings, self._base = _resolved(base_dir, settings)
         self._catalogue: Catalogue | None = None
         self._turn = threading.Lock()
         self._over = threading.Event()
@@ -210,7 +210,7 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _looked_up(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
+def _resolved(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
     loaded = load_settings(settings)
     base = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
     if loaded.database.url is None and not base.is_dir():

@@ -70,7 +70,7 @@ class McpConnection:
         try:
             async with self._client:
                 self._ready.set_result(None)
-                watching = asyncio.create_task(self._watch_tools())
+                watching = asyncio.create_task(self._subscribe_to_tools())
                 try:
                     await self._wait_for_the_end()
                 finally:
@@ -179,7 +179,7 @@ class McpConnection:
         if isinstance(message, mcp_types.ToolListChangedNotification):
             self.tools_have_changed = True
 
-    async def _watch_tools(self) -> None:
+    async def _subscribe_to_tools(self) -> None:
         """Stateless servers tell of changed tools only to those who listen."""
         if self._client.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS:
             return

@@ -63,7 +63,7 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
         )
         self._inward, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         sending, self._outward = anyio.create_memory_object_stream[SessionMessage](0)
-        work = (self._read(), self._write(), self._hear(), self._watch())
+        work = (self._read(), self._write(), self._read_stderr(), self._await_exit())
         self._tasks = [asyncio.create_task(one) for one in work]
         self._ends = (received, sending)
         return received, sending
@@ -128,7 +128,7 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
                 self._give_up(text("tools.too_much_rubbish", most=MOST_RUBBISH_BYTES))
                 raise anyio.ClosedResourceError
 
-    async def _hear(self) -> None:
+    async def _read_stderr(self) -> None:
         """Standard error is read for ever, or the server would stop at a full pipe; its end is kept."""
         assert self._process is not None
         assert self._process.stderr is not None
@@ -136,7 +136,7 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
             self._errors += block
             del self._errors[:-_LAST_WORDS]
 
-    async def _watch(self) -> None:
+    async def _await_exit(self) -> None:
         """A child of the server may hold its output open: the end of the server alone counts."""
         assert self._process is not None
         while self._process.returncode is None:

@@ -335,7 +335,7 @@ def sweep(base_dir: Path | str, settings: Settings) -> SweepReport:
             report.to_cancel.append(row.uuid)
             continue
         try:
-            look_after(base_dir, settings, row, ledger, report)
+            process_waiting(base_dir, settings, row, ledger, report)
         except StateError as error:  # somebody else was quicker
             logger.info("%s: %s", row.uuid, error)
         except StorageError as error:  # one damaged task keeps nobody from the others
@@ -343,7 +343,7 @@ def sweep(base_dir: Path | str, settings: Settings) -> SweepReport:
     return report
 
 
-def look_after(
+def process_waiting(
     base_dir: Path | str, settings: Settings, row: TaskRow, ledger: Ledger, report: SweepReport | None = None
 ) -> None:
     """The same for one task."""
@@ -369,7 +369,7 @@ def look_after(
                 logger.warning("%s: still waits for an answer to %s", row.uuid, asked.name)
 
 
-def look_after_one(base_dir: Path | str, settings: Settings, uuid: str) -> None:
+def process_waiting_task(base_dir: Path | str, settings: Settings, uuid: str) -> None:
     """The same for a task of that name, if it waits; for a program that waits with it."""
     with BaseFolder(Path(base_dir).absolute(), settings) as base:
         base.open_catalogue()
@@ -379,7 +379,7 @@ def look_after_one(base_dir: Path | str, settings: Settings, uuid: str) -> None:
         ledger = _ledger(base, uuid)
     try:
         if ledger.checkpoints:
-            look_after(base_dir, settings, row, ledger)
+            process_waiting(base_dir, settings, row, ledger)
     except StateError as error:
         logger.info("%s: %s", uuid, error)
 

@@ -21,7 +21,7 @@ from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Decision, Phase
 from orihon.store.task_store import TaskStore
-from orihon.tasks.approvals.answers import look_after_one
+from orihon.tasks.approvals.answers import process_waiting_task
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.notices import tell_of_approval
 from orihon.values.task import FINISHED, TaskStatus
@@ -169,7 +169,7 @@ class Asking:
             if status in FINISHED or status is TaskStatus.ARCHIVED:
                 raise NotWaiting("ended", uuid=self.uuid, status=status.value)
             if status is TaskStatus.WAITING:
-                look_after_one(self.base_dir, self.settings, self.uuid)
+                process_waiting_task(self.base_dir, self.settings, self.uuid)
             else:
                 try:
                     self._take_up_again()

@@ -16,7 +16,7 @@ from orihon.compression.documents.sections import CompressionLevel, compress_doc
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.compression.result import CompressionResult
-from orihon.compression.scope import Occasion
+from orihon.compression.scope import CompressionScope
 from orihon.errors import InvalidInput, NothingToUndo
 from orihon.store import MessageStore
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Phase
@@ -134,7 +134,7 @@ class ApprovalHandler:
             return None
         wanted = self.compressor.settings.compression.archive_format
         archived = archive_phase(store, phase, last_seq, wanted)
-        return self.compressor.compress_on(trigger, Occasion((phase.start_seq, last_seq), checkpoint, archived))
+        return self.compressor.compress_on(trigger, CompressionScope((phase.start_seq, last_seq), checkpoint, archived))
 
     def _fold_again(self, asked: Checkpoint) -> None:
         """Earlier phases of which a rejection in this one had opened something: the person says that it is done."""
@@ -152,8 +152,8 @@ class ApprovalHandler:
 
     def _preview(self, trigger: str, phase: Phase, last_seq: int, *, model: bool = True) -> Draft | NothingToFold:
         whole = trigger in ("usage", "iteration_end")
-        occasion = Occasion(None if whole else (phase.start_seq, last_seq))
-        return self.compressor.preview_on(trigger, occasion, model=model)
+        scope = CompressionScope(None if whole else (phase.start_seq, last_seq))
+        return self.compressor.preview_on(trigger, scope, model=model)
 
     def _confirm_or_compress(
         self, trigger: str, phase: Phase, last_seq: int, checkpoint: str

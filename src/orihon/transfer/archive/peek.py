@@ -1,6 +1,6 @@
-"""A packed task looked into: unpacked for a moment under its lease, while the packed one stays as it is.
+"""Reading an archived task: unpacked for a moment under its lease, while the packed one stays as it is.
 
-And brought back for good, so that no packed copy of it is left anywhere, whatever a run that died has left.
+And unarchived for good, so that no packed copy of it is left anywhere, whatever a run that died has left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from orihon.transfer.archive.work import ARCHIVED, Work, at_work
 from orihon.values.task import FINISHED, TaskStatus
 
 
-class Looking(Work):
+class ArchivePeek(Work):
     """One packed task that somebody wants to read."""
 
     @contextmanager
@@ -39,7 +39,7 @@ class Looking(Work):
                 packed.unlink()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def bring_back(self) -> None:
+    def unarchive(self) -> None:
         """Restore the task, also where that was begun and not ended, and remove every packed copy."""
         found, noted = self._shelf.find(self._uuid), self._row.metadata.get(ARCHIVED)
         keys = [key_of(self._uuid, self._settings.archive.format)]
@@ -61,14 +61,14 @@ class Looking(Work):
 @contextmanager
 def unpacked_for_reading(base: BaseFolder, uuid: str) -> Iterator[Path]:
     """The records of a packed task as a folder, for as long as the block lasts."""
-    with at_work(base.path, uuid, base.settings, Looking) as work, work.unpacked() as folder:
+    with at_work(base.path, uuid, base.settings, ArchivePeek) as work, work.unpacked() as folder:
         yield folder
 
 
-def bring_back(base: BaseFolder, uuid: str) -> None:
+def unarchive(base: BaseFolder, uuid: str) -> None:
     """A packed task is a task like others again, and nothing of it is left in the archive."""
     with (
         audited(base.path, base.settings, "unarchive", uuid),
-        at_work(base.path, uuid, base.settings, Looking) as work,
+        at_work(base.path, uuid, base.settings, ArchivePeek) as work,
     ):
-        work.bring_back()
+        work.unarchive()

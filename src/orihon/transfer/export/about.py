@@ -84,7 +84,7 @@ def role_name(role: str) -> str:
         return role
 
 
-def call_figures(call: ModelCall) -> str:
+def call_statistics(call: ModelCall) -> str:
     """The model that an answer came from, what it used and what it cost."""
     said = [call.model]
     if (usage := call.usage) is not None:
@@ -101,7 +101,7 @@ def fold_title(fold: Fold) -> str:
     return text("export.fold_title", fold=fold.id, start=fold.start_seq, end=fold.end_seq)
 
 
-def fold_figures(fold: Fold, made_in: Compression | None) -> str:
+def fold_statistics(fold: Fold, made_in: Compression | None) -> str:
     """How much shorter it is, by whom and why."""
     how = "" if made_in is None else " ".join(filter(None, (made_in.strategy or made_in.kind, made_in.level)))
     tokens = text("export.fold_tokens", before=fold.original_tokens, after=fold.tokens)
@@ -120,7 +120,7 @@ def compression_cells(record: Compression, *, undone: bool) -> tuple[str, ...]:
         f"{record.before_tokens:,} → {record.after_tokens:,}",
         record.made_by,
         moment(record.created_at),
-        ", ".join(map(call_figures, record.calls)),
+        ", ".join(map(call_statistics, record.calls)),
         text("export.undone") if undone else "",
     )
 

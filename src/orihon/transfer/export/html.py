@@ -20,7 +20,7 @@ from orihon.transfer.export.about import (
     about,
     compression_cells,
     compression_columns,
-    fold_figures,
+    fold_statistics,
     fold_title,
     moment,
 )
@@ -123,7 +123,7 @@ def _event(event: StoryEvent) -> Iterator[Html]:
             yield message(event)
         case FoldBegins():
             yield opening("section", cls="fold", id=f"f{event.fold.id}")
-            yield _fold(event.fold, fold_figures(event.fold, event.made_in))
+            yield _fold(event.fold, fold_statistics(event.fold, event.made_in))
             yield opening("details")
             yield tag("summary", text("export.behind", count=event.fold.message_count))
         case FoldEnds():
@@ -159,7 +159,7 @@ def _question(asked: Checkpoint) -> Html:
 def _after(story: Story) -> Iterator[Html]:
     if story.compressions:
         yield _compressions(story)
-    former = (tag("div", _fold(fold, fold_figures(fold, None)), cls="fold") for fold in story.former_folds())
+    former = (tag("div", _fold(fold, fold_statistics(fold, None)), cls="fold") for fold in story.former_folds())
     yield from _titled(text("export.former_folds"), former, closed=True)
     yield from _titled(text("export.lone_calls"), map(_lone_call, story.lone_calls()), closed=True)
     names = (tag("p", tag("bdi", name), cls="file") for name in story.files)

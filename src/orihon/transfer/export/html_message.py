@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orihon.texts import text
-from orihon.transfer.export.about import call_figures, moment, role_name
+from orihon.transfer.export.about import call_statistics, moment, role_name
 from orihon.transfer.export.html_text import Html, escape, join, tag
 from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of
 from orihon.transfer.export.prose import code, prose
@@ -70,7 +70,7 @@ def _notes(told: StoryMessage) -> Iterator[Html]:
     if stored.message.tool_call_id is not None:
         yield tag("bdi", stored.message.tool_call_id, cls="id")
     if stored.call is not None:
-        yield tag("bdi", call_figures(stored.call))
+        yield tag("bdi", call_statistics(stored.call))
     if told.tool is not None:
         yield outcome(told.tool)
     if told.pins:

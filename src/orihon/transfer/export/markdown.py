@@ -13,10 +13,10 @@ from orihon.store.checkpoints import Checkpoint, Phase
 from orihon.texts import text
 from orihon.transfer.export.about import (
     about,
-    call_figures,
+    call_statistics,
     compression_cells,
     compression_columns,
-    fold_figures,
+    fold_statistics,
     fold_title,
     moment,
     role_name,
@@ -47,7 +47,7 @@ def _blocks(story: Story) -> Iterator[str]:
                 yield from _message(event)
             case FoldBegins():
                 yield f"### ⟪ {fold_title(event.fold)}"
-                yield plain(fold_figures(event.fold, event.made_in))
+                yield plain(fold_statistics(event.fold, event.made_in))
                 yield quoted(event.fold.text)
                 yield f"*{text('export.behind', count=event.fold.message_count)}*"
             case FoldEnds():
@@ -102,7 +102,7 @@ def _notes(told: StoryMessage) -> Iterator[str]:
     if stored.message.tool_call_id is not None:
         yield plain(stored.message.tool_call_id)
     if stored.call is not None:
-        yield plain(call_figures(stored.call))
+        yield plain(call_statistics(stored.call))
     if told.tool is not None:
         yield plain(tool_outcome(told.tool))
     if told.pins:
@@ -159,7 +159,7 @@ def _titled(title: str, blocks: Iterable[str]) -> Iterator[str]:
 
 
 def _former(fold: Fold) -> str:
-    return f"### {fold_title(fold)}\n\n{plain(fold_figures(fold, None))}\n\n{quoted(fold.text)}"
+    return f"### {fold_title(fold)}\n\n{plain(fold_statistics(fold, None))}\n\n{quoted(fold.text)}"
 
 
 def _lone(record: dict[str, object]) -> str:

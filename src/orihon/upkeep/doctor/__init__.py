@@ -18,7 +18,7 @@ from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import catalogue_exists, is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.search.connect import damage_in_index
-from orihon.search.maintenance import look_again
+from orihon.search.maintenance import invalidate_bookmark
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.files import wrapping
@@ -32,7 +32,7 @@ from orihon.upkeep.doctor.repairs import REPAIRS, Operation
 
 logger = logging.getLogger("orihon.doctor")
 
-_Look = Callable[[], list[Finding]]
+_Check = Callable[[], list[Finding]]
 
 #: One repair can uncover the next thing to repair; nothing needs more steps than this.
 _ROUNDS = 4
@@ -43,22 +43,22 @@ _SECONDS_TO_FINISH = 60.0
 def examine(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
     """Everything that is wrong in a base folder; nothing is changed."""
     with BaseFolder(base_dir, settings) as base:
-        found = [finding for look in _looks(base, progress) for finding in look()]
+        found = [finding for check in _checks(base, progress) for finding in check()]
         return [_with_prospect(finding, base) for finding in found]
 
 
 def repair(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
     """Put right what can be; returns what was done, what could not be done, and what is for a person."""
     with BaseFolder(base_dir, settings) as base:
-        found = [finding for look in _looks(base, progress) for finding in _mended(base, look)]
+        found = [finding for check in _checks(base, progress) for finding in _mended(base, check)]
     if any(finding.repair == "done" for finding in found):
-        look_again(base_dir, settings)  # a row that was made anew has the times of its task
+        invalidate_bookmark(base_dir, settings)  # a row that was made anew has the times of its task
         mended = sum(finding.repair == "done" for finding in found)
         audit_of(base_dir, settings).record("repair", details={"findings": mended})
     return found
 
 
-def _looks(base: BaseFolder, progress: ProgressObserver | None) -> Iterator[_Look]:
+def _checks(base: BaseFolder, progress: ProgressObserver | None) -> Iterator[_Check]:
     """One look after the other, each at what the repairs before it have left."""
     yield lambda: list(_check_catalogue(base))
     yield lambda: list(_check_base(base))
@@ -160,17 +160,17 @@ def _check_rollups(base: BaseFolder) -> Iterator[Finding]:
 # ---- putting right -------------------------------------------------------------------------------------------------
 
 
-def _mended(base: BaseFolder, look: _Look) -> list[Finding]:
+def _mended(base: BaseFolder, check: _Check) -> list[Finding]:
     """Repair what a look finds, and look again, until it finds nothing that can be repaired."""
     tried: dict[tuple[str, ...], Finding] = {}
-    found = look()
+    found = check()
     for _ in range(_ROUNDS):
         possible = [finding for finding in found if finding.kind in REPAIRS]
         outcomes = {_identity(finding): _mend(base, finding) for finding in possible}
         tried |= outcomes
         if not any(outcome.repair == "done" for outcome in outcomes.values()):
             break
-        found = look()
+        found = check()
     left = {_identity(finding): finding for finding in found}
     done = [outcome for identity, outcome in tried.items() if identity not in left]
     return [*done, *(_unmended(finding, tried.get(identity)) for identity, finding in left.items())]

@@ -44,7 +44,7 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
         metadata = read_metadata(store.records) or {}
         key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
         epoch, _ = store.records.claim()
-        figures = _figures(store)
+        figures = _statistics(store)
         status = _status(place, store)
     created = _moment(metadata.get("created_at")) or utc_now()
     if status is TaskStatus.COMPLETED:
@@ -72,7 +72,7 @@ def _status(place: Path, store: TaskStore) -> TaskStatus:
     return TaskStatus.PAUSED if store.records.kept_file(FINAL_SUMMARY) is None else TaskStatus.COMPLETED
 
 
-def _figures(store: TaskStore) -> dict[str, Any]:
+def _statistics(store: TaskStore) -> dict[str, Any]:
     try:
         tail = store.tail
         return {

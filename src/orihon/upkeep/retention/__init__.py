@@ -20,7 +20,7 @@ from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
-from orihon.reports.notifications import NotificationRun, look_after_notifications
+from orihon.reports.notifications import NotificationRun, maintain_notifications
 from orihon.search.maintenance import remove_traces
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
@@ -194,7 +194,7 @@ def maintain(
             base, settings, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
         )
         phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
-        notifications = NotificationRun() if dry_run else look_after_notifications(base, settings)
+        notifications = NotificationRun() if dry_run else maintain_notifications(base, settings)
         if not dry_run:
             remove_old_records(base, settings)
         vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)

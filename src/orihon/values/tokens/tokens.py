@@ -347,7 +347,7 @@ class Gauge:
         return cls(budget, correction)
 
     @classmethod
-    def looked_at(cls, settings: Settings, window: int | None, factor: float) -> Gauge:
+    def for_display(cls, settings: Settings, window: int | None, factor: float) -> Gauge:
         """Of a task that somebody looks at: its window, as far as it is known, and what the provider's counts came to.
 
         The window of another configuration may leave no room by this one; then the whole of it is the measure.

@@ -37,25 +37,25 @@ def enqueue(call: Call) -> dict[str, Any]:
 
 def pause(call: Call) -> dict[str, Any]:
     """Let a task rest."""
-    return _wish(call, TaskQueue.pause)
+    return _request(call, TaskQueue.pause)
 
 
 def resume(call: Call) -> dict[str, Any]:
     """Let workers go on with it."""
-    return _wish(call, lambda queue, uuid: queue.resume(uuid))
+    return _request(call, lambda queue, uuid: queue.resume(uuid))
 
 
 def cancel(call: Call) -> dict[str, Any]:
     """Give it up."""
-    return _wish(call, TaskQueue.cancel)
+    return _request(call, TaskQueue.cancel)
 
 
 def retry(call: Call) -> dict[str, Any]:
     """Put it in line again."""
-    return _wish(call, lambda queue, uuid: queue.retry(uuid))
+    return _request(call, lambda queue, uuid: queue.retry(uuid))
 
 
-def _wish(call: Call, act: Callable[[TaskQueue, str], TaskRow]) -> dict[str, Any]:
+def _request(call: Call, act: Callable[[TaskQueue, str], TaskRow]) -> dict[str, Any]:
     uuid = task_of(call)
     with closing(open_queue(call.base, call.settings)) as queue:
         return _as_dict(act(queue, uuid))

@@ -49,7 +49,7 @@ def card(call: Call) -> dict[str, Any]:
 
 def figures(call: Call) -> dict[str, Any]:
     """The figures of one task."""
-    return task_overview(call.base, task_of(call), call.settings, last=0).figures_as_dict()
+    return task_overview(call.base, task_of(call), call.settings, last=0).statistics_as_dict()
 
 
 def records(name: str, call: Call) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from orihon.values.records import Fold
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
-from orihon.web.task_head import LookedAt, gauge_of, looking_at, marks_of
+from orihon.web.task_head import TaskHead, gauge_of, marks_of, open_task_head
 from orihon.web.task_memory import ChangeMark, TaskMemory, bands
 
 MOST_POINTS = 1_500
@@ -24,7 +24,7 @@ _REASON_CHARACTERS = 200
 
 def timeline(call: Call) -> dict[str, Any]:
     """The whole line, or the part between two messages."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         memory = task.memory
         memory.follow(task.records)
         folds, pins = memory.state(task.records, len(memory.changes))
@@ -47,7 +47,7 @@ def timeline(call: Call) -> dict[str, Any]:
         }
 
 
-def _measures(task: LookedAt, memory: TaskMemory, end: int) -> dict[str, Any]:
+def _measures(task: TaskHead, memory: TaskMemory, end: int) -> dict[str, Any]:
     gauge = gauge_of(task.row, task.settings)
     tokens = memory.tokens_at(end)
     return {

@@ -17,7 +17,7 @@ from orihon.values.view import UNDOABLE, history
 from orihon.web.call import Call, Download, Page, PageRoute
 from orihon.web.fields import Field
 from orihon.web.requested_task import task_of
-from orihon.web.task_head import looking_at
+from orihon.web.task_head import open_task_head
 
 ACTIONS = ("compress", "undo", "redo", "change", "pause", "resume", "cancel", "retry", "fork")
 _FILES: dict[str, tuple[str, str]] = {
@@ -67,7 +67,7 @@ def standing(record: Compression, done: Sequence[int], undone: Sequence[int]) ->
 
 def toolbar(call: Call) -> Page:
     """The buttons of a task, as they are now."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         compressions: list[Compression] = []
         with suppress(OrihonError):  # the records are elsewhere, or there are none yet
             compressions = [change.record for change in task.followed.changes]

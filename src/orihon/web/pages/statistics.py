@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from orihon.reports.costs import GROUPS, CostLine
-from orihon.reports.span_report import DayFigures, SpanReport, span_report
+from orihon.reports.span_report import DayStatistics, SpanReport, span_report
 from orihon.reports.storage import storage_summary
 from orihon.reports.tool_times import tool_times
 from orihon.runtime.stats import collect_cluster_stats
@@ -102,17 +102,19 @@ def _charts(report: SpanReport) -> list[dict[str, Any]]:
     ]
 
 
-def _chart(name: str, days: Sequence[DayFigures], form: str, total: str, *series: dict[str, Any]) -> dict[str, Any]:
+def _chart(name: str, days: Sequence[DayStatistics], form: str, total: str, *series: dict[str, Any]) -> dict[str, Any]:
     shown = [one for one in series if any(one["values"])]
     data = {"kind": "bars", "labels": [day.day for day in days], "format": form, "sum": total, "series": shown}
     return {"name": name, "title": text(f"web.statistics.{name}"), "data": data, "has_any": bool(shown)}
 
 
-def _of(name: str, color: str, figure: Callable[[DayFigures], float], days: Sequence[DayFigures]) -> dict[str, Any]:
+def _of(
+    name: str, color: str, figure: Callable[[DayStatistics], float], days: Sequence[DayStatistics]
+) -> dict[str, Any]:
     return {"name": text(f"web.statistics.{name}"), "color": color, "values": [round(figure(day), 6) for day in days]}
 
 
-def _ended(status: str, color: str, days: Sequence[DayFigures]) -> dict[str, Any]:
+def _ended(status: str, color: str, days: Sequence[DayStatistics]) -> dict[str, Any]:
     values = [day.ended.get(status, 0) for day in days]
     return {"name": text(f"web.status.{status}"), "color": color, "values": values}
 

@@ -11,9 +11,9 @@ from orihon.web.events import events
 from orihon.web.fields import Field, from_texts
 from orihon.web.renderer import language_of
 from orihon.web.requested_task import task_of
-from orihon.web.site_events import SiteNews
+from orihon.web.site_events import SiteEvents
 from orihon.web.snapshots import SITE, task_topic
-from orihon.web.task_events import Rendered, TaskNews
+from orihon.web.task_events import Rendered, TaskEvents
 
 _AFTER = (Field("after", "whole", default=0, low=0),)
 _ROWS = (Field("rows", "flag", default=False),)
@@ -25,7 +25,7 @@ async def site_events(request: Request) -> Response:
     site = request.app.state.site
     given = from_texts(_ROWS, request.query_params.multi_items())
     user = request.state.visitor.only
-    news = SiteNews(site, language_of(request.scope), _rendered(request), given["rows"], user)
+    news = SiteEvents(site, language_of(request.scope), _rendered(request), given["rows"], user)
     return events(request, site.live, SITE, told=news.of)
 
 
@@ -39,7 +39,7 @@ async def task_events(request: Request) -> Response:
     # A browser that comes back by itself names the last thing that it has heard.
     heard = request.headers.get("last-event-id", "")
     after = int(heard) if heard.isascii() and heard.isdecimal() and len(heard) < _MOST_DIGITS else given["after"]
-    news = TaskNews(call, language_of(request.scope), _rendered(request), after)
+    news = TaskEvents(call, language_of(request.scope), _rendered(request), after)
     return events(request, site.live, task_topic(uuid), told=news.of, numbered="messages")
 
 

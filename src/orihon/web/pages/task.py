@@ -18,7 +18,7 @@ from orihon.web.fields import Field
 from orihon.web.message_view import ShownMessage, said_text, shown_message
 from orihon.web.pages import task_tabs
 from orihon.web.pages.actions import can_of
-from orihon.web.task_head import LookedAt, looking_at, size_of, subject_of, title_of
+from orihon.web.task_head import TaskHead, open_task_head, size_of, subject_of, title_of
 from orihon.web.task_memory import ChangeMark, TaskMemory
 
 _FINAL_SUMMARY = "final_summary.txt"
@@ -49,7 +49,7 @@ class ShownItem:
 
 def task_page(call: Call) -> Page:
     """The whole page."""
-    with looking_at(call, with_figures=True) as task:
+    with open_task_head(call, with_statistics=True) as task:
         shows = _head(call, task)
         tab = call.given["tab"]
         if tab != "conversation":
@@ -59,35 +59,35 @@ def task_page(call: Call) -> Page:
 
 def messages_piece(call: Call) -> Page:
     """A stretch of the conversation: before a message, after one, or about one."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         reading = task.reading()
         return Page("task_stretch.html", _piece_shows(call, task, _stretch(call, task, reading), reading))
 
 
 def message_piece(call: Call) -> Page:
     """One message, however long it is."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         reading = task.reading()
         if not 1 <= call.given["number"] <= reading.last_seq:
             raise NoSuchMessage("seq", seq=call.given["number"], last=reading.last_seq)
         whole = ConversationRange(call.given["number"], call.given["number"], _previews(reading.folds))
-        stretch = _teller(task, reading).after(whole, call.given["number"], 1)
+        stretch = _conversation_reader(task, reading).after(whole, call.given["number"], 1)
         return Page("task_stretch.html", _piece_shows(call, task, stretch, reading, whole=True))
 
 
 def fold_piece(call: Call) -> Page:
     """What a fold stands for: its messages, and the folds that it replaced; piece by piece, from anywhere in it."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         reading = task.reading()
         fold = reading.fold(call.given["number"])
-        run, teller = inside(task.records, fold), _teller(task, reading)
+        run, reader = inside(task.records, fold), _conversation_reader(task, reading)
         at, before, after = (call.given[name] for name in ("at", "before", "after"))
         if at is not None:
-            stretch = teller.around(run, min(max(at, run.first), run.last))
+            stretch = reader.around(run, min(max(at, run.first), run.last))
         elif before is not None:
-            stretch = teller.before(run, before - 1)
+            stretch = reader.before(run, before - 1)
         else:
-            stretch = teller.after(run, run.first if after is None else after + 1)
+            stretch = reader.after(run, run.first if after is None else after + 1)
         more = {
             "earlier": stretch.first if stretch.has_before and after is None else None,
             "later": stretch.last if stretch.has_after and before is None else None,
@@ -97,11 +97,11 @@ def fold_piece(call: Call) -> Page:
 
 def head_piece(call: Call) -> Page:
     """What stands above everything, as it is now."""
-    with looking_at(call, with_figures=True) as task:
+    with open_task_head(call, with_statistics=True) as task:
         return Page("task_head.html", _head(call, task))
 
 
-def _head(call: Call, task: LookedAt) -> dict[str, Any]:
+def _head(call: Call, task: TaskHead) -> dict[str, Any]:
     memory = task.memory
     absent = task.absent
     if task.store is not None:
@@ -131,7 +131,7 @@ def _head(call: Call, task: LookedAt) -> dict[str, Any]:
     }
 
 
-def final_summary(task: LookedAt) -> Any:
+def final_summary(task: TaskHead) -> Any:
     """What the task ended with; of one that is packed or gone, what the row keeps of it."""
     said = kept_summary(task.row)
     with suppress(OrihonError):
@@ -140,7 +140,7 @@ def final_summary(task: LookedAt) -> Any:
     return said_text(said) if said.strip() else None
 
 
-def _conversation(call: Call, task: LookedAt) -> dict[str, Any]:
+def _conversation(call: Call, task: TaskHead) -> dict[str, Any]:
     """The newest of it, or what stands about the message that was asked for; where it cannot be read, why."""
     if task.store is None:
         return {"stretch": None, "damage": None, "at": None}
@@ -154,20 +154,20 @@ def _conversation(call: Call, task: LookedAt) -> dict[str, Any]:
         return {"stretch": None, "damage": error, "at": None}
 
 
-def _stretch(call: Call, task: LookedAt, reading: ViewReading) -> Stretch:
+def _stretch(call: Call, task: TaskHead, reading: ViewReading) -> Stretch:
     run = ConversationRange(1, reading.last_seq, reading.folds)
-    teller = _teller(task, reading)
+    reader = _conversation_reader(task, reading)
     given = call.given
     if given["at"] is not None:
         if given["at"] > reading.last_seq:
             raise NoSuchMessage("seq", seq=given["at"], last=reading.last_seq)
-        return teller.around(run, given["at"])
+        return reader.around(run, given["at"])
     if given.get("after") is not None:
-        return teller.after(run, given["after"] + 1)
-    return teller.before(run, (given.get("before") or run.last + 1) - 1)
+        return reader.after(run, given["after"] + 1)
+    return reader.before(run, (given.get("before") or run.last + 1) - 1)
 
 
-def _teller(task: LookedAt, reading: ViewReading) -> ConversationReader:
+def _conversation_reader(task: TaskHead, reading: ViewReading) -> ConversationReader:
     return ConversationReader(task.records, reading.pins, task.ledger)
 
 
@@ -176,7 +176,7 @@ def _previews(folds: tuple[Fold, ...]) -> tuple[Fold, ...]:
 
 
 def _piece_shows(
-    call: Call, task: LookedAt, stretch: Stretch, reading: ViewReading, *, whole: bool = False
+    call: Call, task: TaskHead, stretch: Stretch, reading: ViewReading, *, whole: bool = False
 ) -> dict[str, Any]:
     visible = {fold.id for fold in reading.folds}
     return {

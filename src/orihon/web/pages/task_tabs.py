@@ -13,7 +13,7 @@ from orihon.values.view import history
 from orihon.web.call import Call
 from orihon.web.message_view import ContentBlock, outcome, output, said_text
 from orihon.web.pages.actions import standing
-from orihon.web.task_head import LookedAt
+from orihon.web.task_head import TaskHead
 from orihon.web.task_memory import ChangeMark
 
 TABS = ("conversation", "tools", "plans", "summaries", "changes", "questions", "chain")
@@ -21,7 +21,7 @@ _PAGE = 50
 _LONGEST_RESULT = 4_000
 
 
-def contents(call: Call, task: LookedAt, tab: str) -> dict[str, Any]:
+def contents(call: Call, task: TaskHead, tab: str) -> dict[str, Any]:
     """What a tab shows; an error in its place where it cannot be read."""
     try:
         return {"damage": None, **_CONTENTS[tab](call, task)}
@@ -29,7 +29,7 @@ def contents(call: Call, task: LookedAt, tab: str) -> dict[str, Any]:
         return {"damage": error}
 
 
-def _records(call: Call, task: LookedAt, stream: Stream) -> tuple[list[dict[str, Any]], int | None]:
+def _records(call: Call, task: TaskHead, stream: Stream) -> tuple[list[dict[str, Any]], int | None]:
     """A page of a stream, the newest first, and where the next page begins."""
     if task.store is None:
         return [], None
@@ -38,7 +38,7 @@ def _records(call: Call, task: LookedAt, stream: Stream) -> tuple[list[dict[str,
     return list(task.store.read(stream, first, last))[::-1], first if first > 1 else None
 
 
-def _tools(call: Call, task: LookedAt) -> dict[str, Any]:
+def _tools(call: Call, task: TaskHead) -> dict[str, Any]:
     records, more = _records(call, task, "tools")
     tools = [
         {
@@ -57,7 +57,7 @@ def _value(value: Any) -> ContentBlock | None:
     return output(said, _LONGEST_RESULT) if said.strip() not in ("", "{}", "null") else None
 
 
-def _plans(call: Call, task: LookedAt) -> dict[str, Any]:
+def _plans(call: Call, task: TaskHead) -> dict[str, Any]:
     records, more = _records(call, task, "planning")
     plans = [{"record": record, "content": _plan(record["plan_content"])} for record in records]
     return {"plans": plans, "more": more}
@@ -67,7 +67,7 @@ def _plan(content: Any) -> ContentBlock:
     return said_text(content) if isinstance(content, str) else output(pretty(content))
 
 
-def _summaries(call: Call, task: LookedAt) -> dict[str, Any]:
+def _summaries(call: Call, task: TaskHead) -> dict[str, Any]:
     """Every text that was ever written in the place of messages, also what was replaced or undone since."""
     if task.store is None:
         return {"summaries": [], "more": None}
@@ -86,7 +86,7 @@ def _summaries(call: Call, task: LookedAt) -> dict[str, Any]:
     return {"summaries": summaries, "more": first if first > 1 else None}
 
 
-def _changes(call: Call, task: LookedAt) -> dict[str, Any]:
+def _changes(call: Call, task: TaskHead) -> dict[str, Any]:
     """Every change of the view with its folds; whether it stands, and whether it can be undone or redone now."""
     memory = task.memory if task.store is None else task.followed
     done, undone = history([change.record for change in memory.changes])
@@ -105,12 +105,12 @@ def _changes(call: Call, task: LookedAt) -> dict[str, Any]:
     return {"changes": changes, "more": shown[0].id if shown and shown[0].id > 1 else None}
 
 
-def _folds(task: LookedAt, changes: list[ChangeMark]) -> dict[int, Fold]:
+def _folds(task: TaskHead, changes: list[ChangeMark]) -> dict[int, Fold]:
     wanted = sorted({number for change in changes for number in change.record.folds[:_PAGE]})
     return {} if task.store is None else {fold.id: fold for fold in task.store.folds(wanted)}
 
 
-def _questions(call: Call, task: LookedAt) -> dict[str, Any]:
+def _questions(call: Call, task: TaskHead) -> dict[str, Any]:
     asked = [
         {"asked": one, "question": said_text(one.question), "context": said_text(one.context) if one.context else None}
         for one in reversed(task.ledger.checkpoints)
@@ -118,7 +118,7 @@ def _questions(call: Call, task: LookedAt) -> dict[str, Any]:
     return {"questions": asked, "phases": task.ledger.phases, "more": None}
 
 
-def _chain(call: Call, task: LookedAt) -> dict[str, Any]:
+def _chain(call: Call, task: TaskHead) -> dict[str, Any]:
     if task.row is None:
         return {"links": [], "more": None}
     links: list[ChainLink] = task_chain(call.base, task.uuid, call.settings, user=call.visitor.only)

@@ -17,7 +17,7 @@ from orihon.web.conversation import ConversationRange, ConversationReader, spans
 from orihon.web.fields import Field
 from orihon.web.message_view import ContentBlock, entry_blocks, said_text, shown_message
 from orihon.web.pages.actions import can_of, standing
-from orihon.web.task_head import LookedAt, gauge_of, looking_at, title_of
+from orihon.web.task_head import TaskHead, gauge_of, open_task_head, title_of
 from orihon.web.task_memory import ChangeMark
 
 _ENTRIES = 60
@@ -56,7 +56,7 @@ class ShownRun:
 
 def view_page(call: Call) -> Page:
     """The view that message ``at`` was the last one of; without a number, as it is now."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         at = call.given["at"] or task.records.count("messages") or None
         reading = task.reading(at)
         memory = task.memory
@@ -87,18 +87,18 @@ def view_lines(call: Call) -> Download:
     """The same, byte for byte: one message on each line."""
 
     def write(out: BinaryIO) -> None:
-        with looking_at(call) as task:
+        with open_task_head(call) as task:
             for line in task.reading(call.given["at"]).lines():
                 out.write(line + b"\n")
 
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         at = task.reading(call.given["at"]).last_seq
         return Download(f"{task.uuid}.{at}.jsonl", "application/jsonl", write)
 
 
 def compare_page(call: Call) -> Page:
     """A view before and after one change of it."""
-    with looking_at(call) as task:
+    with open_task_head(call) as task:
         memory = task.followed
         change = _wanted(memory.changes, call.given["number"])
         reading = task.reading()
@@ -131,11 +131,11 @@ def seen(entry: ShownEntry) -> SeenEntry:
     return SeenEntry(entry, blocks, line[:_LONGEST_LINE], max(0, len(line) - _LONGEST_LINE))
 
 
-def _named(task: LookedAt) -> dict[str, Any]:
+def _named(task: TaskHead) -> dict[str, Any]:
     return {"uuid": task.uuid, "title": title_of(task), "row": task.row}
 
 
-def _answer(task: LookedAt, seq: int) -> Any:
+def _answer(task: TaskHead, seq: int) -> Any:
     told = ConversationReader(task.records).after(ConversationRange(seq, seq), seq, 1).items[0]
     return shown_message(told)  # type: ignore[arg-type]  # it has been read just before
 
