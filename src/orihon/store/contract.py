@@ -1,4 +1,7 @@
-"""The contract between Orihon and a place that keeps records: what a back end implements, and no more.
+"""The contract between Orihon and a place that keeps tasks: what a back end implements, and no more.
+
+``Records`` are the history, ``Blobs`` its large contents, ``Files`` what lies beside it; ``ViewFile`` is only for a
+back end that keeps the view line by line.
 
 A task has six streams of records, each append-only and numbered 1, 2, 3 …; a back end sees a record as opaque bytes
 (one JSON object whose first field is its number). It promises:
@@ -25,8 +28,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
-from orihon.errors import InvalidId, StorageError, StorageUnavailable
-from orihon.system.files import make_private_folder, replace_file, wrapping
+from orihon.errors import InvalidId, StorageError
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
@@ -51,7 +53,7 @@ NUMBER_FIELD: dict[Stream, str] = {
 
 #: The file beside the records of a sealed task that says so.
 SEALED = "sealed.json"
-#: The documents that stores derive for themselves; see ``RecordStore.save``.
+#: The documents that stores derive for themselves; see ``Files.save``.
 DERIVED = frozenset({"index", "counts"})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
 OWN_NAMES = frozenset(
@@ -91,31 +93,13 @@ class LostRace(Exception):
         self.because = because
 
 
-class RecordStore(ABC):
-    """Where the records of one task are kept."""
-
-    #: The task's folder.
-    folder: Path
+class Records(ABC):
+    """The six streams of one task, and who may write to them."""
 
     @property
     @abstractmethod
     def many_writers(self) -> bool:
         """May several processes append at the same time?"""
-
-    @property
-    @abstractmethod
-    def keeps_view_lines(self) -> bool:
-        """Does ``append`` of messages also keep the rendered lines of the view (``current.jsonl``)?"""
-
-    @property
-    def is_sealed(self) -> bool:
-        """Is what lies on the disk encrypted? Then no part of it may be shared, indexed or written out plainly."""
-        return False
-
-    @property
-    def bare(self) -> RecordStore:
-        """The back end itself, without what wraps it."""
-        return self
 
     @abstractmethod
     def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
@@ -137,7 +121,7 @@ class RecordStore(ABC):
     def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
         """Add records, numbered from ``first``, inside ``writing``: all of them or none.
 
-        Where ``keeps_view_lines``, messages come with their lines of the view.
+        Messages come with their lines of the view, for who keeps them (``ViewFile``).
         """
 
     @abstractmethod
@@ -147,10 +131,6 @@ class RecordStore(ABC):
         The one way to take something out of a history (a redaction); for a writer, outside of ``writing``. Whatever the
         back end has derived from the records, and can, goes with them.
         """
-
-    @abstractmethod
-    def drop_blob(self, digest: str) -> None:
-        """Remove a large content that no record mentions any more."""
 
     @abstractmethod
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
@@ -178,8 +158,68 @@ class RecordStore(ABC):
         return tuple(map(self.last, streams))
 
     @abstractmethod
+    def close(self) -> None:
+        """Let go of handles and of the writer's place. Appending afterwards claims again."""
+
+
+class Blobs(ABC):
+    """Large contents by their SHA-256, each kept once."""
+
+    @abstractmethod
+    def put_blob(self, digest: str, data: bytes) -> None:
+        """Keep a large content under its SHA-256; durable before any record that mentions it."""
+
+    @abstractmethod
+    def get_blob(self, digest: str) -> bytes:
+        """The content back; ``DamagedStore`` when it is missing or not what its name says."""
+
+    @abstractmethod
+    def drop_blob(self, digest: str) -> None:
+        """Remove a large content that no record mentions any more."""
+
+    @abstractmethod
+    def blob_digests(self) -> list[str]:
+        """The names of all large contents that are kept."""
+
+
+class Files(ABC):
+    """What belongs to a task and is no record: its own files, and documents that can be derived again."""
+
+    @abstractmethod
+    def keep_file(self, name: str, content: bytes) -> None:
+        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
+
+    @abstractmethod
+    def kept_file(self, name: str) -> bytes | None:
+        """The file, if there is one."""
+
+    @abstractmethod
+    def drop_file(self, name: str) -> None:
+        """Remove a kept file, if it is there."""
+
+    @abstractmethod
+    def kept_files(self) -> list[str]:
+        """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""
+
+    @abstractmethod
+    def save(self, name: str, document: bytes) -> None:
+        """Keep a small derived document, replacing the old one; losing it costs a rebuild, never history."""
+
+    @abstractmethod
+    def load(self, name: str) -> bytes | None:
+        """The derived document, if there is one."""
+
+    @abstractmethod
+    def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
+        """A file with these lines in the task's folder, for programs that want a path. It is not kept."""
+
+
+class ViewFile(ABC):
+    """``current.jsonl``, kept line by line beside the log. ``Records.append`` adds to it; what folds, replaces it."""
+
+    @abstractmethod
     def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
-        """The kept view lines (if any are kept) become exactly these when the block ends well; inside ``writing``.
+        """The kept lines become exactly these when the block ends well; inside ``writing``.
 
         ``accounted`` (after a claim) is how many lines the log can account for; more raise ``DamagedStore``.
         """
@@ -191,63 +231,27 @@ class RecordStore(ABC):
         ``None`` when the kept file says something else and only a claim may put it right.
         """
 
-    @abstractmethod
-    def save(self, name: str, document: bytes) -> None:
-        """Keep a small derived document, replacing the old one; losing it costs a rebuild, never history."""
 
-    @abstractmethod
-    def load(self, name: str) -> bytes | None:
-        """The derived document, if there is one."""
+class RecordStore(Records, Blobs, Files):
+    """A back end: where all of one task is kept."""
 
-    def keep_file(self, name: str, content: bytes) -> None:
-        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
-        path = self._inside(name)
-        if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
-            raise StorageUnavailable("gone", path=self.folder)
-        make_private_folder(path.parent)
-        replace_file(path, [content])
+    #: The task's folder.
+    folder: Path
 
-    def kept_file(self, name: str) -> bytes | None:
-        """The file, if there is one."""
-        path = self._inside(name)
-        with wrapping(path):
-            return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+    @property
+    def kept_view(self) -> ViewFile | None:
+        """The file of the view, where one is kept; elsewhere it is written out for who asks."""
+        return None
 
-    def drop_file(self, name: str) -> None:
-        """Remove a kept file, if it is there."""
-        path = self._inside(name)
-        with wrapping(path):
-            path.unlink(missing_ok=True)
+    @property
+    def is_sealed(self) -> bool:
+        """Is what lies on the disk encrypted? Then no part of it may be shared, indexed or written out plainly."""
+        return False
 
-    def _inside(self, name: str) -> Path:
-        """Where a kept file is: below the folder, whatever its name or a link says."""
-        path = self.folder.joinpath(*check_file_name(name).split("/"))
-        if "/" in name and not path.parent.resolve().is_relative_to(self.folder.resolve()):
-            raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
-        return path
-
-    def kept_files(self) -> list[str]:
-        """The names of the files that ``kept_file`` gives: all that is neither records nor derived nor left over."""
-        with wrapping(self.folder):
-            found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink()]
-        names = (path.relative_to(self.folder) for path in found)
-        ours = (name for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
-        return sorted(str(name) for name in ours if is_file_name(str(name)))
-
-    def blob_digests(self) -> list[str]:
-        """The names of all large contents that are kept."""
-        blobs = self.folder / "blobs"
-        with wrapping(blobs):
-            names = [path.name for path in blobs.iterdir()] if blobs.is_dir() else []
-        return sorted(name for name in names if not is_unfinished(name))
-
-    @abstractmethod
-    def put_blob(self, digest: str, data: bytes) -> None:
-        """Keep a large content under its SHA-256; durable before any record that mentions it."""
-
-    @abstractmethod
-    def get_blob(self, digest: str) -> bytes:
-        """The content back; ``DamagedStore`` when it is missing or not what its name says."""
+    @property
+    def bare(self) -> RecordStore:
+        """The back end itself, without what wraps it."""
+        return self
 
     @abstractmethod
     def size(self) -> int:
@@ -256,10 +260,6 @@ class RecordStore(ABC):
     @abstractmethod
     def moved_to(self, folder: Path) -> None:
         """The task's folder is somewhere else now; to be called on a closed store."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of handles and of the writer's place. Appending afterwards claims again."""
 
 
 def is_file_name(name: str) -> bool:

@@ -22,13 +22,12 @@ from typing import Any
 
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
 from orihon.store.append_handle import AppendHandle
-from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, RecordStore, Stream, TornTail
+from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, Stream, TornTail, ViewFile
+from orihon.store.folder_store import FolderStore
 from orihon.store.jsonl import JsonlFile
 from orihon.system import jsonio
 from orihon.system.clock import is_alive, process_identity
 from orihon.system.files import (
-    BlobFolder,
-    folder_size,
     keep_aside,
     make_private_folder,
     open_private,
@@ -43,11 +42,10 @@ from orihon.system.files import (
 _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
 
 
-class FilesRecords(RecordStore):
+class FilesRecords(FolderStore, ViewFile):
     """The records of one task as JSON Lines in its folder."""
 
     many_writers = False
-    keeps_view_lines = True
 
     def __init__(
         self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0, create: bool = True
@@ -67,9 +65,8 @@ class FilesRecords(RecordStore):
         self._written: list[AppendHandle] = []  # in the section that is open
 
     def moved_to(self, folder: Path) -> None:
-        self.folder = folder = folder.absolute()  # a program may change its directory
-        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
-        self._files = {stream: JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
+        self._live_in(folder, durable=self._durable)
+        self._files = {stream: JsonlFile(self.folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
@@ -265,9 +262,6 @@ class FilesRecords(RecordStore):
             replace_file(path, lines)
             self._close_handle(path.name)
 
-    def drop_blob(self, digest: str) -> None:
-        self._blobs.drop(digest)
-
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:
             yield from self._files[stream].read(1)
@@ -276,6 +270,10 @@ class FilesRecords(RecordStore):
 
     def last(self, stream: Stream) -> int:
         return self._files[stream].last()
+
+    @property
+    def kept_view(self) -> ViewFile:
+        return self
 
     @contextmanager
     def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> Iterator[None]:
@@ -296,7 +294,7 @@ class FilesRecords(RecordStore):
                 return path
             if path.exists() and not self._is_writer():
                 return path if _has_lines(path, lines) else None
-        replace_file(path, (line + b"\n" for line in lines), durable=False)
+        self.write_out("current.jsonl", lines)
         self._close_handle("current.jsonl")
         return path
 
@@ -315,15 +313,6 @@ class FilesRecords(RecordStore):
         path = self.folder / f"{name}.json"
         with wrapping(path):
             return path.read_bytes() if path.exists() else None
-
-    def put_blob(self, digest: str, data: bytes) -> None:
-        self._blobs.put(digest, data)
-
-    def get_blob(self, digest: str) -> bytes:
-        return self._blobs.get(digest)
-
-    def size(self) -> int:
-        return folder_size(self.folder)
 
     # ---- handles -----------------------------------------------------------------------------------------------
 

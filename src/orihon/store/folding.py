@@ -7,6 +7,7 @@ the change counts), and has the derived view made anew. Nothing is ever edited o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
@@ -229,10 +230,11 @@ class Folding:
         visible = algebra.apply(before.folds, change, before.last_seq)
         pins = draft.pins if draft.kind == "pin" else before.pins
         is_derivable = not change.removed or draft.kind == "compress"  # what is put back has to be read
+        kept = self._store.records.kept_view
         lines: Iterable[bytes] = self._store.view_lines(visible)  # read only where somebody keeps them
         if after is None and is_derivable:
             after = algebra.folded(before, change.added)
-        elif after is None and self._store.records.keeps_view_lines:
+        elif after is None and kept is not None:
             after, lines = self._store.view_with_lines(visible, pins)
         elif after is None:
             after = self._store.view_with(visible, pins)
@@ -249,7 +251,7 @@ class Folding:
         )
         # What is derived comes first: when it cannot be written, nothing has changed.
         self._store.save_index()
-        with self._store.records.sync_view(lines):
+        with nullcontext() if kept is None else kept.sync_view(lines):
             record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)

@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,7 +49,6 @@ class PostgresRecords(RecordStore):
     """The records of one task in a database; the task is named as its folder is."""
 
     many_writers = True
-    keeps_view_lines = False
 
     def __init__(self, folder: Path, pool: Postgres, *, durability: str = "full") -> None:
         self._pool = pool
@@ -321,11 +320,8 @@ class PostgresRecords(RecordStore):
 
     # ---- what is no record -------------------------------------------------------------------------------------
 
-    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()  # nothing is kept, so nothing can be out of step
-
-    def view_file(self, lines: Iterable[bytes]) -> Path:
-        path = self.folder / "current.jsonl"
+    def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
+        path = self.folder / name
         make_private_folder(self.folder)
         replace_file(path, (line + b"\n" for line in lines), durable=False)
         return path

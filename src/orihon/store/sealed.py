@@ -11,13 +11,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orihon.errors import DamagedStore, KeyUnavailable
 from orihon.guard.encryption.keys import DataKeys, key_id_of
 from orihon.guard.encryption.sealer import VERSION, Sealer, is_sealed_file, is_sealed_record
-from orihon.store.contract import NUMBER_FIELD, SEALED, STREAMS, Pieces, RecordStore, Stream, StreamRange, TornTail
+from orihon.store.contract import (
+    NUMBER_FIELD,
+    SEALED,
+    STREAMS,
+    Pieces,
+    RecordStore,
+    Stream,
+    StreamRange,
+    TornTail,
+    ViewFile,
+)
 from orihon.system import jsonio
 
 #: Figures and names that the catalogue has in clear, too.
@@ -42,8 +52,8 @@ class SealedRecords(RecordStore):
         return self._inner.many_writers
 
     @property
-    def keeps_view_lines(self) -> bool:
-        return self._inner.keeps_view_lines and not self.is_sealed
+    def kept_view(self) -> ViewFile | None:
+        return None if self.is_sealed else self._inner.kept_view
 
     @property
     def is_sealed(self) -> bool:
@@ -180,16 +190,6 @@ class SealedRecords(RecordStore):
     def lasts(self, *streams: Stream) -> tuple[int, ...]:
         return self._inner.lasts(*streams)
 
-    # ---- the view ----------------------------------------------------------------------------------------------
-
-    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext() if self.is_sealed else self._inner.sync_view(lines, accounted=accounted)
-
-    def view_file(self, lines: Iterable[bytes]) -> Path | None:
-        if self.is_sealed:
-            raise KeyUnavailable("no_plain_file", task=self._task)
-        return self._inner.view_file(lines)
-
     # ---- documents and files -----------------------------------------------------------------------------------
 
     def save(self, name: str, document: bytes) -> None:
@@ -220,6 +220,11 @@ class SealedRecords(RecordStore):
 
     def kept_files(self) -> list[str]:
         return [name for name in self._inner.kept_files() if name != SEALED and not name.startswith(_BLOBS)]
+
+    def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
+        if self.is_sealed:
+            raise KeyUnavailable("no_plain_file", task=self._task)
+        return self._inner.write_out(name, lines)
 
     # ---- large contents ----------------------------------------------------------------------------------------
 

@@ -6,8 +6,8 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -18,8 +18,9 @@ import apsw
 from orihon.drivers.connections import ThreadConnections
 from orihon.drivers.sqlite import database_errors, open_database, retrying, roll_back, storage_error, transaction
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
-from orihon.store.contract import Pieces, RecordStore, Stream, TornTail
-from orihon.system.files import BlobFolder, folder_size, make_private_folder, refuse_network_file_system, replace_file
+from orihon.store.contract import Pieces, Stream, TornTail
+from orihon.store.folder_store import FolderStore
+from orihon.system.files import make_private_folder, refuse_network_file_system
 
 _TABLES: dict[Stream, str] = {
     "messages": "message_records",
@@ -42,11 +43,10 @@ _FOREVER = (1 << 62) - 1
 _SCHEMA = ("context.sql", "context_to_version_2.sql")
 
 
-class SqliteRecords(RecordStore):
+class SqliteRecords(FolderStore):
     """The records of one task in its ``context.db``."""
 
     many_writers = True
-    keeps_view_lines = False
 
     def __init__(
         self,
@@ -73,9 +73,8 @@ class SqliteRecords(RecordStore):
         self._seen: tuple[apsw.Connection, object] | None = None
 
     def moved_to(self, folder: Path) -> None:
-        self.folder = folder = folder.absolute()  # a program may change its directory
-        self.path = folder / "context.db"
-        self._blobs = BlobFolder(folder / "blobs", durable=self._durable)
+        self._live_in(folder, durable=self._durable)
+        self.path = self.folder / "context.db"
         # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
         self._connections = ThreadConnections(partial(_connect, self.path, self.timeout, self._durable, self._create))
 
@@ -193,9 +192,6 @@ class SqliteRecords(RecordStore):
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def drop_blob(self, digest: str) -> None:
-        self._blobs.drop(digest)
-
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
@@ -217,14 +213,6 @@ class SqliteRecords(RecordStore):
         with self._connection() as connection:
             return int(connection.execute(_LAST[stream]).get or 0)
 
-    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
-        return nullcontext()  # nothing is kept, so nothing can be out of step
-
-    def view_file(self, lines: Iterable[bytes]) -> Path:
-        path = self.folder / "current.jsonl"
-        replace_file(path, (line + b"\n" for line in lines), durable=False)
-        return path
-
     def save(self, name: str, document: bytes) -> None:
         with self._connection() as connection:
             connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
@@ -233,15 +221,6 @@ class SqliteRecords(RecordStore):
         with self._connection() as connection:
             body = connection.execute("SELECT CAST(body AS BLOB) FROM documents WHERE name = ?", (name,)).get
         return body if isinstance(body, bytes) else None
-
-    def put_blob(self, digest: str, data: bytes) -> None:
-        self._blobs.put(digest, data)
-
-    def get_blob(self, digest: str) -> bytes:
-        return self._blobs.get(digest)
-
-    def size(self) -> int:
-        return folder_size(self.folder)
 
 
 def _connect(path: Path, timeout: float, durable: bool, create: bool) -> apsw.Connection:

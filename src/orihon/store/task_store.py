@@ -211,11 +211,14 @@ class TaskStore(TaskReader):
     def view_file(self) -> Path:
         """The file with the view, as the records say it is now; a writer's is put right on the way."""
         with self._lock:
+            kept = self.records.kept_view
+            if kept is None:
+                return self.records.write_out("current.jsonl", self.view_lines())
             for _ in range(_LOOKS):  # another writer may be between its view and its log
-                if (path := self.records.view_file(self.view_lines())) is not None:
+                if (path := kept.view_file(self.view_lines())) is not None:
                     return path
             self.claim()
-            path = self.records.view_file(self.view_lines())
+            path = kept.view_file(self.view_lines())
             assert path is not None  # a writer can always say
             return path
 
@@ -343,8 +346,8 @@ class TaskStore(TaskReader):
                 tail.kept_in,
             )
         self._tail = None
-        if self.records.keeps_view_lines:
-            with self.records.writing(), self.records.sync_view(self.view_lines(), accounted=self.most_entries()):
+        if (kept := self.records.kept_view) is not None:
+            with self.records.writing(), kept.sync_view(self.view_lines(), accounted=self.most_entries()):
                 pass
         self._writer_pid = os.getpid()
 

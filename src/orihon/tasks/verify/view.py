@@ -44,7 +44,7 @@ def check_counters(store: TaskStore, log: LogFacts, folds: FoldFacts, report: Re
 
 def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:
     """``current.jsonl``, where the back end keeps it, against the view as it is rendered now."""
-    if not store.records.keeps_view_lines or not store.count("messages"):
+    if store.records.kept_view is None or not store.count("messages"):
         return
     for _ in range(_ATTEMPTS):  # a writer may be at work while we look
         before = store.count("messages"), store.count("compressions")

@@ -171,7 +171,7 @@ def _make_views(base: Path, settings: Settings) -> None:
                 continue
             with closing(open_for_reading(folder, settings)) as store:
                 try:
-                    store.records.view_file(store.view_lines())
+                    store.records.write_out("current.jsonl", store.view_lines())
                 except DamagedStore:
                     continue  # as it was when it was backed up; 'orihon doctor' says what is wrong
 

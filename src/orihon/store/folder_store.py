@@ -1,0 +1,72 @@
+"""What lies in a task's folder beside its records: large contents and kept files, for back ends that have a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from orihon.errors import InvalidId, StorageUnavailable
+from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name, is_unfinished
+from orihon.system.files import BlobFolder, folder_size, make_private_folder, replace_file, wrapping
+
+
+class FolderStore(RecordStore):
+    """A back end whose task has a folder of its own; what the records are is still open."""
+
+    def _live_in(self, folder: Path, *, durable: bool) -> None:
+        self.folder = folder.absolute()  # a program may change its directory
+        self._blobs = BlobFolder(self.folder / "blobs", durable=durable)
+
+    def put_blob(self, digest: str, data: bytes) -> None:
+        self._blobs.put(digest, data)
+
+    def get_blob(self, digest: str) -> bytes:
+        return self._blobs.get(digest)
+
+    def drop_blob(self, digest: str) -> None:
+        self._blobs.drop(digest)
+
+    def blob_digests(self) -> list[str]:
+        blobs = self.folder / "blobs"
+        with wrapping(blobs):
+            names = [path.name for path in blobs.iterdir()] if blobs.is_dir() else []
+        return sorted(name for name in names if not is_unfinished(name))
+
+    def keep_file(self, name: str, content: bytes) -> None:
+        path = self._inside(name)
+        if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
+            raise StorageUnavailable("gone", path=self.folder)
+        make_private_folder(path.parent)
+        replace_file(path, [content])
+
+    def kept_file(self, name: str) -> bytes | None:
+        path = self._inside(name)
+        with wrapping(path):
+            return path.read_bytes() if path.is_file() and not path.is_symlink() else None
+
+    def drop_file(self, name: str) -> None:
+        path = self._inside(name)
+        with wrapping(path):
+            path.unlink(missing_ok=True)
+
+    def _inside(self, name: str) -> Path:
+        """Where a kept file is: below the folder, whatever its name or a link says."""
+        path = self.folder.joinpath(*check_file_name(name).split("/"))
+        if "/" in name and not path.parent.resolve().is_relative_to(self.folder.resolve()):
+            raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
+        return path
+
+    def kept_files(self) -> list[str]:
+        with wrapping(self.folder):
+            found = [path for path in self.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        names = (path.relative_to(self.folder) for path in found)
+        ours = (name for name in names if name.parts[0] not in OWN_NAMES and not is_unfinished(name.name))
+        return sorted(str(name) for name in ours if is_file_name(str(name)))
+
+    def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
+        path = self.folder / name
+        replace_file(path, (line + b"\n" for line in lines), durable=False)
+        return path
+
+    def size(self) -> int:
+        return folder_size(self.folder)
