@@ -1,4 +1,8 @@
-"""Derived documents of a task: kept to save work, checked when they are read, never missed when they are gone."""
+"""Derived documents of a task: kept to save work, checked when they are read, never missed when they are gone.
+
+One of them are the exact token counts of a view, made when somebody asks. Only entries that have not been counted with
+this tokenizer are tokenized; another tokenizer (a change of model) counts anew. The append path knows nothing of this.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from orihon.store.contract import RecordStore
+from orihon.store.reader import TaskReader
 from orihon.system import jsonio
+from orihon.values.message.message import Message
+from orihon.values.records import Fold
+from orihon.values.tokens.message_tokens import count_message
 
 logger = logging.getLogger("orihon.store")
+
+_COUNTS = "counts"
 
 
 def save_document(records: RecordStore, name: str, document: Mapping[str, Any]) -> None:
@@ -33,3 +43,33 @@ def load_document(records: RecordStore, name: str) -> dict[str, Any]:
         pass
     logger.warning("%s: %s is damaged and is made anew", records.folder.name, name)
     return {}
+
+
+# ---- exact counts --------------------------------------------------------------------------------------------------
+
+
+def exact_view_tokens(store: TaskReader, tokenizer: str) -> int:
+    """Tokens of the request that the view makes."""
+    kept = _kept(store, tokenizer)
+    counts: dict[str, int] = {}
+    for fold, record in store.walk():
+        key = _key(fold, record)
+        count = kept.get(key)
+        if count is None:
+            count = count_message(Message.from_chat(store.view_message(fold, record)), tokenizer)
+        counts[key] = count
+    if counts.keys() != kept.keys():
+        save_document(store.records, _COUNTS, {"tokenizer": tokenizer, "entries": counts})
+    return sum(counts.values())
+
+
+def _kept(store: TaskReader, tokenizer: str) -> dict[str, int]:
+    document = load_document(store.records, _COUNTS)
+    return document["entries"] if document.get("tokenizer") == tokenizer else {}
+
+
+def _key(fold: Fold | None, record: dict[str, Any] | None) -> str:
+    if fold is not None:
+        return f"fold {fold.id}"
+    assert record is not None
+    return str(record["seq"])

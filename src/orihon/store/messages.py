@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from orihon.errors import IllegalFold, InvalidSettings
 from orihon.settings import Settings, load_settings
-from orihon.store.exact_counts import exact_view_tokens
+from orihon.store.documents import exact_view_tokens
 from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.folding import Folding
 from orihon.store.record_codec import StoredMessage
+from orihon.store.side_stores import tool_record
 from orihon.store.task_store import TaskStore
-from orihon.store.tools import tool_record
 from orihon.system.files import wrapping
 from orihon.values.ladder import fullness_of, ladder_of
 from orihon.values.message.extra import expect, expect_mapping

@@ -159,7 +159,7 @@ class _Fork:
     # ---- in a database -----------------------------------------------------------------------------------------
 
     def _in_database(self, source: TaskStore) -> TaskRow:
-        from orihon.store.postgres_forking import copy_beginning
+        from orihon.store.postgres_moving import copy_beginning
 
         cut = cut_at(source, self._at)
         if source.records.is_sealed:
