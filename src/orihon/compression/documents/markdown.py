@@ -5,6 +5,11 @@ nothing inside lines. Follows CommonMark but for two liberties in favour of dama
 closed is plain text, so that it cannot hide the headings after it (in a protected section it keeps everything up to
 the end, so that either reading holds); and a line underlined with ``---`` is a heading only after a blank line, since
 without one a dividing line was meant. Time and memory are linear in the text, whatever it holds.
+
+A reader of its own, and not markdown-it-py: that one, asked for blocks alone, takes two to three times as long for
+documents of many headings (250,000: 12 s against 4 s), five times for long lists and ten for long paragraphs. It hides
+all that follows a fence which is never closed, and to read such documents again behind each of them would take a time
+that grows with the square.
 """
 
 from __future__ import annotations
