@@ -336,7 +336,7 @@ def test_tool_records_are_found_by_their_call(base: Path) -> None:
     for turn, status in enumerate(("success", "error", "success")):
         assert f"c{turn} · {status} · {10 + turn} ms" in told
     page = exported(base, "abc", FILES, "html").decode()
-    assert page.count('class="failed"') == 1
-    assert page.count('class="fine"') == 2
+    assert page.count('class="outcome failed"') == 1
+    assert page.count('class="outcome fine"') == 2
     with closing(open_for_reading(base / "completed" / "abc-1", FILES)) as reader:
         assert reader.count("tools") == 4

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.store.record_codec import StoredMessage
+from orihon.transfer.export.message_view import outcome, output, said_text, shown_message
 from orihon.transfer.export.story import StoryMessage
 from orihon.values.message.message import Message
-from orihon.web.message_view import outcome, output, said_text, shown_message
 
 _TAG = re.compile(r"<[^>]*>")
 _LINES = st.lists(

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
@@ -45,9 +45,9 @@ SCRIPT_TEXTS = (
 
 @cache
 def templates() -> Environment:
-    """The templates of this package."""
+    """The templates of this package, and those shared with exported files."""
     made = Environment(
-        loader=PackageLoader("orihon.web"),
+        loader=ChoiceLoader([PackageLoader("orihon.web"), PackageLoader("orihon.transfer.export")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

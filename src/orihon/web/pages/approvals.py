@@ -12,9 +12,9 @@ from orihon.system import jsonio
 from orihon.tasks.approvals.answers import PendingApproval, pending
 from orihon.tasks.approvals.phase_restore import read_phase
 from orihon.transfer.export.about import role_name
+from orihon.transfer.export.message_view import ContentBlock, said_text
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.fields import Field
-from orihon.web.message_view import ContentBlock, said_text
 from orihon.web.requested_task import task_of, users_of
 
 _PAGE = 20

@@ -10,12 +10,12 @@ from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
 from orihon.reports.overview import kept_summary
 from orihon.tasks.view_reader import ViewReading
+from orihon.transfer.export.message_view import ShownMessage, said_text, shown_message
 from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.conversation import Broken, Closed, ConversationRange, ConversationReader, Stretch, inside
 from orihon.web.fields import Field
-from orihon.web.message_view import ShownMessage, said_text, shown_message
 from orihon.web.pages import task_tabs
 from orihon.web.pages.actions import can_of
 from orihon.web.task_head import TaskHead, open_task_head, size_of, subject_of, title_of

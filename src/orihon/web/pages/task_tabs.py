@@ -7,11 +7,11 @@ from typing import Any
 from orihon.errors import OrihonError
 from orihon.store.contract import Stream
 from orihon.tasks.chain import ChainLink, task_chain
+from orihon.transfer.export.message_view import ContentBlock, outcome, output, said_text
 from orihon.transfer.export.pieces import pretty
 from orihon.values.records import Fold
 from orihon.values.view import history
 from orihon.web.call import Call
-from orihon.web.message_view import ContentBlock, outcome, output, said_text
 from orihon.web.pages.actions import standing
 from orihon.web.task_head import TaskHead
 from orihon.web.task_memory import ChangeMark

@@ -10,12 +10,12 @@ from orihon.errors import NothingToUndo
 from orihon.reports.view_diff import changed_runs
 from orihon.system import jsonio
 from orihon.tasks.view_reader import ShownEntry, ViewReading
+from orihon.transfer.export.message_view import ContentBlock, entry_blocks, said_text, shown_message
 from orihon.values.records import SUMMARY_PREFIX, Fold, Pin
 from orihon.values.view import history
 from orihon.web.call import Call, Download, Page, PageRoute
 from orihon.web.conversation import ConversationRange, ConversationReader, spans_before
 from orihon.web.fields import Field
-from orihon.web.message_view import ContentBlock, entry_blocks, said_text, shown_message
 from orihon.web.pages.actions import can_of, standing
 from orihon.web.task_head import TaskHead, gauge_of, open_task_head, title_of
 from orihon.web.task_memory import ChangeMark

@@ -1,19 +1,17 @@
-"""A message as a page shows it: what was said in pieces, long ones shortened, calls, and how a tool's call went.
+"""A message for templates, those of pages and of exported files: what was said in pieces, calls, how a call went.
 
-What was said becomes HTML in one place only, that of the export (``html_text``); here it is cut to what a page needs.
-Everything else stays text, which templates escape.
+Of a long piece the rest opens on demand. A page gets no more than it needs, an exported file everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from orihon.transfer.export.about import call_statistics, role_name
-from orihon.transfer.export.html_text import Html
 from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of
 from orihon.transfer.export.prose import code, prose
 from orihon.transfer.export.story import StoryMessage
@@ -62,6 +60,7 @@ class ToolOutcome:
     """How a call went."""
 
     failed: bool
+    status: str
     milliseconds: float | None
     error: str
 
@@ -74,6 +73,7 @@ class ShownMessage:
     role: str
     kind: str  # the role as a class of the style sheet
     name: str
+    call_id: str
     timestamp: str
     tokens: int
     model: str
@@ -103,12 +103,13 @@ def shown_message(told: StoryMessage, *, whole: bool = False) -> ShownMessage:
         role=role_name(said.role),
         kind=said.role if said.role in _ROLES else "other",
         name=str(said.tool_name or said.name or (told.tool or {}).get("tool_name") or ""),
+        call_id=said.tool_call_id or "",
         timestamp=stored.timestamp,
         tokens=stored.tokens,
         model="" if stored.call is None else call_statistics(stored.call),
         blocks=blocks,
         calls=calls,
-        outcome=None if told.tool is None else outcome(told.tool),
+        outcome=None if told.tool is None else outcome(told.tool, whole=whole),
         pins=told.pins,
         preview=preview,
         fold=None if told.preview is None else told.preview.id,
@@ -116,11 +117,12 @@ def shown_message(told: StoryMessage, *, whole: bool = False) -> ShownMessage:
     )
 
 
-def outcome(record: Mapping[str, Any]) -> ToolOutcome:
+def outcome(record: Mapping[str, Any], *, whole: bool = False) -> ToolOutcome:
     """What the record of a call says about it."""
     took = record.get("duration_ms")
-    error = str(record.get("error") or "")[:_ERROR_CHARACTERS]
-    return ToolOutcome(record.get("status") != "success", float(took) if isinstance(took, int | float) else None, error)
+    status, error = str(record.get("status") or ""), str(record.get("error") or "")
+    milliseconds = float(took) if isinstance(took, int | float) else None
+    return ToolOutcome(status != "success", status, milliseconds, error if whole else error[:_ERROR_CHARACTERS])
 
 
 def output(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
@@ -129,7 +131,7 @@ def output(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
     cut = _head_end(kept)
     lines = kept.count("\n", cut) + bool(kept[cut:])
     rest = _rest(kept[cut:], code)
-    return ContentBlock("code", _html(code(kept[:cut])), rest, lines, len(text) - len(kept))
+    return ContentBlock("code", code(kept[:cut]), rest, lines, len(text) - len(kept))
 
 
 def said_text(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
@@ -137,7 +139,7 @@ def said_text(text: str, most: int | None = _MOST_CHARACTERS) -> ContentBlock:
     kept = text if most is None else text[:most]
     cut = _paragraph_end(kept)
     lines = kept.count("\n", cut) + bool(kept[cut:])
-    return ContentBlock("prose", _html(prose(kept[:cut])), _rest(kept[cut:], prose), lines, len(text) - len(kept))
+    return ContentBlock("prose", prose(kept[:cut]), _rest(kept[cut:], prose), lines, len(text) - len(kept))
 
 
 def _head_end(text: str) -> int:
@@ -162,12 +164,8 @@ def _paragraph_end(text: str) -> int:
     return at if at > 0 else _SAID_HEAD
 
 
-def _rest(text: str, made: Any) -> Markup:
-    return _html(made(text)) if text.strip() else _NOTHING
-
-
-def _html(made: Html) -> Markup:
-    return Markup(made)  # noqa: S704 - escaped where it was made
+def _rest(text: str, made: Callable[[str], Markup]) -> Markup:
+    return made(text) if text.strip() else _NOTHING
 
 
 def _block(piece: MessagePiece, role: str, most: int | None) -> ContentBlock:
