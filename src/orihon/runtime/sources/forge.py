@@ -11,11 +11,13 @@ import logging
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple, dataclass
+from typing import Any, TypedDict, Unpack
 
 from orihon.errors import InvalidSettings, SourceError
 from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, TaskSource, marker, without_markers
+from orihon.runtime.sources.retry import Calls, Retry, Trouble
 from orihon.values.task import TaskKey, shortened
 
 _log = logging.getLogger("orihon.sources")
@@ -70,27 +72,56 @@ class Standing:
     is_open: bool
 
 
+#: The exceptions of a service's library, and what explains them.
+Library = tuple[tuple[type[Exception], ...], Callable[[Exception], Trouble]]
+
+
+class ForgeOptions(TypedDict, total=False):
+    """What may be said about every such source; without an address, that of the service itself."""
+
+    token: str
+    base_url: str
+    labels: Labels | None
+    types: Sequence[str] | None
+    retry: Retry | None
+    timeout: float
+
+
 class ForgeSource(TaskSource):
     """A service with repositories, issues and labels."""
 
     is_shared = True
 
     _longest_comment: int
-    _types: frozenset[str]
+    _types: tuple[str, ...]
+    _token_variable: str
+    _default_url: str
+    _package: str
 
-    def __init__(self, repositories: Sequence[str], labels: Labels, types: Sequence[str]) -> None:
+    def __init__(self, repositories: Sequence[str], **options: Unpack[ForgeOptions]) -> None:
+        self._repositories = self._checked(repositories)
+        types = options.get("types")
+        self._wanted = self._types if types is None else tuple(types)
+        if not self._wanted or not set(self._types).issuperset(self._wanted):
+            known = ", ".join(sorted(self._types))
+            raise InvalidSettings("source_types", types=", ".join(self._wanted), service=self.name, known=known)
+        self._labels = options.get("labels") or Labels()
+        self._login: str | None = None
+        secret = token_from(options.get("token", ""), self._token_variable, self.name)
+        address = service_address(options.get("base_url", self._default_url), self.name)
+        try:
+            kinds, explain = self._connect(address, secret, options.get("timeout", 30.0))
+        except ImportError as error:
+            raise InvalidSettings("source_extra", service=self.name, extra=self.name, package=self._package) from error
+        self._call = Calls(self.name, address, kinds, explain, options.get("retry") or Retry(), secret)
+
+    def _checked(self, repositories: Sequence[str]) -> tuple[str, ...]:
         if not repositories:
             raise InvalidSettings("no_repositories", service=self.name)
         for repository in repositories:
             if not _REPOSITORY.fullmatch(repository) or ".." in repository.split("/"):
                 raise InvalidSettings("repository_name", repository=shortened(repository))
-        if not types or not self._types.issuperset(types):
-            known = ", ".join(sorted(self._types))
-            raise InvalidSettings("source_types", types=", ".join(types), service=self.name, known=known)
-        self._repositories = tuple(dict.fromkeys(repositories))
-        self._wanted = tuple(types)
-        self._labels = labels
-        self._login: str | None = None
+        return tuple(dict.fromkeys(repositories))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(self._repositories)})"
@@ -111,6 +142,10 @@ class ForgeSource(TaskSource):
         except SourceError as error:  # the task is ours; only the label of an earlier run is still there
             _log.warning("%s: %s", key.label, error)
         return True
+
+    def find(self, key: TaskKey) -> SourceTask:
+        item = self._item(key)
+        return self._call(lambda: self._found(key.repository, key.task_type, item))
 
     def comment(self, key: TaskKey, said: str, *, kind: str = "") -> None:
         plain = without_markers(said).strip()
@@ -159,6 +194,18 @@ class ForgeSource(TaskSource):
         return TaskKey(self.name, owner, repo, kind, str(number), user=user)
 
     @abstractmethod
+    def _connect(self, address: str, secret: str, timeout: float) -> Library:
+        """Make the library's client. ``ImportError`` where there is no library."""
+
+    @abstractmethod
+    def _item(self, key: TaskKey) -> Any:
+        """The issue or request as the library gives it."""
+
+    @abstractmethod
+    def _found(self, repository: str, kind: str, item: Any) -> SourceTask:
+        """The same as a task. Asks the service for more: inside a call only."""
+
+    @abstractmethod
     def _listed(self, repository: str, label: str) -> Iterator[SourceTask]:
         """The open tasks of a repository with this label, oldest first."""
 
@@ -186,6 +233,11 @@ class ForgeSource(TaskSource):
 def latest(comments: Sequence[SourceComment]) -> tuple[SourceComment, ...]:
     """The last ones, in the order in which they were written."""
     return tuple(sorted(comments, key=lambda comment: comment.created_at))[-MAX_COMMENTS:]
+
+
+def place_of(path: str | None, line: int | None) -> str:
+    """File and line of a remark on code, as far as they are known."""
+    return f"{path}:{line}" if path and line else path or ""
 
 
 def token_from(given: str, variable: str, service: str) -> str:

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from orihon.errors import InvalidSettings
 from orihon.runtime.sources.base import SourceComment, SourceTask
 from orihon.runtime.sources.forge import (
     PAGE,
+    ForgeOptions,
     ForgeSource,
-    Labels,
+    Library,
     Standing,
     latest,
-    service_address,
+    place_of,
     task_number,
-    token_from,
 )
-from orihon.runtime.sources.retry import Calls, Retry, Trouble, refusal, unreachable
+from orihon.runtime.sources.retry import Trouble, refusal, unreachable
 from orihon.values.task import TaskKey
 
 if TYPE_CHECKING:
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from github.PullRequest import PullRequest
     from github.Repository import Repository
 
-TOKEN_VARIABLE = "GITHUB_TOKEN"  # noqa: S105 - the name of a variable
 _TRIPPED = (AttributeError, LookupError, TypeError)
-DEFAULT_URL = "https://api.github.com"
 
 
 class GitHubSource(ForgeSource):
@@ -41,50 +38,38 @@ class GitHubSource(ForgeSource):
 
     name = "github"
     _longest_comment = 65_000  # GitHub's limit is 65,536 characters
-    _types = frozenset(("issue", "pull_request"))
+    _types = ("issue", "pull_request")
+    _token_variable = "GITHUB_TOKEN"  # noqa: S105 - the name of a variable
+    _default_url = "https://api.github.com"
+    _package = "PyGithub"
 
     def __init__(
-        self,
-        repositories: Sequence[str],
-        *,
-        token: str = "",
-        base_url: str = DEFAULT_URL,
-        labels: Labels | None = None,
-        types: Sequence[str] = ("issue", "pull_request"),
-        retry: Retry | None = None,
-        timeout: int = 30,
-        write_pause: float = 1.0,
+        self, repositories: Sequence[str], *, write_pause: float = 1.0, **options: Unpack[ForgeOptions]
     ) -> None:
-        super().__init__(repositories, labels or Labels(), types)
-        secret = token_from(token, TOKEN_VARIABLE, self.name)
-        address = service_address(base_url, self.name)
-        try:
-            import github
-            from requests.exceptions import RequestException
-        except ImportError as error:
-            raise InvalidSettings("source_extra", service=self.name, extra="github", package="PyGithub") from error
+        self._write_pause = write_pause
+        super().__init__(repositories, **options)
+
+    def _connect(self, address: str, secret: str, timeout: float) -> Library:
+        import github
+        from requests.exceptions import RequestException
+
         self._github = github.Github(
             auth=github.Auth.Token(secret),
             base_url=address,
-            timeout=timeout,
+            timeout=max(1, round(timeout)),
             retry=None,
             per_page=PAGE,
             seconds_between_requests=0,
-            seconds_between_writes=write_pause,
+            seconds_between_writes=self._write_pause,
             lazy=True,  # a repository is not asked for before its issues are
         )
         self._not_found = github.UnknownObjectException
         # PyGithub trips over an answer that is no JSON, such as a proxy's page, in ways of its own.
-        kinds = (github.GithubException, github.BadAttributeException, RequestException, *_TRIPPED)
-        self._call = Calls(self.name, address, kinds, _explain, retry or Retry(), secret)
+        return (github.GithubException, github.BadAttributeException, RequestException, *_TRIPPED), _explain
 
     def close(self) -> None:
         """Give the connections back."""
         self._github.close()
-
-    def find(self, key: TaskKey) -> SourceTask:
-        item = self._item(key)
-        return self._call(lambda: self._found(key.repository, key.task_type, item))
 
     def _listed(self, repository: str, label: str) -> Iterator[SourceTask]:
         repo = self._github.get_repo(repository)
@@ -225,7 +210,7 @@ def _comment(comment: Any) -> SourceComment:
         author=_login(comment.user),
         text=comment.body or "",
         created_at=comment.created_at.isoformat(timespec="seconds"),
-        place=f"{path}:{line}" if path and line else path or "",
+        place=place_of(path, line),
     )
 
 

@@ -15,19 +15,18 @@ from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from orihon.errors import InvalidSettings, SourceError
+from orihon.errors import SourceError
 from orihon.runtime.sources.base import SourceComment, SourceTask
 from orihon.runtime.sources.forge import (
     PAGE,
     ForgeSource,
-    Labels,
+    Library,
     Standing,
     latest,
-    service_address,
+    place_of,
     task_number,
-    token_from,
 )
-from orihon.runtime.sources.retry import Calls, Retry, Trouble, refusal, unreachable
+from orihon.runtime.sources.retry import Trouble, refusal, unreachable
 from orihon.values.task import TaskKey
 
 if TYPE_CHECKING:
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("orihon.sources")
 
-TOKEN_VARIABLE = "GITLAB_TOKEN"  # noqa: S105 - the name of a variable
-DEFAULT_URL = "https://gitlab.com"
 LOCK = "lock"
 _TRIPPED = (AttributeError, LookupError, TypeError, ValueError)
 LOCK_SECONDS = 600.0
@@ -57,27 +54,15 @@ class GitLabSource(ForgeSource):
 
     name = "gitlab"
     _longest_comment = 900_000  # GitLab's limit is a million characters
-    _types = frozenset(("issue", "merge_request"))
+    _types = ("issue", "merge_request")
+    _token_variable = "GITLAB_TOKEN"  # noqa: S105 - the name of a variable
+    _default_url = "https://gitlab.com"
+    _package = "python-gitlab"
 
-    def __init__(
-        self,
-        repositories: Sequence[str],
-        *,
-        token: str = "",
-        base_url: str = DEFAULT_URL,
-        labels: Labels | None = None,
-        types: Sequence[str] = ("issue", "merge_request"),
-        retry: Retry | None = None,
-        timeout: float = 30.0,
-    ) -> None:
-        super().__init__(repositories, labels or Labels(), types)
-        secret = token_from(token, TOKEN_VARIABLE, self.name)
-        address = service_address(base_url, self.name)
-        try:
-            import gitlab
-            import requests
-        except ImportError as error:
-            raise InvalidSettings("source_extra", service=self.name, extra="gitlab", package="python-gitlab") from error
+    def _connect(self, address: str, secret: str, timeout: float) -> Library:
+        import gitlab
+        import requests
+
         self._server_time = ""
         self._session = requests.Session()
         self._session.hooks["response"].append(self._look_at)
@@ -90,16 +75,11 @@ class GitLabSource(ForgeSource):
             retry_transient_errors=False,
         )
         # An answer of another shape than GitLab's, such as a proxy's page, trips whoever reads it.
-        kinds = (_Answered, gitlab.GitlabError, requests.RequestException, *_TRIPPED)
-        self._call = Calls(self.name, address, kinds, _explain, retry or Retry(), secret)
+        return (_Answered, gitlab.GitlabError, requests.RequestException, *_TRIPPED), _explain
 
     def close(self) -> None:
         """Give the connections back."""
         self._session.close()
-
-    def find(self, key: TaskKey) -> SourceTask:
-        item = self._read(key)
-        return self._call(lambda: self._found(key.repository, key.task_type, item))
 
     def _look_at(self, response: Response, *_: object, **__: object) -> None:
         self._server_time = response.headers.get("Date", "")
@@ -117,7 +97,7 @@ class GitLabSource(ForgeSource):
         project = self._gitlab.projects.get(repository, lazy=True)
         return project.mergerequests if kind == "merge_request" else project.issues
 
-    def _read(self, key: TaskKey) -> Any:
+    def _item(self, key: TaskKey) -> Any:
         number, manager = task_number(key, self.name), self._manager(key.repository, key.task_type)
         return self._call(lambda: manager.get(number))
 
@@ -142,7 +122,7 @@ class GitLabSource(ForgeSource):
         )
 
     def _standing(self, key: TaskKey) -> Standing:
-        data = self._read(key).attributes
+        data = self._item(key).attributes
         return Standing(frozenset(data.get("labels") or ()), data.get("state") == "opened")
 
     def _take(self, key: TaskKey) -> bool:
@@ -235,7 +215,7 @@ def _comment(note: dict[str, Any]) -> SourceComment:
         author=_username(note.get("author")),
         text=str(note.get("body") or ""),
         created_at=str(note.get("created_at") or ""),
-        place=f"{path}:{line}" if path and line else path or "",
+        place=place_of(path, line),
     )
 
 
