@@ -15,8 +15,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orihon.cli.commands import COMMANDS
+from orihon.cli.json_forms import LINES, SCHEMAS, document, form_schema
 from orihon.cli.main import main
-from orihon.reports.shapes import LINES, SCHEMAS, document, schema_of
 from orihon.texts import set_language
 from tests.acceptance.test_cli import COLOUR, environment
 from tests.command_walk import Run, copied, prepare, runs
@@ -69,7 +69,7 @@ def test_json_is_what_the_schema_promises(
     code = main([*run.command_line(folder), "--json"])
     printed, problems = capsys.readouterr()
     assert code in run.codes, problems
-    checker = Draft202012Validator(schema_of(run.command, run.variant))
+    checker = Draft202012Validator(form_schema(run.command, run.variant))
     is_lines = (run.command, run.variant) in LINES
     found = [json.loads(line) for line in printed.splitlines()] if is_lines else [json.loads(printed)]
     assert found

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orihon import TaskContextManager, TaskKey
-from orihon.reports.shapes import schema_of
+from orihon.cli.json_forms import form_schema
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.helpers import Child, lasting_day
@@ -51,7 +51,7 @@ def hook(url: str) -> dict[str, Any]:
 
 
 def matches(printed: str, command: str, form: str = "") -> None:
-    checker = Draft202012Validator(schema_of(command, form))
+    checker = Draft202012Validator(form_schema(command, form))
     assert [error.message for error in checker.iter_errors(json.loads(printed))] == []
 
 

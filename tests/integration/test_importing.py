@@ -71,7 +71,7 @@ def story(base: Path, uuid: str, settings: Settings | None = None) -> dict[str, 
         with closing(open_for_reading(folder, wanted, name=uuid)) as store:
             return {
                 "messages": [
-                    (one.message.body(), one.timestamp, one.call and one.call.as_record()) for one in store.messages()
+                    (one.message.body(), one.timestamp, one.call and one.call.as_dict()) for one in store.messages()
                 ],
                 "view": [json.loads(line) for line in store.view_lines()],
                 "tools": list(store.read("tools")),

@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from orihon import Settings, TaskKey, load_settings
 from orihon.cli.main import main
 from orihon.errors import TaskNotFound
-from orihon.reports.shapes import definitions
+from orihon.system.json_shapes import definitions, schema_of, to_json
 from orihon.texts import set_language
 from orihon.web.broadcaster import Broadcaster
 from orihon.web.call import Call, Endpoint, Site
@@ -166,7 +166,8 @@ def plain(tmp_path: Path) -> Iterator[Client]:
 
 
 def valid(endpoint: Endpoint, value: Any) -> None:
-    schema = {**endpoint.answer, "$defs": definitions()}
+    answer = schema_of(endpoint.answer)
+    schema = {**answer, "$defs": definitions(answer)}
     assert [error.message for error in Draft202012Validator(schema).iter_errors(value)] == [], endpoint.name
 
 
@@ -224,7 +225,8 @@ def test_a_user_reads_their_own_tasks_and_no_sums_over_everybodys(tmp_path: Path
             for field in PATH_FIELDS
             if f"{{{field}}}" in endpoint.path
         }
-        return endpoint.act(Call(site, Visitor(KEY.user, "read"), path | from_texts(endpoint.query, given.items())))
+        call = Call(site, Visitor(KEY.user, "read"), path | from_texts(endpoint.query, given.items()))
+        return to_json(endpoint.act(call))
 
     assert [row["uuid"] for row in ask("listTasks")["tasks"]] == ["paused-1"]
     assert ask("listTasks", user="somebody")["tasks"] == []

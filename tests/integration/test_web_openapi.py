@@ -75,7 +75,7 @@ def test_a_change_that_asked_a_model_is_as_described() -> None:
     calls = (ModelCall("a-model", Usage(2215, 0, 37)), ModelCall("another", cost=0.2))
     shape = {"$ref": "#/components/schemas/compression", "components": document(ENDPOINTS)["components"]}
     for made in (Compression(3, "compress", calls=calls), Compression(3, "compress")):
-        assert list(Draft202012Validator(shape).iter_errors(made.as_record())) == []
+        assert list(Draft202012Validator(shape).iter_errors(made.as_dict())) == []
 
 
 def test_the_server_hands_out_what_the_documentation_has(server: WebServer) -> None:

@@ -445,7 +445,7 @@ def test_reports_are_stored_and_come_back(stores: Stores) -> None:
     assert all(isinstance(report, FoldReport) for report in reports)
     assert sum(report.found for report in reports if report) > 0
     records = list(store.task_store.read("summaries"))
-    assert [record["report"] for record in records] == [report.as_record() for report in reports if report]
+    assert [record["report"] for record in records] == [report.as_dict() for report in reports if report]
     store.close()
     again = stores.open()
     assert [fold.report for fold in again.view().folds] == reports

@@ -82,7 +82,7 @@ def test_a_summary_has_the_lowest_trust_of_what_it_stands_for(store: MessageStor
     talk(store, 8, first=20)
     ContextCompressor(message_store=store).compress()
     assert [fold.trust for fold in folds_of(store)] == ["tool"]
-    assert [Fold.from_record(fold.as_record()).trust for fold in folds_of(store)] == ["tool"]
+    assert [Fold.from_record(fold.as_dict()).trust for fold in folds_of(store)] == ["tool"]
 
 
 def test_a_pinned_line_stays_word_for_word(store: MessageStore) -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 import orjson
 
+from orihon.system.json_shapes import AsJson
+
 #: The hash before the first record.
 GENESIS = "0" * 64
 OK = "ok"
@@ -51,19 +53,16 @@ class AuditDraft:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class Head(AsJson):
     """The last record of a chain; number 0 and ``GENESIS`` before the first."""
 
     chain: str
     number: int = 0
     hash: str = GENESIS
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"chain": self.chain, "number": self.number, "hash": self.hash}
-
 
 @dataclass(frozen=True, slots=True)
-class AuditRecord:
+class AuditRecord(AsJson):
     """A record as people and programs read it; ``user`` is ``None`` when the person was forgotten."""
 
     chain: str
@@ -78,11 +77,6 @@ class AuditRecord:
     host: str
     result: str
     details: Mapping[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        names = ("chain", "number", "time", "action", "task", "who", "user", "address", "process", "host", "result")
-        return {name: getattr(self, name) for name in names} | {"details": dict(self.details)}
 
 
 class BrokenLine(ValueError):

@@ -18,6 +18,7 @@ from orihon.audit.known_chains import known_chains
 from orihon.audit.record import GENESIS, BrokenLine, Head, name_with, read_line
 from orihon.audit.sink import AuditSink, open_sink, slot_of
 from orihon.settings import Settings
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 
 _FIELDS = frozenset(
@@ -26,24 +27,28 @@ _FIELDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class AuditFinding:
+class AuditFinding(AsJson):
     """Something that cannot be; ``number`` is 0 where it is about the whole chain."""
+
+    json_fields = "* message"
 
     kind: str
     chain: str
     number: int = 0
 
-    def __str__(self) -> str:
+    @property
+    def message(self) -> str:
         return text(f"audit.findings.{self.kind}", chain=self.chain, number=self.number)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"kind": self.kind, "chain": self.chain, "number": self.number, "message": str(self)}
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(slots=True)
-class AuditReport:
+class AuditReport(AsJson):
     """What was looked at, and what was found."""
+
+    json_fields = "sound=is_sound *"
 
     chains: int = 0
     records: int = 0
@@ -55,18 +60,6 @@ class AuditReport:
     @property
     def is_sound(self) -> bool:
         return not self.findings
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "sound": self.is_sound,
-            "chains": self.chains,
-            "records": self.records,
-            "anchors": self.anchors,
-            "forgotten": self.forgotten,
-            "heads": [head.as_dict() for head in self.heads],
-            "findings": [finding.as_dict() for finding in self.findings],
-        }
 
 
 def verify_audit(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.system.clock import utc_now
+from orihon.system.json_shapes import AsJson
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(AsJson):
     """What one token is good for: whose it is, and how far it reaches. The token itself is nowhere."""
 
     id: str
@@ -24,10 +24,6 @@ class Grant:
     def is_good(self, now: str) -> bool:
         """Does it still let anybody in?"""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return asdict(self)
 
 
 class Grants:

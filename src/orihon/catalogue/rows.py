@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from orihon.errors import DamagedStore, KeyUnavailable
 from orihon.guard.encryption.sealer import TEXT_MARK, is_sealed_text
 from orihon.system import jsonio
+from orihon.system.json_shapes import AsJson
 from orihon.values.task import TaskKey, TaskStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRow:
+class TaskRow(AsJson):
     """One task as the catalogue knows it: a field for each column. Lease times are on the clock of its database."""
+
+    json_name = "row"
+    json_fields = "* -lease_host -lease_pid -lease_pid_start -lease_pid_space -lease_boot -lease_heartbeat -lease_until"
 
     uuid: str
     task_source: str
@@ -95,13 +99,6 @@ class TaskRow:
     def key(self) -> TaskKey:
         """The task's key, with its UUID."""
         return TaskKey(self.task_source, self.owner, self.repo, self.task_type, self.task_id, self.user, uuid=self.uuid)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON, as the documentation promises it: without the inner life of its lease."""
-        columns = asdict(self)
-        return {
-            name: value for name, value in columns.items() if not name.startswith("lease_") or name == "lease_owner"
-        }
 
 
 IN_MOVE = "migrate:"  # before what is requested of a task, while it is moved to another back end or catalogue

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase
 from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
+from orihon.system.json_shapes import AsJson
 
 _REMEMBERED = timedelta(days=7)
 
@@ -21,8 +22,10 @@ class WorkerFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerRow:
+class WorkerRow(AsJson):
     """One worker process."""
+
+    json_fields = "* -pid_start -pid_space -boot -heartbeat"
 
     name: str
     worker_id: str

@@ -35,7 +35,7 @@ def approvals(
     done = sweep(options.base, options.settings) if remind else SweepReport()
     found = pending(options.base, options.settings)
     if as_json:
-        print_json({"pending": [one.as_dict() for one in found], **done.as_dict()})
+        print_json({"pending": found, **done.as_dict()})
         return
     _say_swept(done)
     if not found:
@@ -121,7 +121,7 @@ def _me() -> str:
 
 def _say(done: Answered, *, as_json: bool) -> None:
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
         return
     assert done.checkpoint.answer is not None
     decision = text(f"approvals.decision.{done.checkpoint.answer.decision}")

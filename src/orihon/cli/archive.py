@@ -44,8 +44,7 @@ def archive(
         with progress_bar("cli.archive.working", hidden=as_json) as progress:
             run = archive_old(options.base, options.settings, days, progress=progress)
     if as_json:
-        left = [{"uuid": uuid, "reason": error.reason, "error": str(error)} for uuid, error in run.left.items()]
-        print_json({"archived": [task.as_dict() for task in run.archived], "left": left})
+        print_json(run)
     else:
         for task in run.archived:
             typer.echo(shown(text("cli.archive.done", uuid=task.uuid, place=task.place, key=task.key, size=task.bytes)))
@@ -64,7 +63,7 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
     options = context.ensure_object(CommandOptions)
     run = archive_old_contexts(options.base, options.settings, days, dry_run=True)
     if as_json:
-        print_json(run.as_dict())
+        print_json(run)
     else:
         print_run("archive", run)
 

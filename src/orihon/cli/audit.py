@@ -37,7 +37,7 @@ def show(
     wanted = AuditFilter(task, user, action, None if since is None else moment(since))
     found = audit_records(options.base, options.settings, wanted, limit=limit)
     if as_json:
-        print_json({"records": [one.as_dict() for one in found]})
+        print_json({"records": found})
     elif found:
         names = [text(f"cli.audit.column_{column}") for column in _COLUMNS]
         print_table(names, map(_cells, found), flexible=_COLUMNS.index("details"))
@@ -56,7 +56,7 @@ def verify(
     options = context.ensure_object(CommandOptions)
     report = verify_audit(options.base, options.settings, anchors=anchors or None)
     if as_json:
-        print_json(report.as_dict())
+        print_json(report)
     else:
         for finding in report.findings:
             typer.echo(shown(finding))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,7 +61,7 @@ def _make(options: CommandOptions, target: str, keep: int | None, *, as_json: bo
     with progress_bar("cli.backup.working", hidden=as_json) as progress:
         report = make(options.base, options.settings, target, progress, keep=keep)
     if as_json:
-        print_json(asdict(report))
+        print_json(report)
         return
     figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
     done = text("cli.backup.done", run=report.run, sent=report.sent, chunks=report.new_pieces, **figures)
@@ -76,7 +75,7 @@ def _list(target: str, settings: Settings, *, as_json: bool) -> None:
 
     found = list_backups(target, settings)
     if as_json:
-        print_json({"backups": [asdict(info) for info in found]})
+        print_json({"backups": found})
     elif not found:
         typer.echo(text("cli.backup.none"))
     else:
@@ -109,7 +108,7 @@ def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, 
     with progress_bar("cli.backup.restoring", hidden=as_json) as progress:
         report = restore_backup(target, folder, settings, progress, run=run)
     if as_json:
-        print_json({**asdict(report), "folder": str(report.folder)})
+        print_json(report)
         return
     figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
     typer.echo(shown(text("cli.backup.restored", run=report.run, folder=report.folder, **figures)))

@@ -33,7 +33,7 @@ def chain(
     options = context.ensure_object(CommandOptions)
     links = task_chain(options.base, task, options.settings, limit=limit)
     if as_json:
-        print_json({"tasks": [link.as_dict() for link in links]})
+        print_json({"tasks": links})
     else:
         names = [text(f"cli.chain.{column}") for column in _COLUMNS]
         print_table(names, map(_cells, links), flexible=_COLUMNS.index("what"))

@@ -147,7 +147,7 @@ def _change(
     changed = change_view(options.base, task, options.settings, act)
     record = changed.record
     if as_json:
-        print_json(record.as_record())
+        print_json(record)
         return
     what = text(
         f"cli.{name}.done",

@@ -50,7 +50,7 @@ def compress(
     changed = apply_preview(options.base, options.settings, planned, made_by=MADE_BY)
     record = changed.record
     if as_json:
-        print_json(record.as_record())
+        print_json(record)
     else:
         what = text("cli.compress.done", folds=len(record.folds), strategy=record.strategy)
         typer.echo(outcome(what, changed))
@@ -71,14 +71,14 @@ def _edited(planned: Preview) -> dict[int, str]:
 def _print_nothing(planned: Preview, *, as_json: bool) -> None:
     assert planned.nothing is not None
     if as_json:
-        print_json(planned.as_dict())
+        print_json(planned.nothing)
     else:
         typer.echo(text("cli.compress.nothing", why=text(f"nothing.{planned.nothing.reason.value}")))
 
 
 def _print_preview(preview: Preview, *, as_json: bool) -> None:
     if as_json:
-        print_json(preview.as_dict())
+        print_json(preview.draft)
         return
     planned = preview.draft
     assert planned is not None

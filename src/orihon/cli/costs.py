@@ -35,7 +35,7 @@ def costs(
     options = context.ensure_object(CommandOptions)
     report = cost_report(options.base, options.settings, by, since, until, limit=limit)
     if as_json:
-        print_json(report.as_dict())
+        print_json(report)
     elif report.lines:
         names = [text(f"cli.costs.groups.{report.by}"), *(text(f"cli.costs.columns.{name}") for name in _COLUMNS)]
         print_table(names, [*(_cells(line, by) for line in report.lines), _sum(report)], flexible=0)

@@ -41,7 +41,7 @@ def diff(
     options = context.ensure_object(CommandOptions)
     found = view_diff(options.base, named_task(context, task), options.settings, compression)
     if as_json:
-        print_json(found.as_dict())
+        print_json(found)
         return
     with paged(off=no_pager):
         _print(_lines(found, full=full))

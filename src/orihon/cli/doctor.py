@@ -26,7 +26,7 @@ def doctor(
     left = [finding for finding in findings if finding.repair != "done"]
     if as_json:
         figures = {"base_dir": str(options.base), "clean": not left, "repaired": len(findings) - len(left)}
-        print_json({**figures, "findings": [finding.as_dict() for finding in findings]})
+        print_json({**figures, "findings": findings})
     else:
         print_findings(findings)
         repairable = sum(finding.repair == "possible" for finding in left)

@@ -74,7 +74,7 @@ def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) 
 
 def _report(run: ExportRun, *, as_json: bool, quiet: bool) -> None:
     if as_json:
-        print_json(run.as_dict())
+        print_json(run)
         return
     for one in run.exported if not quiet else ():
         typer.echo(shown(text("cli.export.written", task=one.task, file=one.file, bytes=one.bytes)))

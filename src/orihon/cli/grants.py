@@ -42,7 +42,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     options = context.ensure_object(CommandOptions)
     found = list_grants(options.base, options.settings)
     if as_json:
-        print_json({"grants": [one.as_dict() for one in found]})
+        print_json({"grants": found})
         return
     if not found:
         typer.echo(text("cli.grants.none"), err=True)
@@ -73,6 +73,6 @@ def revoke(
     options = context.ensure_object(CommandOptions)
     done = revoke_grant(options.base, options.settings, grant)
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         typer.echo(shown(text("cli.grants.revoked", id=done.id, user=done.user)))

@@ -49,7 +49,7 @@ def import_(
             progress=progress,
         )
     if as_json:
-        print_json(report.as_dict())
+        print_json(report)
     else:
         _print(report)
     raise typer.Exit(0 if report.is_clean else 1)

@@ -20,17 +20,7 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
     options = context.ensure_object(CommandOptions)
     found = keys_overview(options.base, options.settings)
     if as_json:
-        print_json(
-            {
-                "enabled": found.enabled,
-                "source": found.source,
-                "master": found.master,
-                "place": found.place,
-                "data_keys": dict(found.data_keys),
-                "to_rotate": found.to_rotate,
-                "erased": found.erased,
-            }
-        )
+        print_json(found)
         return
     typer.echo(text("cli.keys.on" if found.enabled else "cli.keys.off"))
     if found.master is None:
@@ -68,6 +58,6 @@ def rotate(context: typer.Context, as_json: AsJson = False) -> None:
     with progress_bar("cli.keys.working", hidden=as_json) as progress:
         done = rotate_keys(options.base, options.settings, progress)
     if as_json:
-        print_json({"rotated": done.rotated, "current": done.current})
+        print_json(done)
         return
     typer.echo(text("cli.keys.rotated", rotated=done.rotated, current=done.current))

@@ -43,7 +43,7 @@ def list_tasks(
     wanted["since"] = None if since is None else moment(since)
     rows = rows_of_tasks(options.base, options.settings, WantedTasks(**wanted), limit=limit)
     if as_json:
-        print_json({"tasks": [row.as_dict() for row in rows]})
+        print_json({"tasks": rows})
     elif rows:
         names = [text(f"cli.list.{column}") for column in _COLUMNS]
         with paged(off=no_pager):

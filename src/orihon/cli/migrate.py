@@ -40,7 +40,7 @@ def migrate(
             dry_run=dry_run,
         )
     if as_json:
-        print_json(report.as_dict())
+        print_json(report)
     else:
         _print(report)
     raise typer.Exit(1 if report.left else 0)

@@ -57,7 +57,7 @@ def monitor(
 
 def _print_snapshot(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
     if as_json:
-        print_json(snapshot.as_dict())
+        print_json(snapshot)
         return
     names = [text(f"cli.monitor.column_{name}") for name in ("check", "value", "limit", "state")]
     print_table(names, map(_cells, snapshot.checks), flexible=0)
@@ -86,7 +86,7 @@ def _print_at_once(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
 
 def _print_report(found: MonthlyReport, *, as_json: bool) -> None:
     if as_json:
-        print_json(found.as_dict())
+        print_json(found)
         return
     columns = [text("cli.monitor.column_what"), found.month]
     print_table(columns, _statistics(found), flexible=0)

@@ -46,7 +46,7 @@ def notifications(
             _print_at_once(one, as_json=as_json)
     found = list_notifications(options.base, options.settings, since=since, limit=limit, task=task)
     if as_json:
-        print_json({"notifications": [one.as_dict() for one in found]})
+        print_json({"notifications": found})
     elif found:
         names = [text(f"cli.notifications.column_{column}") for column in _COLUMNS]
         is_sent = options.settings.notifications.webhook is not None
@@ -58,7 +58,7 @@ def notifications(
 
 def _say_delivered(done: Delivery, *, as_json: bool) -> None:
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         typer.echo(text("cli.notifications.delivered", **done.as_dict()))
     raise typer.Exit(1 if done.failed or done.given_up else 0)

@@ -49,8 +49,9 @@ def human_bytes(size: float) -> str:
 def print_json(value: Any) -> None:
     """For programs."""
     from orihon.system import jsonio
+    from orihon.system.json_shapes import to_json
 
-    typer.echo(jsonio.encode_pretty(value).decode().rstrip())
+    typer.echo(jsonio.encode_pretty(to_json(value)).decode().rstrip())
 
 
 @contextmanager

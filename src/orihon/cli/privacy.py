@@ -33,7 +33,7 @@ def export(
     options = context.ensure_object(CommandOptions)
     done = export_user(options.base, options.settings, user, out)
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         typer.echo(shown(text("cli.privacy.exported", tasks=len(done.tasks), user=user, folder=out)))
         if done.left:
@@ -61,7 +61,7 @@ def erase(
         _say(done, as_json=as_json)
         raise typer.Exit(0 if done.is_complete else 1)
     if as_json:
-        print_json(found.as_dict())
+        print_json(found)
         return
     head = "would" if found.tasks else "nothing"
     typer.echo(shown(text(f"cli.privacy.{head}", tasks=len(found.tasks), user=user)))
@@ -81,7 +81,7 @@ def anonymize(
     options = context.ensure_object(CommandOptions)
     done = anonymize_task(options.base, options.settings, named_task(context, task), names=names or ())
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         typer.echo(shown(text("cli.privacy.anonymized", task=done.task, records=done.records, replaced=done.replaced)))
 
@@ -104,7 +104,7 @@ def _say_unread(done: Erasure) -> None:
 
 def _say(done: Erasure, *, as_json: bool) -> None:
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
         return
     line = text("cli.privacy.erased", user=done.user, tasks=len(done.tasks), grants=done.grants, names=done.names)
     typer.echo(shown(line))

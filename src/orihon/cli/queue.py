@@ -105,4 +105,6 @@ def _request(
 
 
 def _print_row(row: TaskRow) -> None:
-    print_json({"uuid": row.uuid, "status": row.status.value, "requested": row.requested, "owner": row.lease_owner})
+    from orihon.runtime.queue import QueueAnswer
+
+    print_json(QueueAnswer(row))

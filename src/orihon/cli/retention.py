@@ -36,7 +36,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
         run = delete_old_contexts(options.base, options.settings, days, dry_run=dry_run, progress=progress)
     if as_json:
-        print_json(run.as_dict())
+        print_json(run)
     else:
         print_run("cleanup", run)
     raise typer.Exit(1 if run.left else 0)
@@ -50,7 +50,7 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
         run = vacuum_databases(options.base, options.settings, dry_run=dry_run, progress=progress)
     if as_json:
-        print_json(run.as_dict())
+        print_json(run)
     else:
         _print_vacuum(run)
     raise typer.Exit(1 if run.left else 0)
@@ -72,7 +72,7 @@ def maintain(
             options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
         )
     if as_json:
-        print_json(done.as_dict())
+        print_json(done)
     else:
         print_run("cleanup", done.deleted)
         print_run("archive", done.archived)

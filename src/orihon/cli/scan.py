@@ -27,7 +27,7 @@ def scan(
         scanned = scan_tasks(options.base, options.settings, named, fix=fix)
     is_clean = all(one.is_clean for one in scanned)
     if as_json:
-        print_json({"clean": is_clean, "fixed": fix, "tasks": [one.as_dict() for one in scanned]})
+        print_json({"clean": is_clean, "fixed": fix, "tasks": scanned})
         raise typer.Exit(0 if is_clean else 1)
     for one in scanned:
         for hit in one.hits:

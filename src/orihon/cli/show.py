@@ -79,7 +79,7 @@ def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
     options = context.ensure_object(CommandOptions)
     overview = task_overview(options.base, uuid, options.settings)
     if as_json:
-        print_json(overview.as_dict())
+        print_json(overview)
     else:
         print_card(overview)
 
@@ -99,7 +99,7 @@ def show_records(
         lists: dict[str, Iterator[Any]] = {name: recorded(store, row, options.settings, name, choice) for name in names}
         if as_json:
             head: dict[str, Any] = {"task": uuid}
-            head |= {"inherited": None if given is None else given.as_dict()} if "inherited" in wanted else {}
+            head |= {"inherited": given} if "inherited" in wanted else {}
             print_json_streams(head, lists)
             return
         lists |= {"messages": chosen_messages(store, choice)} if "messages" in names else {}

@@ -75,6 +75,6 @@ def _report(messages: Sequence[Mapping[str, Any]], squeezed: Squeezed) -> dict[s
         "kept": [place + 1 for place in squeezed.kept],
         "shortened": [place + 1 for place in squeezed.shortened],
         "folded": [{"start_seq": run.start + 1, "end_seq": run.end} for run in squeezed.folded],
-        "facts": report.as_record(),
+        "facts": report.as_dict(),
         "messages": list(squeezed.messages),
     }

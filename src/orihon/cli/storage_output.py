@@ -25,7 +25,7 @@ def print_storage(options: CommandOptions, *, as_json: bool) -> None:
     with progress_bar("cli.stats.measuring", hidden=as_json) as progress:
         found = storage_summary(options.base, options.settings, progress=progress)
     if as_json:
-        print_json(found.as_dict())
+        print_json(found)
         return
     for line in storage_lines(found):
         typer.echo(shown(line))
@@ -54,7 +54,7 @@ def storage_lines(found: StorageSummary) -> Iterator[str]:
         yield f"  {one.uuid}  {human_bytes(one.bytes)}  {one.status}  {one.label}"
 
 
-def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
+def _print_groups(name: str, groups: Mapping[str, Any]) -> None:
     if not any(groups):
         return
     figures = ("tasks", "messages", "tokens")
@@ -70,10 +70,10 @@ def _print_groups(name: str, groups: Mapping[str, Mapping[str, int]]) -> None:
 
 def print_task_statistics(options: CommandOptions, uuid: str, *, as_json: bool) -> None:
     """The figures of one task."""
-    from orihon.reports.overview import task_overview
+    from orihon.reports.overview import OverviewStatistics, task_overview
 
     overview = task_overview(options.base, uuid, options.settings, last=0)
-    figures = overview.statistics_as_dict()
+    figures = OverviewStatistics(overview).as_dict()
     if as_json:
         print_json(figures)
         return

@@ -42,11 +42,10 @@ def verify(
         records, noted = _records(base, task) if not findings else (None, {})
         redacted = redacted_records(base, task) if records == "read" else Redacted()
     if as_json:
-        listed = [finding.as_dict() for finding in findings]
         archive = noted if records == "archived" else None
         told = {"records": records, "archive": archive, "redacted": redacted.records}
         told |= {"redacted_secrets": redacted.secrets, "redacted_people": redacted.people}
-        print_json({"task": task, "clean": not findings, "findings": listed, **told})
+        print_json({"task": task, "clean": not findings, "findings": findings, **told})
     elif records is None:
         print_findings(findings)
     else:

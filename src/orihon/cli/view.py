@@ -62,7 +62,7 @@ def _print_view(task: str, reading: ViewReading, *, at: int | None, full: bool, 
     from orihon.cli.view_output import EntryPrinter, print_json_stream
 
     if as_json:
-        print_json_stream(reading.head_as_dict(), "view", (entry.as_dict() for entry in reading.entries()))
+        print_json_stream(reading.head(), "view", reading.entries())
         return
     figures, row = reading.figures(), reading.row
     status, label = ("-", "-") if row is None else (row.status.value, row.key.label)
@@ -96,11 +96,10 @@ def _print_fold(reading: ViewReading, number: int, *, original: bool, as_json: b
 
     fold = reading.fold(number)
     if as_json and original:
-        originals = (stored.as_dict() for stored in reading.originals(fold))
-        print_json_stream(reading.fold_as_dict(number), "originals", originals)
+        print_json_stream(reading.known_fold(number), "originals", reading.originals(fold))
         return
     if as_json:
-        print_json(reading.fold_as_dict(number))
+        print_json(reading.known_fold(number))
         return
     printer = EntryPrinter(reading.last_seq, full=True)
     place = text("cli.view.place", start=fold.start_seq, end=fold.end_seq)
@@ -113,11 +112,12 @@ def _print_fold(reading: ViewReading, number: int, *, original: bool, as_json: b
 
 
 def _print_compressions(task: str, reading: ViewReading, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"task": task, "compressions": reading.compressions_as_dicts()})
-        return
+    from orihon.tasks.view_reader import UndoableCompression
+
     records = reading.compressions()
-    if records:
+    if as_json:
+        print_json({"task": task, "compressions": [UndoableCompression(*one) for one in records]})
+    elif records:
         names = [text(f"cli.view.columns.{column}") for column in _COLUMNS]
         cells = (_cells(record, undone=undone) for record, undone in records)
         print_table(names, cells, flexible=_COLUMNS.index("how"))

@@ -13,6 +13,7 @@ import typer
 
 from orihon.cli.output import shown
 from orihon.system import jsonio
+from orihon.system.json_shapes import to_json
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -168,19 +169,19 @@ def _pin_mark(pins: tuple[Pin, ...]) -> str:
     return text("cli.view.pinned" if any(not pin.line for pin in pins) else "cli.view.pinned_line")
 
 
-def print_json_stream(head: Mapping[str, Any], name: str, items: Iterable[Mapping[str, Any]]) -> None:
+def print_json_stream(head: object, name: str, items: Iterable[object]) -> None:
     """One JSON object whose last field is a list that is never held as a whole; one item on each line."""
     print_json_streams(head, {name: items})
 
 
-def print_json_streams(head: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+def print_json_streams(head: object, lists: Mapping[str, Iterable[object]]) -> None:
     """The same with several lists, one after the other."""
     out = sys.stdout.buffer
-    out.write(jsonio.encode(head).removesuffix(b"}"))
+    out.write(jsonio.encode(to_json(head)).removesuffix(b"}"))
     for name, items in lists.items():
         out.write(b"," + jsonio.encode(name) + b":[")
         for position, item in enumerate(items):
-            out.write((b",\n" if position else b"\n") + jsonio.encode(item))
+            out.write((b",\n" if position else b"\n") + jsonio.encode(to_json(item)))
         out.write(b"\n]")
     out.write(b"}\n")
     out.flush()

@@ -17,6 +17,7 @@ from typing import Protocol
 
 from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.loss import FactLoss
+from orihon.system.json_shapes import AsJson
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
 from orihon.values.tokens.message_tokens import estimate_message
@@ -54,11 +55,17 @@ class WhyNot(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class NothingToFold:
+class NothingToFold(AsJson):
     """A strategy's other answer: nothing worth folding."""
+
+    json_fields = "folds nothing=reason strategy"
 
     strategy: str
     reason: WhyNot
+
+    @property
+    def folds(self) -> tuple[PlannedFold, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from orihon.compression.strategies.summarize import Summarize
 from orihon.compression.trust import shielded
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings.rungs import Rung
+from orihon.system.json_shapes import AsJson
 from orihon.values.tokens.prices import Prices
 from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, check_protected
@@ -44,8 +45,10 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(AsJson):
     """A compression that could be made: the plan, and what comes of it."""
+
+    json_fields = "strategy=plan.strategy before_tokens after_tokens goal folds=plan.folds"
 
     plan: FoldPlan
     before_tokens: int

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orihon.importers.base import Problem
 from orihon.importers.tool_pairs import Mended
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 
 #: How many tasks and problems are named.
@@ -22,7 +23,7 @@ MOST_OF_A_CAUSE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class ImportedTask:
+class ImportedTask(AsJson):
     """A task that was made, or has grown."""
 
     uuid: str
@@ -36,13 +37,12 @@ class ImportedTask:
     tool_calls: int
     plans: int
 
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True)
-class NamedProblem:
+class NamedProblem(AsJson):
     """What could not be read: where, and why; ``times`` counts the like of it in the same file."""
+
+    json_fields = "path line cause times text=said"
 
     path: str
     cause: str
@@ -55,13 +55,15 @@ class NamedProblem:
         """For people."""
         return text(f"importing.problems.{self.cause}", **self.fields)
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"path": self.path, "line": self.line, "cause": self.cause, "times": self.times, "text": self.said}
-
 
 @dataclass(slots=True)
-class ImportReport:
+class ImportReport(AsJson):
     """The whole of it."""
+
+    json_fields = (
+        "dry_run clean=is_clean files imported unchanged skipped others growing size new_tasks grown_tasks messages "
+        "folds tool_calls plans mended formats=sorted_formats problem_count tasks problems other_files"
+    )
 
     dry_run: bool = False
     files: int = 0  # looked at
@@ -89,6 +91,10 @@ class ImportReport:
         """Was everything read?"""
         return not self.problem_count
 
+    @property
+    def sorted_formats(self) -> dict[str, int]:
+        return dict(sorted(self.formats.items()))
+
     def add_task(self, task: ImportedTask) -> None:
         self.new_tasks += task.is_new
         self.grown_tasks += not task.is_new
@@ -107,22 +113,6 @@ class ImportReport:
     def add_problems(self, problems: FileProblems) -> None:
         self.problem_count += problems.count
         self.problems.extend(problems.named()[: MOST_NAMED - len(self.problems)])
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs; documented in docs/importing.md."""
-        counted = ("files", "imported", "unchanged", "skipped", "others", "growing", "size")
-        kept = ("new_tasks", "grown_tasks", "messages", "folds", "tool_calls", "plans")
-        return {
-            "dry_run": self.dry_run,
-            "clean": self.is_clean,
-            **{name: getattr(self, name) for name in (*counted, *kept)},
-            "mended": asdict(self.mended),
-            "formats": dict(sorted(self.formats.items())),
-            "problem_count": self.problem_count,
-            "tasks": [task.as_dict() for task in self.tasks],
-            "problems": [problem.as_dict() for problem in self.problems],
-            "other_files": self.other_files,
-        }
 
 
 class FileProblems:

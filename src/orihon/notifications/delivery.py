@@ -11,15 +11,15 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NoticeRow
 from orihon.notifications.notification import Notification
 from orihon.notifications.webhook import Webhook, WebhookFailure
 from orihon.system import jsonio
+from orihon.system.json_shapes import AsJson
 
 logger = logging.getLogger("orihon.notifications")
 
@@ -31,17 +31,13 @@ _NOT_MEANT_SECONDS = 3600.0  # older than this before there was any webhook
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(AsJson):
     """What became of the rows that were due."""
 
     delivered: int = 0
     failed: int = 0  # to be tried again
     given_up: int = 0
     waiting: int = 0  # still to be delivered, these failures included
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return asdict(self)
 
 
 def deliver(catalogue: Catalogue, webhook: Webhook, *, early: bool = False, seconds: float = math.inf) -> Delivery:

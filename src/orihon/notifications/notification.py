@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from orihon.catalogue.outbox import NoticeRow
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 
 NotificationType = Literal["warning", "info", "success", "error"]
@@ -45,7 +46,7 @@ class NotificationActions:
 
 
 @dataclass(frozen=True, slots=True)
-class CompressionNotification:
+class CompressionNotification(AsJson):
     """One notice about a compression, in the language that was in force when it was made."""
 
     type: NotificationType
@@ -58,12 +59,6 @@ class CompressionNotification:
     usage_after: float
     created_at: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        fields = asdict(self)
-        fields["details"]["archived_items"] = list(self.details.archived_items)
-        return fields
-
     @property
     def body(self) -> dict[str, Any]:
         """What is stored besides what every notice has."""
@@ -75,8 +70,19 @@ _OF_EVERY_NOTICE = ("type", "kind", "message", "task", "created_at")
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class WebhookState:
+    """How far a notice has come on its way to the webhook."""
+
+    state: str
+    attempts: int
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notification(AsJson):
     """One entry of the feed."""
+
+    json_fields = "number *body id created_at task kind type message webhook=webhook_state"
 
     number: int  # in the feed; the next look begins after it
     id: str  # by which a receiver knows it again
@@ -115,10 +121,9 @@ class Notification:
         found = _UNDONE.search(undo) if isinstance(undo, str) else None
         return None if found is None else int(found[1])
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        webhook = {"state": self.webhook, "attempts": self.attempts, "last_error": self.last_error}
-        return {"number": self.number, **self.payload(), "webhook": webhook}
+    @property
+    def webhook_state(self) -> WebhookState:
+        return WebhookState(self.webhook, self.attempts, self.last_error)
 
     def payload(self) -> dict[str, Any]:
         """What a webhook gets."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, get_args
@@ -21,6 +21,7 @@ from orihon.catalogue.usage import FIRST_DAY, LAST_DAY, UsageGroup
 from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.settings import Settings, load_settings
 from orihon.system.clock import as_utc
+from orihon.system.json_shapes import AsJson
 from orihon.values.tokens.prices import PriceList, Prices
 
 GROUPS: tuple[str, ...] = get_args(UsageGroup)
@@ -36,8 +37,10 @@ _FIGURES = (
 
 
 @dataclass(frozen=True, slots=True)
-class CostLine:
+class CostLine(AsJson):
     """The calls of one task, user, repository, model or day. Money is in the currency of ``prices``."""
+
+    json_fields = "* net_saved_cost"
 
     name: str  # empty: of tasks that have none
     label: str  # for people: what a task is about
@@ -59,13 +62,9 @@ class CostLine:
         """What folding saved, less what the summaries cost."""
         return self.saved_cost - self.summary_cost
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {**asdict(self), "net_saved_cost": self.net_saved_cost}
-
 
 @dataclass(frozen=True, slots=True)
-class CostReport:
+class CostReport(AsJson):
     """Costs, the dearest first; days in their order."""
 
     by: str
@@ -74,11 +73,6 @@ class CostReport:
     lines: tuple[CostLine, ...]
     total: CostLine
     left_out: int = 0  # lines beyond the limit; they are in the total
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        lines, total = [line.as_dict() for line in self.lines], self.total.as_dict()
-        return {**asdict(self), "lines": lines, "total": total}
 
 
 def cost_report(

@@ -27,6 +27,7 @@ from orihon.reports.sizes import sizes_of
 from orihon.settings import Settings, load_settings
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.texts import text
 from orihon.values.task import TaskStatus
@@ -41,8 +42,10 @@ _MOST_RUNNING = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class Check(AsJson):
     """One figure and its limit. ``value`` is ``None`` where there is nothing to judge."""
+
+    json_fields = "* -more"
 
     name: str
     value: float | None
@@ -59,13 +62,9 @@ class Check:
     def message(self) -> str:
         return text(f"monitor.{self.name}", **self.figures)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {"name": self.name, "value": self.value, "limit": self.limit, "is_wrong": self.is_wrong}
-
 
 @dataclass(frozen=True, slots=True)
-class MonitorSnapshot:
+class MonitorSnapshot(AsJson):
     """What one look has found, and which alerts it has raised and ended."""
 
     at: str
@@ -76,11 +75,6 @@ class MonitorSnapshot:
     @property
     def wrong(self) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.is_wrong)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        checks = [check.as_dict() for check in self.checks]
-        return {"at": self.at, "checks": checks, "raised": list(self.raised), "ended": list(self.ended)}
 
 
 @dataclass(frozen=True, slots=True)

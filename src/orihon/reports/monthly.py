@@ -7,17 +7,17 @@ databases as they were counted. A task that was archived since counts as archive
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
 from orihon.reports.costs import cost_report
 from orihon.settings import Settings
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
-from orihon.values.task import shortened
+from orihon.values.task import TaskStatus, shortened
 
 BIGGEST = 10
 _MONTH = re.compile(r"([0-9]{4})-([0-9]{2})")
@@ -30,17 +30,17 @@ class MonthlyTask:
 
     uuid: str
     label: str
-    status: str
+    status: TaskStatus
     tokens: int
     messages: int
 
     @classmethod
     def of(cls, row: TaskRow) -> MonthlyTask:
-        return cls(row.uuid, row.key.label, row.status.value, row.total_tokens, row.total_messages)
+        return cls(row.uuid, row.key.label, row.status, row.total_tokens, row.total_messages)
 
 
 @dataclass(frozen=True, slots=True)
-class MonthlyReport:
+class MonthlyReport(AsJson):
     """The figures of one month (UTC)."""
 
     month: str
@@ -56,10 +56,6 @@ class MonthlyReport:
     lock_errors: int
     notifications: dict[str, int]  # by kind, as far as they are still there
     biggest: tuple[MonthlyTask, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return asdict(self) | {"biggest": [asdict(task) for task in self.biggest]}
 
 
 def monthly_report(base_dir: Path | str, settings: Settings, month: str = "last") -> MonthlyReport:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.outbox import NoticeRow
@@ -20,6 +19,7 @@ from orihon.notifications.delivery import Delivery, deliver
 from orihon.notifications.notification import Notification
 from orihon.notifications.webhook import Webhook
 from orihon.settings import Settings
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 
 logger = logging.getLogger("orihon.notifications")
@@ -150,15 +150,13 @@ def deliver_notifications(
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationRun:
+class NotificationRun(AsJson):
     """What a cron job has done with notifications."""
+
+    json_fields = "removed *delivery"
 
     removed: int = 0
     delivery: Delivery = field(default_factory=Delivery)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {"removed": self.removed, **self.delivery.as_dict()}
 
 
 def maintain_notifications(base_dir: Path | str, settings: Settings) -> NotificationRun:

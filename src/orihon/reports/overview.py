@@ -7,10 +7,10 @@ to show; one that the catalogue does not know has its records. The cost follows 
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
@@ -20,6 +20,7 @@ from orihon.store.contract import Stream
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.system.files import folder_size
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.chain import Inherited, without_others
 from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
@@ -32,15 +33,16 @@ LAST_MESSAGES = 5
 #: Of more tool calls than this, those that failed are not counted.
 _MOST_TOOLS_LOOKED_AT = 5000
 _FINAL_SUMMARY = "final_summary.txt"
-_ROW_FIGURES = ("llm_call_count", "tool_call_count", "total_tokens", "compression_count", "total_messages")
 
 #: Where the task's records are: here; packed away; removed on purpose; there are none.
 Records = Literal["here", "archived", "removed", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class RecordStatistics:
+class RecordStatistics(AsJson):
     """How much has been recorded."""
+
+    json_name = "record_figures"
 
     messages: int
     summaries: int
@@ -53,8 +55,21 @@ class RecordStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskOverview:
+class Part:
+    """A task that another one has started."""
+
+    uuid: str
+    status: TaskStatus
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOverview(AsJson):
     """One task at a glance."""
+
+    json_fields = (
+        "task=uuid row label=row.key.label records figures inherited children=parts final_summary last_messages"
+    )
 
     uuid: str
     row: TaskRow | None
@@ -65,35 +80,32 @@ class TaskOverview:
     last_messages: tuple[StoredMessage, ...]
     final_summary: str
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        row = self.row
-        return {
-            "task": self.uuid,
-            "row": None if row is None else row.as_dict(),
-            "label": None if row is None else row.key.label,
-            "records": self.records,
-            "figures": None if self.figures is None else asdict(self.figures),
-            "inherited": None if self.inherited is None else asdict(self.inherited),
-            "children": [
-                {"uuid": child.uuid, "status": child.status.value, "label": child.key.label} for child in self.children
-            ],
-            "final_summary": self.final_summary,
-            "last_messages": [stored.as_dict() for stored in self.last_messages],
-        }
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        return tuple(Part(child.uuid, child.status, child.key.label) for child in self.children)
 
-    def statistics_as_dict(self) -> dict[str, Any]:
-        """The figures alone, for JSON."""
+    @property
+    def minutes(self) -> float | None:
+        """From its start to its end."""
         row = self.row
-        return {
-            "task": self.uuid,
-            "label": None if row is None else row.key.label,
-            "status": None if row is None else row.status.value,
-            "minutes": None if row is None else _minutes(row),
-            **{name: None if row is None else getattr(row, name) for name in _ROW_FIGURES},
-            "records": self.records,
-            "figures": None if self.figures is None else asdict(self.figures),
-        }
+        if row is None or row.started_at is None or row.completed_at is None:
+            return None
+        took = datetime.fromisoformat(row.completed_at) - datetime.fromisoformat(row.started_at)
+        return round(max(0.0, took.total_seconds()) / 60, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class OverviewStatistics(AsJson):
+    """The figures of a task alone."""
+
+    json_fields = (
+        "task=of.uuid label=of.row.key.label status=of.row.status minutes=of.minutes "
+        "llm_call_count=of.row.llm_call_count tool_call_count=of.row.tool_call_count total_tokens=of.row.total_tokens "
+        "compression_count=of.row.compression_count total_messages=of.row.total_messages records=of.records "
+        "figures=of.figures"
+    )
+
+    of: TaskOverview
 
 
 def task_overview(
@@ -155,13 +167,6 @@ def _statistics(store: TaskStore, row: TaskRow | None, settings: Settings) -> Re
     size = store.records.size() if folder.parent.name == SCRATCH else folder_size(folder)
     view = ViewReading(store, row, settings).figures()
     return RecordStatistics(messages, summaries, tools, failed, plans, compressions, size, view)
-
-
-def _minutes(row: TaskRow) -> float | None:
-    if row.started_at is None or row.completed_at is None:
-        return None
-    took = datetime.fromisoformat(row.completed_at) - datetime.fromisoformat(row.started_at)
-    return round(max(0.0, took.total_seconds()) / 60, 2)
 
 
 def _records_of(row: TaskRow | None) -> Records:

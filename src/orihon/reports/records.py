@@ -13,16 +13,37 @@ from typing import Any
 from orihon.catalogue import TaskRow
 from orihon.settings import Settings
 from orihon.store.contract import Stream
+from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
+from orihon.system.json_shapes import MayMiss, shape
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
-from orihon.tasks.view_reader import ViewReading, reading_view
+from orihon.tasks.view_reader import UndoableCompression, ViewReading, reading_view
+from orihon.values.records import Fold
 
 #: What can be asked for besides messages and folds, and the stream that it is read from.
 _STREAMS: Mapping[str, Stream] = {"summaries": "summaries", "tools": "tools", "plans": "planning"}
 #: By which field the next page is asked for. Folds of the view have a place in the log, not one in a row of numbers.
 _NUMBERS = {"messages": "seq", "summaries": "id", "tools": "seq", "plans": "id", "folds": "start_seq"}
 KINDS = tuple(_NUMBERS)
+#: What each of them looks like.
+RECORDS: Mapping[str, Any] = {
+    "messages": StoredMessage,
+    "summaries": Fold,
+    "tools": shape(
+        seq=int,
+        tool_name=str,
+        arguments=Any,
+        result=Any,
+        status=str,
+        error=MayMiss(str | None),
+        duration_ms=MayMiss(float | None),
+        timestamp=str,
+        call_id=MayMiss(str),
+    ),
+    "plans": shape(id=int, plan_type=str, plan_content=Any, created_at=str),
+    "folds": Fold,
+}
 
 
 def recorded(
@@ -32,7 +53,7 @@ def recorded(
     if name == "messages":
         return (stored.as_dict() for stored in chosen_messages(store, choice))
     if name == "folds":
-        return (fold.as_record() for fold in ViewReading(store, row, settings).folds)
+        return (fold.as_dict() for fold in ViewReading(store, row, settings).folds)
     return chosen_records(store, _STREAMS[name], choice)
 
 
@@ -60,8 +81,8 @@ def view_page(
         entries = list(islice(reading.entries(first), limit + 1))
         following = entries[limit].entry.start if len(entries) > limit else None
         return {
-            **reading.head_as_dict(),
-            "view": [entry.as_dict() for entry in entries[:limit]],
+            **reading.head().as_dict(),
+            "view": entries[:limit],
             "next": following,
         }
 
@@ -72,9 +93,9 @@ def compression_page(
     """Every change of the view from number ``first`` on, oldest first, and where the next page begins."""
     uuid = _uuid(base_dir, task, settings)
     with reading_view(base_dir, uuid, settings) as reading:
-        found = (record for record in reading.compressions_as_dicts() if record["id"] >= first)
+        found = (UndoableCompression(*one) for one in reading.compressions() if one[0].id >= first)
         some = list(islice(found, limit + 1))
-    following = some[limit]["id"] if len(some) > limit else None
+    following = some[limit].record.id if len(some) > limit else None
     return {"task": uuid, "compressions": some[:limit], "next": following}
 
 

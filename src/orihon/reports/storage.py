@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from orihon.catalogue import Catalogue, Rollup, TaskRow
 from orihon.catalogue.statistics import Position
@@ -19,6 +19,7 @@ from orihon.errors import StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
 from orihon.system import ProgressObserver
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.values.task import TaskStatus
 
@@ -36,18 +37,57 @@ class SizeGroup:
     bytes: int = 0
 
 
+class GroupSums(TypedDict):
+    """The tasks of one user or repository."""
+
+    tasks: int
+    messages: int
+    tokens: int
+
+
+class ContextsByStatus(TypedDict):
+    """Tasks that are neither packed nor cleaned up, packed ones, and cleaned up ones."""
+
+    active: int
+    archived: int
+    deleted: int
+
+
+class MemoryConsumer(TypedDict):
+    """One of the largest tasks."""
+
+    path: str
+    label: str
+    size_mb: float
+
+
+class GlobalStatistics(TypedDict):
+    """The summary by the names of the first design."""
+
+    total_contexts: int
+    total_size_mb: float
+    contexts_by_status: ContextsByStatus
+    total_messages: int
+    total_summaries: int
+    avg_messages_per_context: float
+    avg_compression_ratio: float
+    top_memory_consumers: list[MemoryConsumer]
+    by_user: dict[str, GroupSums]
+    by_repo: dict[str, GroupSums]
+
+
 @dataclass(frozen=True, slots=True)
 class LargeTask:
     """One of the largest."""
 
     uuid: str
     label: str
-    status: str
+    status: TaskStatus
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class StorageSummary:
+class StorageSummary(AsJson):
     """All tasks of a base folder.
 
     ``active``: not finished, or not long ago. ``archived``: packed. ``old``: ended longer ago than ``retention.days``,
@@ -70,12 +110,8 @@ class StorageSummary:
     compressions: int
     biggest: tuple[LargeTask, ...]
     by_status: dict[str, int]
-    by_user: dict[str, dict[str, int]]
-    by_repository: dict[str, dict[str, int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    by_user: dict[str, GroupSums]
+    by_repository: dict[str, GroupSums]
 
 
 def storage_summary(
@@ -96,7 +132,7 @@ def storage_summary(
 
 def collect_global_statistics(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
-) -> dict[str, Any]:
+) -> GlobalStatistics:
     """The summary by the names of the first design.
 
     ``avg_compression_ratio`` is what a token of folded messages came to in the ten largest tasks; 0 without a fold.
@@ -105,11 +141,11 @@ def collect_global_statistics(
     where = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
     found = storage_summary(where, loaded)
     archived = found.by_status.get(TaskStatus.ARCHIVED.value, 0) - found.cleaned.tasks
-    statuses = {"active": found.tasks - archived - found.cleaned.tasks, "archived": archived}
+    active = found.tasks - archived - found.cleaned.tasks
     return {
         "total_contexts": found.tasks,
         "total_size_mb": found.bytes / MEGABYTE,
-        "contexts_by_status": {**statuses, "deleted": found.cleaned.tasks},
+        "contexts_by_status": {"active": active, "archived": archived, "deleted": found.cleaned.tasks},
         "total_messages": found.messages,
         "total_summaries": found.summaries,
         "avg_messages_per_context": found.messages_per_task,
@@ -149,7 +185,7 @@ def task_size(base: BaseFolder, uuid: str) -> int | None:
 
 
 def _big(row: TaskRow, size: int) -> LargeTask:
-    return LargeTask(row.uuid, row.key.label, row.status.value, size)
+    return LargeTask(row.uuid, row.key.label, row.status, size)
 
 
 def _measure(base: BaseFolder, catalogue: Catalogue, progress: ProgressObserver | None) -> list[LargeTask]:
@@ -206,11 +242,12 @@ def _counted(rollups: list[Rollup]) -> dict[str, int]:
     return dict(sorted(sums.items()))
 
 
-def _sums_by(rollups: list[Rollup], name: Callable[[Rollup], str]) -> dict[str, dict[str, int]]:
+def _sums_by(rollups: list[Rollup], name: Callable[[Rollup], str]) -> dict[str, GroupSums]:
     """Tasks, messages and tokens of each user or repository, the one with the most tasks first."""
-    sums: dict[str, dict[str, int]] = {}
+    sums: dict[str, GroupSums] = {}
     for rollup in rollups:
-        group = sums.setdefault(name(rollup), {"tasks": 0, "messages": 0, "tokens": 0})
-        for figure in group:
-            group[figure] += getattr(rollup, figure)
+        group = sums.setdefault(name(rollup), GroupSums(tasks=0, messages=0, tokens=0))
+        group["tasks"] += rollup.tasks
+        group["messages"] += rollup.messages
+        group["tokens"] += rollup.tokens
     return dict(sorted(sums.items(), key=lambda item: (-item[1]["tasks"], item[0])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,6 +17,7 @@ from orihon.catalogue import TaskRow
 from orihon.errors import OrihonError
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.values.task import TaskStatus
 
@@ -40,16 +41,12 @@ class ToolTime:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolTimes:
+class ToolTimes(AsJson):
     """The tools that took longest altogether first."""
 
     tools: tuple[ToolTime, ...]
     tasks: int  # whose calls were read
     calls: int  # of them, with a duration
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 @dataclass(slots=True)

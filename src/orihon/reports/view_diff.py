@@ -7,14 +7,14 @@ memory is what the change is about, not the whole view.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from orihon.errors import NothingToUndo
 from orihon.settings import Settings
 from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ShownEntry, ViewReading, ViewStatistics
@@ -22,7 +22,7 @@ from orihon.values.records import Compression, Fold, Pin
 
 
 @dataclass(frozen=True, slots=True)
-class Hunk:
+class Hunk(AsJson):
     """A run of the log that stands otherwise in the view than before."""
 
     start_seq: int
@@ -30,19 +30,12 @@ class Hunk:
     gone: tuple[ShownEntry, ...]
     come: tuple[ShownEntry, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "start_seq": self.start_seq,
-            "end_seq": self.end_seq,
-            "gone": [one.as_dict() for one in self.gone],
-            "come": [one.as_dict() for one in self.come],
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class ViewDiff:
+class ViewDiff(AsJson):
     """A view before and after one change of it."""
+
+    json_fields = "task=uuid *"
 
     uuid: str
     compression: Compression
@@ -52,19 +45,6 @@ class ViewDiff:
     hunks: tuple[Hunk, ...]
     pinned: tuple[Pin, ...]
     unpinned: tuple[Pin, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "task": self.uuid,
-            "compression": self.compression.as_record(),
-            "last_seq": self.last_seq,
-            "before": asdict(self.before),
-            "after": asdict(self.after),
-            "hunks": [hunk.as_dict() for hunk in self.hunks],
-            "pinned": [pin.as_record() for pin in self.pinned],
-            "unpinned": [pin.as_record() for pin in self.unpinned],
-        }
 
 
 def view_diff(base_dir: Path | str, task: str, settings: Settings, compression: int | None = None) -> ViewDiff:

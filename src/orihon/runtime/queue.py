@@ -29,6 +29,7 @@ from orihon.runtime.requests import QueueRequests
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor
 from orihon.system.clock import process_identity
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.inheritance import inheritance_request
 from orihon.tasks.place import folders_of
 from orihon.tasks.quotas import admission
@@ -54,6 +55,16 @@ class QueuedTask(Task):
     source: str = ""
     attempt: int = 1
     lease: Lease = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAnswer(AsJson):
+    """How a task stands after somebody wanted something of it, for programs."""
+
+    json_name = "queued"
+    json_fields = "uuid=row.uuid status=row.status requested=row.requested owner=row.lease_owner"
+
+    row: TaskRow
 
 
 class TaskQueue(QueueRequests):

@@ -6,135 +6,178 @@ more tasks.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, WorkerRow
 from orihon.catalogue.connect import catalogue_exists, open_catalogue
+from orihon.catalogue.leases import HeldLease
 from orihon.errors import StorageUnavailable
 from orihon.settings import Settings, load_settings
+from orihon.system.json_shapes import AsJson, to_object
 from orihon.tasks.place import PLACES
 
 _MEGABYTE = 1024 * 1024
-_SHOWN = ("name", "worker_id", "host", "pid", "state", "task_uuid", "processed", "failed", "started_at", "updated_at")
-_SUMS = ("messages", "tokens", "llm_calls", "tool_calls", "compressions")
 _GONE = ("stopped", "dead")
-_NO_WORKERS: dict[str, Any] = {"hosts": [], "workers": [], "leases": []}
+
+
+@dataclass(slots=True)
+class HostStatistics(AsJson):
+    """What a machine does: its workers that may be alive, what all its workers did, and its leases."""
+
+    json_name = "host"
+
+    host: str
+    workers: int = 0
+    working: int = 0
+    processed: int = 0
+    failed: int = 0
+    leases: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStats:
+    """Every worker that is remembered with what it does and has done, the sums, and what waits."""
+
+    workers: list[WorkerRow]
+    total_tasks_processed: int
+    total_tasks_failed: int
+    total_db_size_mb: float
+    waiting: int
+    running: int
+    tasks: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenWorker(AsJson):
+    """A worker, and for how many seconds nothing was heard of it."""
+
+    json_fields = "*worker heartbeat_age"
+
+    worker: WorkerRow
+    heartbeat_age: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The machines, the workers on each of them, and the leases that they and other programs hold."""
+
+    hosts: list[HostStatistics] = field(default_factory=list)
+    workers: list[SeenWorker] = field(default_factory=list)
+    leases: list[HeldLease] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """Tasks in line: for the next free worker, for a later time, to go on; and those at work."""
+
+    waiting: int = 0
+    put_off: int = 0
+    to_resume: int = 0
+    running: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatistics:
+    """Leases of the living and of the dead."""
+
+    held: int = 0
+    stale: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """One picture of everything: tasks by status, the line, machines, leases, take-overs, and what it all cost."""
+
+    tasks: dict[str, int] = field(default_factory=dict)
+    queue: QueueStatistics = field(default_factory=QueueStatistics)
+    hosts: list[HostStatistics] = field(default_factory=list)
+    workers: dict[str, int] = field(default_factory=dict)  # by state
+    leases: LeaseStatistics = field(default_factory=LeaseStatistics)
+    take_overs: int = 0
+    average_minutes: float | None = None
+    messages: int = 0
+    tokens: int = 0
+    llm_calls: int = 0
+    tool_calls: int = 0
+    compressions: int = 0
 
 
 def collect_worker_stats(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
-    """Every worker that is remembered with what it does and has done, the sums, and what waits."""
+    """``WorkerStats`` as plain data."""
     settings = load_settings(settings)
     base = Path(base_dir if base_dir is not None else settings.context_storage.base_dir)
     with closing(open_catalogue(base, settings)) as catalogue:
-        workers = [asdict(row) for row in catalogue.workers.all(settings.context_storage.lease_seconds)]
+        workers = catalogue.workers.all(settings.context_storage.lease_seconds)
         waiting, running = catalogue.queue.count_waiting()
-        counts = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
-    return {
-        "workers": [{name: worker[name] for name in _SHOWN} for worker in workers],
-        "total_tasks_processed": sum(worker["processed"] for worker in workers),
-        "total_tasks_failed": sum(worker["failed"] for worker in workers),
-        "total_db_size_mb": round(_database_bytes(base) / _MEGABYTE, 3),
-        "waiting": waiting,
-        "running": running,
-        "tasks": counts,
-    }
+        processed, failed = (sum(getattr(row, name) for row in workers) for name in ("processed", "failed"))
+        size = round(_database_bytes(base) / _MEGABYTE, 3)
+        stats = WorkerStats(workers, processed, failed, size, waiting, running, _counts(catalogue))
+    return to_object(stats)
 
 
 def collect_workers(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
-    """The machines, the workers on each of them, and the leases that they and other programs hold."""
+    """``Workers`` as plain data."""
     settings, base = _resolved(base_dir, settings)
     if not catalogue_exists(base, settings):
-        return _NO_WORKERS
+        return to_object(Workers())
     with closing(open_catalogue(base, settings)) as catalogue:
         rows = catalogue.workers.all(settings.context_storage.lease_seconds)
         rows.sort(key=lambda row: (row.host, row.state in _GONE, row.started_at, row.name))
-        ages = catalogue.workers.heartbeat_ages(rows)
-        leases = [asdict(lease) for lease in catalogue.leases.held()]
-    workers = [
-        {**{name: getattr(row, name) for name in _SHOWN}, "heartbeat_age": age}
-        for row, age in zip(rows, ages, strict=True)
-    ]
-    return {"hosts": _hosts(rows, leases), "workers": workers, "leases": leases}
+        workers = [SeenWorker(row, age) for row, age in zip(rows, catalogue.workers.heartbeat_ages(rows), strict=True)]
+        leases = catalogue.leases.held()
+    return to_object(Workers(_hosts(rows, leases), workers, leases))
 
 
 def collect_cluster_stats(
     base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
-    """One picture of everything: tasks by status, the line, machines, leases, take-overs, and what it all cost."""
+    """``ClusterStats`` as plain data."""
     settings, base = _resolved(base_dir, settings)
     if not catalogue_exists(base, settings):
-        return _picture({}, {}, _NO_WORKERS, take_overs=0, average_minutes=None, put_off=0, to_resume=0)
+        return to_object(ClusterStats())
     with closing(open_catalogue(base, settings)) as catalogue:
-        tasks = {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
-        depth = catalogue.queue.depth()
+        tasks, depth, rollups = _counts(catalogue), catalogue.queue.depth(), catalogue.statistics.rollups()
         rows = catalogue.workers.all(settings.context_storage.lease_seconds)
-        leases = [asdict(lease) for lease in catalogue.leases.held()]
-        workers = {"hosts": _hosts(rows, leases), "workers": [asdict(row) for row in rows], "leases": leases}
-        return _picture(
+        leases, minutes = catalogue.leases.held(), catalogue.statistics.average_minutes()
+        waiting = max(0, tasks.get("queued", 0) - depth.put_off)
+        stale = sum(lease.is_stale for lease in leases)
+        sums = ("messages", "tokens", "llm_calls", "tool_calls", "compressions")
+        stats = ClusterStats(
             tasks,
-            _sums(catalogue),
-            workers,
-            take_overs=catalogue.counters.take_overs(),
-            average_minutes=catalogue.statistics.average_minutes(),
-            put_off=depth.put_off,
-            to_resume=depth.to_resume,
+            QueueStatistics(waiting, depth.put_off, depth.to_resume, tasks.get("running", 0)),
+            _hosts(rows, leases),
+            dict(sorted(Counter(row.state for row in rows).items())),
+            LeaseStatistics(len(leases) - stale, stale),
+            catalogue.counters.take_overs(),
+            None if minutes is None else round(minutes, 2),
+            **{name: sum(getattr(rollup, name) for rollup in rollups) for name in sums},
         )
+    return to_object(stats)
 
 
-def _picture(
-    tasks: Mapping[str, int],
-    sums: Mapping[str, int],
-    workers: Mapping[str, Any],
-    *,
-    take_overs: int,
-    average_minutes: float | None,
-    put_off: int,
-    to_resume: int,
-) -> dict[str, Any]:
-    states = [worker["state"] for worker in workers["workers"]]
-    stale = sum(lease["is_stale"] for lease in workers["leases"])
-    return {
-        "tasks": dict(tasks),
-        "queue": {
-            "waiting": max(0, tasks.get("queued", 0) - put_off),
-            "put_off": put_off,
-            "to_resume": to_resume,
-            "running": tasks.get("running", 0),
-        },
-        "hosts": workers["hosts"],
-        "workers": {state: states.count(state) for state in sorted(set(states))},
-        "leases": {"held": len(workers["leases"]) - stale, "stale": stale},
-        "take_overs": take_overs,
-        "average_minutes": None if average_minutes is None else round(average_minutes, 2),
-        **{name: sums.get(name, 0) for name in _SUMS},
-    }
+def _counts(catalogue: Catalogue) -> dict[str, int]:
+    return {status.value: count for status, count in catalogue.statistics.count_by_status().items()}
 
 
-def _sums(catalogue: Catalogue) -> dict[str, int]:
-    rollups = catalogue.statistics.rollups()
-    return {name: sum(getattr(rollup, name) for rollup in rollups) for name in _SUMS}
-
-
-def _hosts(rows: Iterable[WorkerRow], leases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each machine does: its workers that may be alive, what all its workers did, and its leases."""
-    hosts: dict[str, dict[str, Any]] = {}
-    nothing = {"workers": 0, "working": 0, "processed": 0, "failed": 0, "leases": 0}
+def _hosts(rows: Iterable[WorkerRow], leases: Iterable[HeldLease]) -> list[HostStatistics]:
+    hosts: dict[str, HostStatistics] = {}
     for row in rows:
-        host = hosts.setdefault(row.host, {"host": row.host, **nothing})
-        host["workers"] += row.state not in _GONE
-        host["working"] += row.state == "working"
-        host["processed"] += row.processed
-        host["failed"] += row.failed
+        host = hosts.setdefault(row.host, HostStatistics(row.host))
+        host.workers += row.state not in _GONE
+        host.working += row.state == "working"
+        host.processed += row.processed
+        host.failed += row.failed
     for lease in leases:
-        hosts.setdefault(lease["host"], {"host": lease["host"], **nothing})["leases"] += 1
+        hosts.setdefault(lease.host, HostStatistics(lease.host)).leases += 1
     return [hosts[name] for name in sorted(hosts)]
 
 

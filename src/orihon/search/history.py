@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
@@ -33,6 +33,7 @@ from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system import ProgressObserver
 from orihon.system.clock import as_typed
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.values.records import Fold
 from orihon.values.task import shortened
@@ -47,8 +48,13 @@ _MOST_TOLD = 50  # tasks that the audit names
 
 
 @dataclass(frozen=True, slots=True)
-class SearchHit:
+class SearchHit(AsJson):
     """One match, as it is now. ``number`` counts within its kind: of a message it is its ``seq``."""
+
+    json_fields = (
+        "task=uuid label status kind seq=number time|null role|null tools score=rounded_score folded=is_folded "
+        "fold covers text=snippet.text highlights cut=snippet.cut"
+    )
 
     uuid: str
     label: str
@@ -67,47 +73,26 @@ class SearchHit:
     def is_folded(self) -> bool:
         return self.fold is not None
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        snippet = self.snippet
-        return {
-            "task": self.uuid,
-            "label": self.label,
-            "status": self.status,
-            "kind": self.kind,
-            "seq": self.number,
-            "time": self.time or None,
-            "role": self.role or None,
-            "tools": list(self.tools),
-            "score": round(self.score, 4),
-            "folded": self.is_folded,
-            "fold": self.fold,
-            "covers": None if self.covers is None else list(self.covers),
-            "text": None if snippet is None else snippet.text,
-            "highlights": [] if snippet is None else [list(place) for place in snippet.highlights],
-            "cut": None if snippet is None else {"before": not snippet.is_start, "after": not snippet.is_end},
-        }
+    @property
+    def rounded_score(self) -> float:
+        return round(self.score, 4)
+
+    @property
+    def highlights(self) -> tuple[tuple[int, int], ...]:
+        return () if self.snippet is None else self.snippet.highlights
 
 
 @dataclass(frozen=True, slots=True)
-class SearchResults:
+class SearchResults(AsJson):
     """What was found, the best first."""
+
+    json_fields = "matches has_more current=is_current problems hits"
 
     hits: tuple[SearchHit, ...] = ()
     matches: int = 0  # documents that have what was asked for
     has_more: bool = False  # there are more matches than were counted and ranked
     is_current: bool = True  # False: the index was still being made, by us without time or by another process
     problems: Mapping[str, str] = field(default_factory=dict)  # tasks that could not be read to their end, and why
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "matches": self.matches,
-            "has_more": self.has_more,
-            "current": self.is_current,
-            "problems": dict(self.problems),
-            "hits": [hit.as_dict() for hit in self.hits],
-        }
 
 
 def search_history(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orihon.search.query import Query
 from orihon.search.words import TokenSpan, spans, tokens, wholes
@@ -16,6 +17,13 @@ _PART, _OVERLAP = 20_000, 500
 _MOST_PARTS = 8
 
 
+class Cut(NamedTuple):
+    """Is there more of the text?"""
+
+    before: bool
+    after: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Snippet:
     """A piece of a text. ``highlights`` are places in ``text``: the first character and the one behind the last."""
@@ -25,6 +33,10 @@ class Snippet:
     starts_at: int  # in the whole text
     is_start: bool
     is_end: bool
+
+    @property
+    def cut(self) -> Cut:
+        return Cut(not self.is_start, not self.is_end)
 
 
 def make_snippet(text: str, query: Query, *, length: int = _LONGEST) -> Snippet:

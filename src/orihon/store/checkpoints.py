@@ -19,6 +19,7 @@ from orihon.store.reader import TaskReader
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 from orihon.values.message.message import Message
 
@@ -40,8 +41,10 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True)
-class Approval:
+class Approval(AsJson):
     """A person's answer, whichever it is."""
+
+    json_fields = "decision by at comment seq sections"
 
     decision: Decision
     by: str
@@ -67,14 +70,13 @@ class Approval:
         """Who changes the view because of this answer, as the records of changes say it."""
         return f"approval:{self.by}:{self.at}"
 
-    def as_dict(self) -> dict[str, Any]:
-        fields = {"decision": self.decision, "by": self.by, "at": self.at, "comment": self.comment, "seq": self.seq}
-        return {**fields, "sections": list(self.sections)}
-
 
 @dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(AsJson):
     """A question to a person, with its answer once there is one."""
+
+    json_name = "checkpoint"
+    json_fields = "id name question context phase=phase.name created_at expires_at reminders answer"
 
     id: int
     name: str
@@ -99,6 +101,10 @@ class Checkpoint:
         return self.answer is None
 
     @property
+    def reminders(self) -> int:
+        return len(self.reminded_at)
+
+    @property
     def stage(self) -> tuple[int, int]:
         """Iteration and phase; 0 where no phase is under way."""
         return self.iteration, 0 if self.phase is None else self.phase.number
@@ -111,19 +117,6 @@ class Checkpoint:
             return False
         last = max((self.created_at, *self.reminded_at))
         return now >= _later(last, self.remind_every)
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "name": self.name,
-            "question": self.question,
-            "context": self.context,
-            "phase": None if self.phase is None else self.phase.name,
-            "created_at": self.created_at,
-            "expires_at": self.expires_at,
-            "reminders": len(self.reminded_at),
-            "answer": None if self.answer is None else self.answer.as_dict(),
-        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ class Folding:
         # What is derived comes first: when it cannot be written, nothing has changed.
         self._store.save_index()
         with nullcontext() if kept is None else kept.sync_view(lines):
-            record = replace(record, id=self._store.add_inside("compressions", record.as_record()))
+            record = replace(record, id=self._store.add_inside("compressions", record.as_dict()))
         tail.compressions = record.id
         tail.view_tokens, tail.view_entries = after.tokens, len(after.entries)
         return record
@@ -285,7 +285,7 @@ class Folding:
 
     def _keep_texts(self, change: Change) -> None:
         for fold in change.added:
-            self._store.add_inside("summaries", fold.as_record())
+            self._store.add_inside("summaries", fold.as_dict())
 
     def _visible(self, view: View, fold_id: int) -> Fold:
         for fold in view.folds:

@@ -19,7 +19,7 @@ MADE_AT = "made_at"
 
 def keep_calls(store: TaskReader, calls: Iterable[ModelCall]) -> None:
     """Keep calls that no record of the task has, beside it."""
-    made = [{**call.as_record(), MADE_AT: utc_now()} for call in calls]
+    made = [{**call.as_dict(), MADE_AT: utc_now()} for call in calls]
     if made:
         store.records.keep_file(CALLS, jsonio.encode_pretty([*kept_calls(store), *made]))
 

@@ -20,6 +20,7 @@ from orihon.store.contract import Pieces
 from orihon.store.tail import Tail
 from orihon.system import jsonio
 from orihon.system.clock import as_utc
+from orihon.system.json_shapes import AsJson
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 from orihon.values.task import shortened
@@ -66,8 +67,11 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMessage:
+class StoredMessage(AsJson):
     """A message of the log with what the log knows about it."""
+
+    json_name = "message"
+    json_fields = "seq tokens timestamp call message=chat"
 
     seq: int
     message: Message
@@ -77,15 +81,9 @@ class StoredMessage:
     digest: str
     call: ModelCall | None = None  # that the message is the answer of
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "seq": self.seq,
-            "tokens": self.tokens,
-            "timestamp": self.timestamp,
-            "call": None if self.call is None else self.call.as_record(),
-            "message": self.message.to_chat(),
-        }
+    @property
+    def chat(self) -> dict[str, Any]:
+        return self.message.to_chat()
 
 
 def pack(
@@ -118,7 +116,7 @@ def pack(
         raise InvalidMessage("too_large", size=len(said), limit=max_bytes)
     # The message's own fields are encoded once and stand as they are between what the log knows about it.
     known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"'
-    known += "}" if call is None else f',"call":{jsonio.encode(call.as_record()).decode()}}}'
+    known += "}" if call is None else f',"call":{jsonio.encode(call.as_dict()).decode()}}}'
     return (b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode()), view_line, tokens
 
 

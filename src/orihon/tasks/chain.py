@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import StorageError, TaskNotFound
 from orihon.settings import Settings
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext
 from orihon.values.task import TaskStatus
@@ -43,7 +44,7 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainLink:
+class ChainLink(AsJson):
     """One task of a chain. Times are as in the catalogue: ISO 8601, UTC."""
 
     uuid: str
@@ -54,10 +55,6 @@ class ChainLink:
     heritage: Heritage
     inherits_from: str | None
     inherited: Inherited | None  # None where there is nothing, or the giver can no longer be read
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"status": self.status.value}
 
 
 def task_chain(

@@ -31,7 +31,7 @@ from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.tasks.owning import TaskOpening
 from orihon.tasks.place import folders_of
-from orihon.tasks.statistics import TaskFigures
+from orihon.tasks.statistics import TaskStatistics
 from orihon.tasks.usage import UsageBook
 from orihon.values.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
 from orihon.values.tokens.tokens import Correction
@@ -41,7 +41,7 @@ logger = logging.getLogger("orihon.context")
 Hook = Callable[[], object]
 
 
-class TaskContextManager(Asking, TaskFigures):
+class TaskContextManager(Asking, TaskStatistics):
     """Everything a task keeps: messages, summaries, tool calls, plans, state."""
 
     def __init__(

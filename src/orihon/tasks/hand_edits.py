@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
@@ -20,6 +19,7 @@ from orihon.errors import IllegalFold, InvalidInput
 from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.folding import Folding
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.editing import changing_task, check_changeable
 from orihon.tasks.view_reader import reading_view
 from orihon.values.records import SUMMARY_PREFIX, Compression
@@ -30,16 +30,14 @@ LEVELS = {level.name.lower(): level for level in CompressionLevel}
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedView:
+class ChangedView(AsJson):
     """A change that was made, and how the view stands after it."""
+
+    json_fields = "compression=record usage entries"
 
     record: Compression
     usage: float  # 0.7 is 70 % of the budget
     entries: int
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"compression": self.record.as_record(), "usage": self.usage, "entries": self.entries}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +50,6 @@ class Preview:
     level: str
     sizes: tuple[tuple[int, int], ...] = ()  # of each fold: the tokens that it replaces, and its own
     replaces: tuple[tuple[int, ...], ...] = ()  # of each fold: the folds that stood in its run when it was planned
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        if self.draft is None:
-            assert self.nothing is not None
-            return {"folds": [], "nothing": self.nothing.reason.value, "strategy": self.nothing.strategy}
-        planned = self.draft
-        return {
-            "strategy": planned.plan.strategy,
-            "before_tokens": planned.before_tokens,
-            "after_tokens": planned.after_tokens,
-            "goal": planned.goal,
-            "folds": [_fold_as_dict(fold) for fold in planned.plan.folds],
-        }
 
     def with_texts(self, texts: Mapping[int, str]) -> Preview:
         """The same with other texts for the folds that begin at these numbers."""
@@ -138,17 +122,6 @@ def level_named(name: str) -> CompressionLevel:
 def _outcome(record: Compression, messages: MessageStore) -> ChangedView:
     usage = messages.gauge.usage(record.after_tokens)
     return ChangedView(record, usage, messages.task_store.tail.view_entries)
-
-
-def _fold_as_dict(fold: PlannedFold) -> dict[str, Any]:
-    return {
-        "start_seq": fold.start_seq,
-        "end_seq": fold.end_seq,
-        "form": fold.form,
-        "reason": fold.reason,
-        "text": fold.text,
-        "report": None if fold.report is None else fold.report.as_record(),
-    }
 
 
 def _replaced(view: View, planned: Draft) -> tuple[tuple[int, ...], ...]:

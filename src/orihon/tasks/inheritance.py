@@ -26,6 +26,7 @@ from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.place import folders_of
 from orihon.texts import text
 from orihon.values.task import FINISHED, TaskKey, TaskStatus
@@ -50,8 +51,10 @@ _MOST_OF_WINDOW = 10
 
 
 @dataclass(frozen=True, slots=True)
-class PreviousContext:
+class PreviousContext(AsJson):
     """A finished task on the same key, and what it left behind."""
+
+    json_fields = "uuid final_summary=summary"
 
     uuid: str
     status: TaskStatus
@@ -61,14 +64,20 @@ class PreviousContext:
     planning_history: tuple[PlanRecord, ...] = ()
     open_problems: tuple[str, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        return self.final_summary or ""
+
 
 @dataclass(frozen=True, slots=True)
-class InheritanceContext:
+class InheritanceContext(AsJson):
     """What a new task inherits.
 
     ``earlier`` is set when the task inherited from did not complete: the tasks before it, the last one first,
     up to one that did. What they knew would otherwise be lost with the failure.
     """
+
+    json_fields = "uuid status final_summary plans=planning_history open_problems earlier"
 
     uuid: str
     final_summary: str
@@ -78,17 +87,6 @@ class InheritanceContext:
     status: TaskStatus = TaskStatus.COMPLETED
     completed_at: datetime | None = None
     earlier: tuple[PreviousContext, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {
-            "uuid": self.uuid,
-            "status": self.status.value,
-            "final_summary": self.final_summary,
-            "plans": [dict(plan) for plan in self.planning_history],
-            "open_problems": list(self.open_problems),
-            "earlier": [{"uuid": one.uuid, "final_summary": one.final_summary or ""} for one in self.earlier],
-        }
 
 
 class ContextInheritanceManager:

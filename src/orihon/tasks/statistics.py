@@ -23,7 +23,7 @@ from orihon.values.tokens.tokens import Budget, Correction, Gauge, reported_inpu
 logger = logging.getLogger("orihon.context")
 
 
-class TaskFigures:
+class TaskStatistics:
     """The figures of one open task."""
 
     uuid: str

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from orihon.store.record_codec import StoredMessage
 from orihon.store.steps import compression_at
 from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import reading_task
 from orihon.values.records import Compression, Fold, Pin
@@ -35,8 +36,10 @@ ViewState = tuple[tuple[Fold, ...], tuple[Pin, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class ViewStatistics:
+class ViewStatistics(AsJson):
     """How large a view is."""
+
+    json_name = "view_figures"
 
     entries: int
     tokens: int  # estimated, as the log carries them
@@ -45,37 +48,91 @@ class ViewStatistics:
 
 
 @dataclass(frozen=True, slots=True)
-class ShownEntry:
+class ViewHead(AsJson):
+    """What there is to say of a view as a whole."""
+
+    json_fields = "task status *figures"
+
+    task: str
+    status: str
+    figures: ViewStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class StepHead(AsJson):
+    """The same of the view at an earlier step, and the message that answered it."""
+
+    json_fields = "*head at compression answered_by"
+
+    head: ViewHead
+    at: int
+    compression: int
+    answered_by: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The change that brought a fold, where it is known."""
+
+    compression: int | None = None
+    strategy: str = ""
+    level: str = ""
+
+    @classmethod
+    def of(cls, made_in: Compression | None) -> Origin:
+        return cls() if made_in is None else cls(made_in.id, made_in.strategy, made_in.level)
+
+
+@dataclass(frozen=True, slots=True)
+class FoldHead(AsJson):
+    """A fold, beside the entry that it is."""
+
+    json_fields = (
+        "id=fold.id form=fold.form messages=fold.message_count original_tokens=fold.original_tokens reason=fold.reason "
+        "made_by=fold.made_by *origin"
+    )
+
+    fold: Fold
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFold(AsJson):
+    """A fold with all that is known about it."""
+
+    json_fields = "*fold *origin visible"
+
+    fold: Fold
+    origin: Origin
+    visible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UndoableCompression(AsJson):
+    """A change of the view, and whether it has been undone."""
+
+    json_name = "undoable_compression"
+    json_fields = "*record undone"
+
+    record: Compression
+    undone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownEntry(AsJson):
     """One entry of the view with what it says."""
+
+    json_name = "entry"
+    json_fields = "start_seq=entry.start end_seq=entry.end role=entry.role tokens=entry.tokens pins fold message"
 
     entry: Entry
     message: dict[str, Any]  # as the model gets it
     pins: tuple[Pin, ...]
     made_in: Compression | None  # the change that brought the entry's fold
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        entry = self.entry
-        fold = None
-        if entry.fold is not None:
-            fold = {
-                "id": entry.fold.id,
-                "form": entry.fold.form,
-                "messages": entry.fold.message_count,
-                "original_tokens": entry.fold.original_tokens,
-                "reason": entry.fold.reason,
-                "made_by": entry.fold.made_by,
-                **_made(self.made_in),
-            }
-        return {
-            "start_seq": entry.start,
-            "end_seq": entry.end,
-            "role": entry.role,
-            "tokens": entry.tokens,
-            "pins": [pin.as_record() for pin in self.pins],
-            "fold": fold,
-            "message": self.message,
-        }
+    @property
+    def fold(self) -> FoldHead | None:
+        return None if self.entry.fold is None else FoldHead(self.entry.fold, Origin.of(self.made_in))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,31 +240,20 @@ class ViewReading:
         """The change that brought a fold."""
         return _find_origins(self._store, {number}).get(number)
 
-    def head_as_dict(self) -> dict[str, Any]:
-        """What there is to say of the view as a whole, for JSON."""
+    def head(self) -> ViewHead | StepHead:
+        """What there is to say of the view as a whole."""
         figures = self.figures()
-        head = {
-            "task": self._store.name,
-            "status": "-" if self.row is None else self.row.status.value,
-            "entries": figures.entries,
-            "tokens": figures.tokens,
-            "budget": figures.budget,
-            "usage": round(figures.usage, 4),
-        }
+        status = "-" if self.row is None else self.row.status.value
+        head = ViewHead(self._store.name, status, replace(figures, usage=round(figures.usage, 4)))
         if self._at is None:
             return head
         answer = self.answer()
-        step = {"at": self._at, "compression": self.compression, "answered_by": None if answer is None else answer.seq}
-        return head | step
+        return StepHead(head, self._at, self.compression, None if answer is None else answer.seq)
 
-    def fold_as_dict(self, number: int) -> dict[str, Any]:
-        """A fold with the change that brought it, for JSON."""
+    def known_fold(self, number: int) -> KnownFold:
+        """A fold with the change that brought it."""
         fold = self.fold(number)
-        return {**fold.as_record(), **_made(self.made_in(number)), "visible": fold in self.folds}
-
-    def compressions_as_dicts(self) -> list[dict[str, Any]]:
-        """Every change so far, for JSON."""
-        return [{**record.as_record(), "undone": is_undone} for record, is_undone in self.compressions()]
+        return KnownFold(fold, Origin.of(self.made_in(number)), fold in self.folds)
 
     def originals(self, fold: Fold) -> Iterator[StoredMessage]:
         """The messages that a fold stands for."""
@@ -219,13 +265,6 @@ class ViewReading:
 
     def _origins(self) -> dict[int, Compression]:
         return _find_origins(self._store, {fold.id for fold in self.folds})
-
-
-def _made(made_in: Compression | None) -> dict[str, Any]:
-    """How a fold came about, for JSON."""
-    if made_in is None:
-        return {"compression": None, "strategy": "", "level": ""}
-    return {"compression": made_in.id, "strategy": made_in.strategy, "level": made_in.level}
 
 
 def _find_origins(store: TaskStore, wanted: set[int]) -> dict[int, Compression]:

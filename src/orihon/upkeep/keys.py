@@ -17,12 +17,15 @@ from orihon.guard.encryption.master import master_keys, write_new_key
 from orihon.settings import Settings
 from orihon.store.key_places import erase_key as erase_in_places
 from orihon.store.key_places import key_place, needed_keys
+from orihon.system.json_shapes import AsJson
 from orihon.values.task import check_id
 
 
 @dataclass(frozen=True, slots=True)
-class KeysOverview:
+class KeysOverview(AsJson):
     """What there is. Keys are named by their fingerprints."""
+
+    json_fields = "enabled source master place data_keys to_rotate erased"
 
     enabled: bool
     source: str | None

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from orihon.audit.actor import actor
 from orihon.audit.trail import audited
@@ -25,6 +25,7 @@ from orihon.store.factory import make_redactor, open_for_reading, open_task_stor
 from orihon.store.redaction import Hit, Redaction
 from orihon.store.redaction_traces import REPACKING, Begun, leftovers
 from orihon.store.task_store import TaskStore
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.transfer.archive import archive_task
 from orihon.transfer.archive.peek import unarchive, unpacked_for_reading
@@ -49,28 +50,22 @@ class Cleaner(Protocol):
         """A JSON value with all its texts masked; the same object when there is nothing."""
 
 
+LeftOut = Literal["archived", "busy", "unreadable", "unpacked"]
+
+
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class Scanned(AsJson):
     """One task: what was found, whether it was taken out, and why it was not looked at, if so."""
+
+    json_fields = "task found=hits fixed=is_fixed left_out reason"
 
     task: str
     hits: tuple[Hit, ...] = ()
     is_fixed: bool = False
     #: ``archived``: packed, and left so; ``busy``: somebody works on it, and nothing was taken out; ``unreadable``:
     #: packed, and not looked at; ``unpacked``: mended, but not put away again.
-    left_out: str | None = None
+    left_out: LeftOut | None = None
     reason: str = ""  # why, where an error is
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        hits = [{"where": hit.where, "number": hit.number, "kinds": list(hit.kinds)} for hit in self.hits]
-        return {
-            "task": self.task,
-            "found": hits,
-            "fixed": self.is_fixed,
-            "left_out": self.left_out,
-            "reason": self.reason,
-        }
 
     @property
     def is_in_catalogue_only(self) -> bool:

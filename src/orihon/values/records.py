@@ -1,6 +1,6 @@
 """What a task's history is made of besides messages: folds, compressions, pins, and the calls that answers came from.
 
-Values only. Each knows how to become a line of its file (``as_record``) and to come back (``from_record``), with the
+Values only. Each knows how to become a line of its file (``as_dict``) and to come back (``from_record``), with the
 field names of the file formats. Reading ignores fields it does not know: an older Orihon can read a newer line.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from orihon.system.json_shapes import AsJson
 
 FoldForm = Literal["summary", "preview"]
 CompressionKind = Literal["compress", "undo", "redo", "unfold", "pin", "edit"]
@@ -24,15 +26,12 @@ _MOST_TOKENS = 10**9  # no call has so many: a larger figure is a fault of the s
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(AsJson):
     """Tokens of one call, each counted once; ``cached`` are among ``input``."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
-
-    def as_record(self) -> dict[str, int]:
-        return {"input": self.input, "cached": self.cached, "output": self.output}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Usage:
@@ -51,8 +50,10 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelCall:
+class ModelCall(AsJson):
     """The call that an answer came from. The field ``call`` of a line of ``messages.jsonl``; never sent to a model."""
+
+    json_fields = "model usage? cost?"
 
     model: str
     usage: Usage | None = None  # where the provider has reported it
@@ -66,14 +67,6 @@ class ModelCall:
         usage = Usage.of(reported)
         return cls(model, usage if usage != Usage() else None, float(cost) if is_cost and cost is not None else None)
 
-    def as_record(self) -> dict[str, Any]:
-        record: dict[str, Any] = {"model": self.model}
-        if self.usage is not None:
-            record["usage"] = self.usage.as_record()
-        if self.cost is not None:
-            record["cost"] = self.cost
-        return record
-
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> ModelCall:
         usage = record.get("usage")
@@ -81,15 +74,12 @@ class ModelCall:
 
 
 @dataclass(frozen=True, slots=True)
-class FoldReport:
+class FoldReport(AsJson):
     """What a fold's text has kept of the facts of its run: names, paths, numbers, errors, decisions, constraints."""
 
     found: int
     kept: int
     lost: tuple[str, ...] = ()  # the weightiest that are missing, first
-
-    def as_record(self) -> dict[str, Any]:
-        return {"found": self.found, "kept": self.kept, "lost": list(self.lost)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> FoldReport:
@@ -97,12 +87,19 @@ class FoldReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(AsJson):
     """One replacement of a run of the log by a shorter text. One line of ``summaries.jsonl``.
 
     A ``summary`` stands as a message of its own. A ``preview`` keeps the envelope of the one message it replaces
     (role, tool call id, name) and shortens only its content, so that a tool result stays the answer to its call.
     """
+
+    json_name = "fold"
+    json_fields = (
+        "id start_seq end_seq summary=text original_tokens summary_tokens=tokens ratio "
+        "compressed_message_count=message_count tokens_saved created_at made_by reason form? replaces? report? "
+        "trust?"
+    )
 
     id: int
     start_seq: int
@@ -122,30 +119,13 @@ class Fold:
     def message_count(self) -> int:
         return self.end_seq - self.start_seq + 1
 
-    def as_record(self) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "id": self.id,
-            "start_seq": self.start_seq,
-            "end_seq": self.end_seq,
-            "summary": self.text,
-            "original_tokens": self.original_tokens,
-            "summary_tokens": self.tokens,
-            "ratio": round(self.tokens / self.original_tokens, 4) if self.original_tokens else 1.0,
-            "compressed_message_count": self.message_count,
-            "tokens_saved": self.original_tokens - self.tokens,
-            "created_at": self.created_at,
-            "made_by": self.made_by,
-            "reason": self.reason,
-        }
-        if self.form != "summary":
-            record["form"] = self.form
-        if self.replaces:
-            record["replaces"] = list(self.replaces)
-        if self.report is not None:
-            record["report"] = self.report.as_record()
-        if self.trust is not None:
-            record["trust"] = self.trust
-        return record
+    @property
+    def ratio(self) -> float:
+        return round(self.tokens / self.original_tokens, 4) if self.original_tokens else 1.0
+
+    @property
+    def tokens_saved(self) -> int:
+        return self.original_tokens - self.tokens
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Fold:
@@ -168,14 +148,14 @@ class Fold:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Pin:
+class Pin(AsJson):
     """A message, or one line of it, that must survive every compression word for word."""
+
+    json_name = "pinned"
+    json_fields = "seq line?"
 
     seq: int
     line: str = ""  # empty: the whole message
-
-    def as_record(self) -> dict[str, Any]:
-        return {"seq": self.seq, "line": self.line} if self.line else {"seq": self.seq}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Pin:
@@ -183,12 +163,18 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(AsJson):
     """One recorded change of the view: a compression, its undoing, a pin. One line of ``compressions.jsonl``.
 
     ``folds`` came into the view and ``removed`` went out of it. ``visible`` and ``pins`` are the whole state after the
     change, so that a resume reads the last line only.
     """
+
+    json_name = "compression"
+    json_fields = (
+        "id kind trigger strategy level folds removed before_tokens after_tokens after_entries parent made_by "
+        "created_at visible pins calls?"
+    )
 
     id: int
     kind: CompressionKind
@@ -206,28 +192,6 @@ class Compression:
     made_by: str = ""
     created_at: str = ""
     calls: tuple[ModelCall, ...] = ()  # of models, beside the conversation, since the change before
-
-    def as_record(self) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "id": self.id,
-            "kind": self.kind,
-            "trigger": self.trigger,
-            "strategy": self.strategy,
-            "level": self.level,
-            "folds": list(self.folds),
-            "removed": list(self.removed),
-            "before_tokens": self.before_tokens,
-            "after_tokens": self.after_tokens,
-            "after_entries": self.after_entries,
-            "parent": self.parent,
-            "made_by": self.made_by,
-            "created_at": self.created_at,
-            "visible": list(self.visible),
-            "pins": [pin.as_record() for pin in self.pins],
-        }
-        if self.calls:
-            record["calls"] = [call.as_record() for call in self.calls]
-        return record
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Compression:

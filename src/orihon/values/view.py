@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from orihon.errors import BudgetExceeded, IllegalFold, NothingToUndo
+from orihon.system.json_shapes import AsJson
 from orihon.values.records import Compression, Fold, FoldForm, FoldReport, Pin, Trust
 
 SYSTEM_ROLES = ("system", "developer")
@@ -82,8 +83,10 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFold:
+class PlannedFold(AsJson):
     """A fold that somebody wants: the run and the text, before it has a number."""
+
+    json_fields = "start_seq end_seq form reason text report"
 
     start_seq: int
     end_seq: int

@@ -92,7 +92,7 @@ class Endpoint:
     name: str
     query: tuple[Field, ...] = ()
     body: tuple[Field, ...] = ()
-    answer: Mapping[str, Any] = field(default_factory=dict)  # the JSON schema of what comes back
+    answer: Any = Mapping  # the type of what comes back, or its JSON schema
     role: Role = "read"
     #: Changes nothing although it is a POST, such as a preview.
     only_looks: bool = False

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orihon
-from orihon.reports.shapes import definitions
-from orihon.reports.shapes.shapes import TEXT, shape
+from orihon.system.json_shapes import definitions, schema_of, shape
 from orihon.texts import text
 from orihon.web.call import Endpoint
 from orihon.web.fields import PATH_FIELDS, Field
 from orihon.web.gate import MARK_HEADER
 
 _PLACE = re.compile(r"\{([a-z_]+)\}")
-_ERROR = shape(error=shape(reason=TEXT, cause=TEXT, remedy=TEXT))
+_ERROR = shape(error=shape(reason=str, cause=str, remedy=str))
 #: What any endpoint may answer instead, by status; the texts are ``web.api_page.statuses.<status>``.
 _REFUSALS = (400, 401, 403, 404, 409, 413, 429, 500, 502, 503)
 _JSON = "application/json"
@@ -29,6 +28,7 @@ def document(endpoints: Sequence[Endpoint], *, server: str = "/") -> dict[str, A
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = operation(endpoint)
+    named = definitions(*(schema_of(endpoint.answer) for endpoint in endpoints))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -42,7 +42,7 @@ def document(endpoints: Sequence[Endpoint], *, server: str = "/") -> dict[str, A
         "tags": [{"name": name} for name in dict.fromkeys(map(group_of, endpoints))],
         "paths": paths,
         "components": {
-            "schemas": {name: _moved(schema) for name, schema in definitions().items()} | {"error": _ERROR},
+            "schemas": {name: _moved(schema) for name, schema in named.items()} | {"error": _ERROR},
             "responses": {str(status): _refusal(status) for status in _REFUSALS},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer", "description": text("web.api_page.bearer")},
@@ -55,7 +55,8 @@ def document(endpoints: Sequence[Endpoint], *, server: str = "/") -> dict[str, A
 
 def operation(endpoint: Endpoint) -> dict[str, Any]:
     """One endpoint."""
-    good = {"description": text("web.api_page.good"), "content": {_JSON: {"schema": _moved(endpoint.answer)}}}
+    answer = _moved(schema_of(endpoint.answer))
+    good = {"description": text("web.api_page.good"), "content": {_JSON: {"schema": answer}}}
     described: dict[str, Any] = {
         "operationId": endpoint.name,
         "summary": summary_of(endpoint),

@@ -22,6 +22,7 @@ from orihon.errors import (
     TaskNotFound,
 )
 from orihon.system import jsonio
+from orihon.system.json_shapes import to_json
 from orihon.texts import text
 from orihon.web.renderer import render
 
@@ -82,7 +83,7 @@ def explained(scope: Scope, status: int, reason: str, cause: str, remedy: str) -
 
 def json_answer(value: Any, status: int = 200) -> Response:
     """A JSON answer."""
-    return Response(jsonio.encode(value), status, media_type="application/json")
+    return Response(jsonio.encode(to_json(value)), status, media_type="application/json")
 
 
 def is_for_program(scope: Scope) -> bool:

@@ -15,7 +15,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from orihon.audit.trail import audited
 from orihon.catalogue import Catalogue, TaskRow
@@ -36,6 +35,7 @@ from orihon.settings import Settings
 from orihon.store.checkpoints import CLOCK, Approval, Checkpoint, CheckpointLog, Ledger, read_ledger, refuse_answered
 from orihon.store.factory import open_for_reading
 from orihon.system.clock import utc_now
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.notices import tell_of_approval
 from orihon.tasks.approvals.question_cache import QuestionMemory, Questions
@@ -55,21 +55,23 @@ _PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class PendingApproval:
+class PendingApproval(AsJson):
     """A checkpoint that waits for an answer, and its task."""
+
+    json_fields = "uuid task=label checkpoint"
 
     uuid: str
     label: str
     checkpoint: Checkpoint
     user: str = ""  # whose task it is
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"uuid": self.uuid, "task": self.label, "checkpoint": self.checkpoint.as_dict()}
-
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(AsJson):
     """What an answer has led to."""
+
+    json_name = "answered"
+    json_fields = "uuid status requested checkpoint before_tokens after_tokens waits_for"
 
     uuid: str
     checkpoint: Checkpoint
@@ -79,30 +81,17 @@ class Answered:
     after_tokens: int
     waits_for: Checkpoint | None = None  # another question, which is open still
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "uuid": self.uuid,
-            "status": self.status.value,
-            "requested": self.requested,
-            "checkpoint": self.checkpoint.as_dict(),
-            "before_tokens": self.before_tokens,
-            "after_tokens": self.after_tokens,
-            "waits_for": None if self.waits_for is None else self.waits_for.as_dict(),
-        }
-
 
 @dataclass(slots=True)
-class SweepReport:
+class SweepReport(AsJson):
     """What was done about tasks that wait."""
+
+    json_fields = "reminded expired settled"
 
     settled: list[str] = field(default_factory=list)  # had been answered, and somebody died before they could go on
     expired: list[PendingApproval] = field(default_factory=list)
     reminded: list[PendingApproval] = field(default_factory=list)
     to_cancel: list[str] = field(default_factory=list)  # somebody wants them cancelled
-
-    def as_dict(self) -> dict[str, Any]:
-        reminded, expired = ([one.as_dict() for one in found] for found in (self.reminded, self.expired))
-        return {"reminded": reminded, "expired": expired, "settled": self.settled}
 
 
 # ---- what waits ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 
 #: ``error``: history or the proof of it is damaged. ``warning``: something derived or left over; nothing is lost.
@@ -20,8 +21,11 @@ RepairState = Literal["none", "possible", "done", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(AsJson):
     """Something that is not as it must be."""
+
+    json_name = "finding"
+    json_fields = "task|null check detail where severity cause remedy repair note|null fields=plain_fields"
 
     check: str  # what was looked at: log, folds, view, folder, catalogue …
     detail: str  # what is wrong with it
@@ -50,20 +54,10 @@ class Finding:
     def __str__(self) -> str:
         return f"{self.where}: {self.cause} {self.remedy}"
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "task": self.task or None,
-            "check": self.check,
-            "detail": self.detail,
-            "where": self.where,
-            "severity": self.severity,
-            "cause": self.cause,
-            "remedy": self.remedy,
-            "repair": self.repair,
-            "note": self.note or None,
-            "fields": {name: _plain(value) for name, value in self.fields.items()},
-        }
+    @property
+    def plain_fields(self) -> dict[str, Any]:
+        plain = bool | int | float | str | None
+        return {name: value if isinstance(value, plain) else str(value) for name, value in self.fields.items()}
 
     def _text(self, which: str) -> str:
         return text(f"findings.{self.check}.{self.detail}.{which}", **{"where": self.where, **self.fields})
@@ -94,7 +88,3 @@ class Findings:
             if count > self.LIMIT
         ]
         return [replace(finding, task=task) for finding in (*self._kept, *more)]
-
-
-def _plain(value: object) -> object:
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

@@ -11,7 +11,7 @@ is on this machine's disk (``archive.url`` is not set), and to bring back what i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,6 +21,7 @@ from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import FOLDER_LOST, here_since
 from orihon.errors import OrihonError, StateError, StorageError
 from orihon.settings import Settings
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.transfer.archive.archive_store import ArchivedTask
 from orihon.transfer.archive.work import Work, at_work
@@ -32,11 +33,32 @@ _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ArchiveRun:
+class LeftTask(AsJson):
+    """A task that was left as it was, and why."""
+
+    json_name = "left"
+
+    uuid: str
+    reason: str
+    error: str
+
+    @classmethod
+    def of(cls, left: Mapping[str, OrihonError]) -> list[LeftTask]:
+        return [cls(uuid, why.reason, str(why)) for uuid, why in left.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveRun(AsJson):
     """What ``archive_old`` has done, and why it left tasks where they were."""
+
+    json_fields = "archived left=left_tasks"
 
     archived: list[ArchivedTask] = field(default_factory=list)
     left: dict[str, OrihonError] = field(default_factory=dict)
+
+    @property
+    def left_tasks(self) -> list[LeftTask]:
+        return LeftTask.of(self.left)
 
 
 def archive_task(base_dir: Path | str, uuid: str, settings: Settings) -> ArchivedTask:

@@ -8,7 +8,7 @@ found is fine if it holds the same files, and an error if it does not; nothing o
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
+from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 from orihon.transfer.archive.packed_file import ENDINGS, Packed, PackedContents, examine, unpack
 from orihon.transfer.archive.streams import ChunkReader
@@ -26,7 +27,7 @@ FOLDER = "archive"
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedTask:
+class ArchivedTask(AsJson):
     """A packed task: which object it is, what must be in it, and the status that the task had."""
 
     uuid: str
@@ -38,11 +39,8 @@ class ArchivedTask:
     members: int
     content_bytes: int
     content_sha256: str
-    status: str
+    status: TaskStatus
     created_at: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @property
     def contents(self) -> PackedContents:
@@ -52,8 +50,7 @@ class ArchivedTask:
     def from_dict(cls, fields: Any, origin: str) -> ArchivedTask:
         """What a description says; anything that is none raises."""
         try:
-            task = cls(**{name: fields[name] for name in cls.__slots__})
-            TaskStatus(task.status)
+            task = cls(**{name: fields[name] for name in cls.__slots__} | {"status": TaskStatus(fields["status"])})
         except (KeyError, TypeError, ValueError) as error:
             raise DamagedStore("archive", path=origin, detail=text("archive.description")) from error
         texts = (task.uuid, task.key, task.place, task.sha256, task.content_sha256, task.created_at)
@@ -112,7 +109,9 @@ class Shelf:
             raise StorageUnavailable("upload_differs", key=key, place=self.storage.place)
         return stored
 
-    def describe(self, uuid: str, stored: tuple[int, str], packed: Packed, form: str, status: str) -> ArchivedTask:
+    def describe(
+        self, uuid: str, stored: tuple[int, str], packed: Packed, form: str, status: TaskStatus
+    ) -> ArchivedTask:
         """Write the description; from then on the packed task counts."""
         task = ArchivedTask(
             uuid=uuid,

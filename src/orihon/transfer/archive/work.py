@@ -167,7 +167,7 @@ class Work:
             self._done("packed")
             stored = self._shelf.put(self._uuid, path, packed, form)
             self._done("stored")
-            return self._shelf.describe(self._uuid, stored, packed, form, self._status_before().value), True
+            return self._shelf.describe(self._uuid, stored, packed, form, self._status_before()), True
         finally:
             path.unlink(missing_ok=True)
 

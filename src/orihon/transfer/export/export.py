@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import BinaryIO, Literal, NamedTuple, get_args
 
 from orihon.audit.trail import audited
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.key_places import needed_keys
 from orihon.system.files import make_private_folder
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.place import tries_while_moved
 from orihon.transfer.export.chat_lines import chat_lines
@@ -37,31 +38,36 @@ _ENDINGS = {"jsonl": ".jsonl", "markdown": ".md", "html": ".html", "chat": ".cha
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(AsJson):
     """A task that was written; ``file`` is ``None`` when it went to a stream."""
+
+    json_fields = "task format=form file bytes"
 
     task: str
     form: Form
     file: Path | None
     bytes: int
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        file = None if self.file is None else str(self.file)
-        return {"task": self.task, "format": self.form, "file": file, "bytes": self.bytes}
+
+class NotExported(NamedTuple):
+    """A task that was left out."""
+
+    task: str
+    reason: str
 
 
 @dataclass(slots=True)
-class ExportRun:
+class ExportRun(AsJson):
     """What became of many tasks; those left out, with the reason, stand in ``failed``."""
+
+    json_fields = "exported failed=failures"
 
     exported: list[Exported] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        failed = [{"task": task, "reason": reason} for task, reason in self.failed.items()]
-        return {"exported": [one.as_dict() for one in self.exported], "failed": failed}
+    @property
+    def failures(self) -> list[NotExported]:
+        return [NotExported(task, reason) for task, reason in self.failed.items()]
 
 
 def export_task(

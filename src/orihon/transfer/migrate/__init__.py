@@ -23,6 +23,7 @@ from orihon.guard.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
 from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.task_name import is_subject, task_about
 from orihon.transfer.migrate.move import Move
 from orihon.transfer.migrate.notices import carry_the_rest
@@ -42,8 +43,10 @@ MigrationOutcome = Literal["moved", "row", "finished", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class MigratedTask:
+class MigratedTask(AsJson):
     """What became of one task; in a dry run, what would."""
+
+    json_fields = "uuid why"
 
     uuid: str
     outcome: MigrationOutcome
@@ -51,8 +54,10 @@ class MigratedTask:
 
 
 @dataclass(frozen=True, slots=True)
-class MigrationReport:
+class MigrationReport(AsJson):
     """What became of all of them."""
+
+    json_fields = "from=source to=target dry_run moved rows finished skipped failed"
 
     source: str
     target: str
@@ -64,22 +69,29 @@ class MigrationReport:
         return [task for task in self.tasks if task.outcome in outcomes]
 
     @property
+    def moved(self) -> list[str]:
+        return [task.uuid for task in self.having("moved")]
+
+    @property
+    def rows(self) -> list[str]:
+        return [task.uuid for task in self.having("row")]
+
+    @property
+    def finished(self) -> list[str]:
+        return [task.uuid for task in self.having("finished")]
+
+    @property
+    def skipped(self) -> list[MigratedTask]:
+        return self.having("skipped")
+
+    @property
+    def failed(self) -> list[MigratedTask]:
+        return self.having("failed")
+
+    @property
     def left(self) -> list[MigratedTask]:
         """Tasks that are where they were."""
         return self.having("skipped", "failed")
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "from": self.source,
-            "to": self.target,
-            "dry_run": self.dry_run,
-            "moved": [task.uuid for task in self.having("moved")],
-            "rows": [task.uuid for task in self.having("row")],
-            "finished": [task.uuid for task in self.having("finished")],
-            "skipped": [{"uuid": task.uuid, "why": task.why} for task in self.having("skipped")],
-            "failed": [{"uuid": task.uuid, "why": task.why} for task in self.having("failed")],
-        }
 
 
 def migrate_tasks(

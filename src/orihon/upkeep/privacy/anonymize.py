@@ -21,6 +21,7 @@ from orihon.guard import load_key
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_task_store
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.upkeep.privacy.personal import Named, anonymize_personal_data, is_placeholder
 from orihon.upkeep.retention.vacuum import overwrite_deleted
@@ -31,16 +32,12 @@ _DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Anonymized:
+class Anonymized(AsJson):
     """A task whose records tell nobody's name any more."""
 
     task: str
     records: int  # that were changed
     replaced: int  # different names, addresses and numbers, wherever they stood
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"task": self.task, "records": self.records, "replaced": self.replaced}
 
 
 class Anonymizer:

@@ -12,11 +12,11 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from orihon.audit import audited, forget_person
 from orihon.catalogue import TaskRow
@@ -33,6 +33,7 @@ from orihon.store.key_places import erase_key
 from orihon.store.sqlite_copies import DATABASE, set_fence
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.tasks.mirror.manifest import MIRRORS
 from orihon.tasks.place import SCRATCH
@@ -51,33 +52,41 @@ _ASIDE = "aside"
 PLACES = ("unfinished", "search", "answers", "imports", "catalogue")
 
 
+class TaskLeft(NamedTuple):
+    """A task of which something could not be erased or read, and why."""
+
+    task: str
+    reason: str
+
+    @classmethod
+    def each(cls, reasons: Mapping[str, str]) -> tuple[TaskLeft, ...]:
+        return tuple(cls(*one) for one in reasons.items())
+
+
+class PlaceLeft(NamedTuple):
+    """One of ``PLACES`` where traces are left, and why."""
+
+    place: str
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
-class Erasure:
+class Erasure(AsJson):
     """What was erased, and what could not be: tasks, and ``PLACES`` where traces are left, each with the reason."""
+
+    json_fields = "user tasks failed left grants audit_names=names unread"
 
     user: str
     tasks: tuple[str, ...]
-    failed: tuple[tuple[str, str], ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
+    failed: tuple[TaskLeft, ...] = ()
+    left: tuple[PlaceLeft, ...] = ()
     grants: int = 0
     names: int = 0  # entries of the audit that no longer name the user
-    unread: tuple[tuple[str, str], ...] = ()  # tasks whose notes are sealed and could not be opened, and why
+    unread: tuple[TaskLeft, ...] = ()  # tasks whose notes are sealed and could not be opened, and why
 
     @property
     def is_complete(self) -> bool:
         return not (self.failed or self.left)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "user": self.user,
-            "tasks": list(self.tasks),
-            "failed": [{"task": task, "reason": reason} for task, reason in self.failed],
-            "left": [{"place": place, "reason": reason} for place, reason in self.left],
-            "grants": self.grants,
-            "audit_names": self.names,
-            "unread": [{"task": task, "reason": reason} for task, reason in self.unread],
-        }
 
 
 def erase_user(
@@ -91,7 +100,7 @@ def erase_user(
     tasks = _tasks_of(base, settings, user, unread)
     if dry_run:
         tasks += [uuid for uuid, _ in unlisted_of(base, settings, user)]
-        return Erasure(user, tuple(tasks), unread=tuple(unread.items()))
+        return Erasure(user, tuple(tasks), unread=TaskLeft.each(unread))
     erased: list[str] = []
     failed: dict[str, str] = {}
     while tasks:
@@ -112,7 +121,7 @@ def erase_user(
             erased.append(uuid)
         except OrihonError as error:
             failed[uuid] = str(error)
-    done = Erasure(user, tuple(erased), tuple(failed.items()), unread=tuple(unread.items()))
+    done = Erasure(user, tuple(erased), TaskLeft.each(failed), unread=TaskLeft.each(unread))
     return _finish(base, settings, done, wait)
 
 
@@ -236,7 +245,7 @@ def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float
 
 def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> Erasure:
     """What belongs to the user and to no task. Also where no task is left: a run that died may have come so far."""
-    left: list[tuple[str, str]] = []
+    left: list[PlaceLeft] = []
     grants = 0
     with BaseFolder(base_dir, settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
@@ -254,6 +263,6 @@ def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> E
             try:
                 steps[place]()
             except OrihonError as error:  # the other places are cleared all the same
-                left.append((place, str(error)))
+                left.append(PlaceLeft(place, str(error)))
     done = replace(done, left=tuple(left), grants=grants)
     return replace(done, names=forget_person(base_dir, settings, done.user)) if done.is_complete else done

@@ -15,6 +15,7 @@ from orihon.settings import Settings
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, replace_file
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder
 from orihon.transfer.export import export_tasks
 from orihon.upkeep.privacy.erase import rows_of
@@ -28,17 +29,13 @@ _MOST_NOTICES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class UserExport:
+class UserExport(AsJson):
     """Where a user's data was put."""
 
     user: str
     folder: Path
     tasks: tuple[str, ...]
     left: tuple[str, ...]  # tasks that have no records here to write: queued, packed, cleaned up
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs."""
-        return {"user": self.user, "folder": str(self.folder), "tasks": list(self.tasks), "left": list(self.left)}
 
 
 def export_user(base_dir: Path | str, settings: Settings, user: str, out: Path | str) -> UserExport:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from orihon.audit.reader import remove_old_records
 from orihon.audit.trail import audited
@@ -24,9 +23,10 @@ from orihon.reports.notifications import NotificationRun, maintain_notifications
 from orihon.search.maintenance import remove_traces
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.approvals.phase_archives import delete_old_phase_archives
 from orihon.tasks.base import BaseFolder
-from orihon.transfer.archive.archive import archive_task, ended_before, is_elsewhere, rows_having
+from orihon.transfer.archive.archive import LeftTask, archive_task, ended_before, is_elsewhere, rows_having
 from orihon.transfer.archive.cleanup import Cleaning, read_task
 from orihon.transfer.archive.work import ARCHIVED, at_work, refuse_local
 from orihon.upkeep.retention.lock import only_one
@@ -49,8 +49,10 @@ logger = logging.getLogger("orihon.retention")
 
 
 @dataclass(frozen=True, slots=True)
-class RetainedTask:
+class RetainedTask(AsJson):
     """A task that was dealt with, and the bytes that it takes."""
+
+    json_fields = "uuid bytes=bytes_before"
 
     uuid: str
     bytes_before: int
@@ -58,8 +60,11 @@ class RetainedTask:
 
 
 @dataclass(slots=True)
-class RetentionRun:
+class RetentionRun(AsJson):
     """What was done with old tasks; in a dry run, what would be."""
+
+    json_name = "retention_run"
+    json_fields = "dry_run tasks left=left_tasks bytes_before bytes_after=bytes_left counts_before counts_after"
 
     dry_run: bool
     tasks: list[RetainedTask] = field(default_factory=list)
@@ -77,22 +82,21 @@ class RetentionRun:
         """What they take now."""
         return sum(task.bytes_after for task in self.tasks)
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "dry_run": self.dry_run,
-            "tasks": [{"uuid": task.uuid, "bytes": task.bytes_before} for task in self.tasks],
-            "left": [{"uuid": uuid, "reason": why.reason, "error": str(why)} for uuid, why in self.left.items()],
-            "bytes_before": self.bytes_before,
-            "bytes_after": None if self.dry_run else self.bytes_after,  # what packing comes to is not known before
-            "counts_before": self.counts_before,
-            "counts_after": self.counts_after,
-        }
+    @property
+    def bytes_left(self) -> int | None:
+        """What packing comes to is not known before."""
+        return None if self.dry_run else self.bytes_after
+
+    @property
+    def left_tasks(self) -> list[LeftTask]:
+        return LeftTask.of(self.left)
 
 
 @dataclass(frozen=True, slots=True)
-class Maintenance:
+class Maintenance(AsJson):
     """What ``maintain`` has done."""
+
+    json_fields = "cleanup=deleted archive=archived vacuum=vacuumed phase_archives notifications"
 
     deleted: RetentionRun
     archived: RetentionRun
@@ -104,16 +108,6 @@ class Maintenance:
     def is_complete(self) -> bool:
         """Was nothing left that should have been dealt with?"""
         return not (self.deleted.left or self.archived.left or self.vacuumed.left)
-
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "cleanup": self.deleted.as_dict(),
-            "archive": self.archived.as_dict(),
-            "vacuum": self.vacuumed.as_dict(),
-            "phase_archives": list(self.phase_archives),
-            "notifications": self.notifications.as_dict(),
-        }
 
 
 def archive_old_contexts(

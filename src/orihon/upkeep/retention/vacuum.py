@@ -10,11 +10,12 @@ import logging
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orihon.errors import StateError, StorageError, StorageUnavailable
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
+from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import BaseFolder, is_id
 from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED
@@ -29,9 +30,19 @@ logger = logging.getLogger("orihon.retention")
 _DATABASE = "context.db"
 
 
+class LeftDatabase(NamedTuple):
+    """A database that is as it was, and why."""
+
+    database: str
+    error: str
+
+
 @dataclass(slots=True)
-class VacuumRun:
+class VacuumRun(AsJson):
     """What ``vacuum_databases`` has done; in a dry run, what it would do."""
+
+    json_name = "vacuum_run"
+    json_fields = "dry_run databases bytes_before bytes_after left=left_databases"
 
     dry_run: bool
     databases: int = 0  # that have been made smaller, or could be
@@ -39,15 +50,9 @@ class VacuumRun:
     bytes_after: int = 0
     left: dict[str, str] = field(default_factory=dict)  # databases, and why they are as they were
 
-    def as_dict(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "dry_run": self.dry_run,
-            "databases": self.databases,
-            "bytes_before": self.bytes_before,
-            "bytes_after": self.bytes_after,
-            "left": [{"database": name, "error": why} for name, why in self.left.items()],
-        }
+    @property
+    def left_databases(self) -> list[LeftDatabase]:
+        return [LeftDatabase(name, why) for name, why in self.left.items()]
 
 
 def vacuum_databases(

@@ -6,22 +6,20 @@ from collections.abc import Callable
 from typing import Any
 
 from orihon.reports.approval_context import known_sections
-from orihon.reports.shapes import SCHEMAS
-from orihon.reports.shapes.shapes import TEXT, many, ref, shape
+from orihon.system.json_shapes import shape
 from orihon.tasks.approvals import answers as answering
-from orihon.tasks.approvals.answers import Answered, pending
+from orihon.tasks.approvals.answers import Answered, PendingApproval, pending
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.requested_task import task_of
 
 _LONGEST = 100_000
-_PENDING = shape(pending=many(shape(uuid=TEXT, task=TEXT, checkpoint=ref("checkpoint"))))
 
 
 def list_pending(call: Call) -> dict[str, Any]:
     """Every open question, the oldest first."""
     found = pending(call.base, call.settings, user=call.visitor.only, memory=call.site.questions)
-    return {"pending": [one.as_dict() for one in found]}
+    return {"pending": found}
 
 
 def sections(call: Call) -> dict[str, Any]:
@@ -29,38 +27,38 @@ def sections(call: Call) -> dict[str, Any]:
     return {"sections": known_sections(call.base, task_of(call), call.settings)}
 
 
-def approve(call: Call) -> dict[str, Any]:
+def approve(call: Call) -> Answered:
     """Let the task go on."""
     return _given(call, answering.approve, reason=call.given["reason"])
 
 
-def reject(call: Call) -> dict[str, Any]:
+def reject(call: Call) -> Answered:
     """Say no, and why."""
     return _given(call, answering.reject, reason=call.given["reason"], sections=call.given["sections"] or ())
 
 
-def revise(call: Call) -> dict[str, Any]:
+def revise(call: Call) -> Answered:
     """Ask for changes."""
     said = {"instructions": call.given["instructions"], "sections": call.given["sections"] or ()}
     return _given(call, answering.revise, **said)
 
 
-def _given(call: Call, answer: Callable[..., Answered], **said: Any) -> dict[str, Any]:
+def _given(call: Call, answer: Callable[..., Answered], **said: Any) -> Answered:
     by, number = call.visitor.user, call.given["checkpoint"]
-    return answer(call.base, task_of(call), call.settings, by=by, checkpoint=number, **said).as_dict()
+    return answer(call.base, task_of(call), call.settings, by=by, checkpoint=number, **said)
 
 
 def _answer(name: str, act: Callable[[Call], Any], *body: Field) -> Endpoint:
     number = Field("checkpoint", "whole", about="checkpoint")
     path = f"/api/tasks/{{task}}/{name}"
-    return Endpoint("POST", path, act, f"{name}Task", body=(*body, number), answer=SCHEMAS[name][""], role="approve")
+    return Endpoint("POST", path, act, f"{name}Task", body=(*body, number), answer=Answered, role="approve")
 
 
 _SECTIONS = Field("sections", "texts", about="sections")
 
 ENDPOINTS = (
-    Endpoint("GET", "/api/approvals", list_pending, "listApprovals", answer=_PENDING),
-    Endpoint("GET", "/api/tasks/{task}/sections", sections, "listSections", answer=shape(sections=many(TEXT))),
+    Endpoint("GET", "/api/approvals", list_pending, "listApprovals", answer=shape(pending=list[PendingApproval])),
+    Endpoint("GET", "/api/tasks/{task}/sections", sections, "listSections", answer=shape(sections=list[str])),
     _answer("approve", approve, Field("reason", default="", longest=_LONGEST, about="reason")),
     _answer("reject", reject, Field("reason", required=True, longest=_LONGEST, about="reason"), _SECTIONS),
     _answer("revise", revise, Field("instructions", required=True, longest=_LONGEST, about="instructions"), _SECTIONS),

@@ -6,44 +6,49 @@ Each of them calls the function that the command of the same name calls, and is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from orihon.compression.pages import WhyNot
 from orihon.errors import InvalidInput
-from orihon.reports.shapes.shapes import NUMBER, STATUS, TEXT, WHOLE, many, maybe, ref, shape
 from orihon.settings.rungs import STRATEGIES
 from orihon.store.folding import Folding
-from orihon.tasks.hand_edits import LEVELS, apply_preview, change_view, fold_text, preview_compression
+from orihon.system.json_shapes import AsJson, MayMiss, shape
+from orihon.tasks.hand_edits import LEVELS, ChangedView, apply_preview, change_view, fold_text, preview_compression
 from orihon.texts import text
 from orihon.transfer.fork import fork_task
 from orihon.values.records import Compression
+from orihon.values.task import TaskStatus
+from orihon.values.view import PlannedFold
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
 from orihon.web.requested_task import maker, task_of
 
 LONGEST_TEXT = 1_000_000
-_CHANGED = shape(compression=ref("compression"), usage=NUMBER, entries=WHOLE)
-_FOLD_SHAPE = shape(
-    start_seq=WHOLE,
-    end_seq=WHOLE,
-    form=TEXT,
-    reason=TEXT,
-    text=TEXT,
-    report=maybe(shape(found=WHOLE, kept=WHOLE, lost=many(TEXT))),
-    before_tokens=WHOLE,
-    after_tokens=WHOLE,
-)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFold(AsJson):
+    """A planned fold, the tokens that it replaces, and its own."""
+
+    json_fields = "*fold before_tokens after_tokens"
+
+    fold: PlannedFold
+    before_tokens: int
+    after_tokens: int
+
+
 _PREVIEW = shape(
-    "before_tokens after_tokens goal nothing why",
-    preview=maybe(TEXT),
-    strategy=TEXT,
-    before_tokens=WHOLE,
-    after_tokens=WHOLE,
-    goal=WHOLE,
-    nothing=TEXT,
-    why=TEXT,
-    folds=many(_FOLD_SHAPE),
+    preview=str | None,
+    strategy=str,
+    before_tokens=MayMiss(int),
+    after_tokens=MayMiss(int),
+    goal=MayMiss(int),
+    nothing=MayMiss(WhyNot),
+    why=MayMiss(str),
+    folds=list[MeasuredFold],
 )
-_FORKED = shape(uuid=TEXT, status=STATUS, forked_from=shape(uuid=TEXT, at=WHOLE))
+_FORKED = shape(uuid=str, status=TaskStatus, forked_from=shape(uuid=str, at=int))
 
 
 # ---- folding ---------------------------------------------------------------------------------------------------------
@@ -52,15 +57,14 @@ _FORKED = shape(uuid=TEXT, status=STATUS, forked_from=shape(uuid=TEXT, at=WHOLE)
 def preview(call: Call) -> dict[str, Any]:
     """What a compression would do. The answer names the preview, so that this very one can be applied."""
     found = preview_compression(call.base, task_of(call), call.settings, **_options(call))
-    shown = found.as_dict()
-    if found.nothing is not None:
-        return {**shown, "preview": None, "why": text(f"nothing.{found.nothing.reason.value}")}
-    for fold, (before, after) in zip(shown["folds"], found.sizes, strict=True):
-        fold |= {"before_tokens": before, "after_tokens": after}
-    return {**shown, "preview": call.site.drafts.keep(found)}
+    if found.draft is None:
+        assert found.nothing is not None
+        return {**found.nothing.as_dict(), "preview": None, "why": text(f"nothing.{found.nothing.reason.value}")}
+    folds = [MeasuredFold(fold, *sizes) for fold, sizes in zip(found.draft.plan.folds, found.sizes, strict=True)]
+    return {**found.draft.as_dict(), "folds": folds, "preview": call.site.drafts.keep(found)}
 
 
-def compress(call: Call) -> dict[str, Any]:
+def compress(call: Call) -> ChangedView:
     """Fold: a preview as it was shown, with other texts where somebody has changed them; without one, at once."""
     uuid, name = task_of(call), call.given["preview"]
     if name is not None:
@@ -69,7 +73,7 @@ def compress(call: Call) -> dict[str, Any]:
         planned = preview_compression(call.base, uuid, call.settings, **_options(call))
     planned = planned.with_texts(_texts(call.given["texts"] or {}))
     with call.site.turns.of(uuid):
-        return apply_preview(call.base, call.settings, planned, made_by=maker(call)).as_dict()
+        return apply_preview(call.base, call.settings, planned, made_by=maker(call))
 
 
 def _options(call: Call) -> dict[str, Any]:
@@ -85,17 +89,17 @@ def _texts(given: Mapping[str, str]) -> dict[int, str]:
 # ---- single changes -------------------------------------------------------------------------------------------------
 
 
-def undo(call: Call) -> dict[str, Any]:
+def undo(call: Call) -> ChangedView:
     """Take the last change back, or a given one."""
     return _changed(call, lambda folding: folding.undo(call.given["compression"], made_by=maker(call)))
 
 
-def redo(call: Call) -> dict[str, Any]:
+def redo(call: Call) -> ChangedView:
     """Make it again."""
     return _changed(call, lambda folding: folding.redo(call.given["compression"], made_by=maker(call)))
 
 
-def unfold(call: Call) -> dict[str, Any]:
+def unfold(call: Call) -> ChangedView:
     """Open one fold."""
     return _changed(call, lambda folding: folding.unfold(call.given["fold"], made_by=maker(call)))
 
@@ -106,25 +110,25 @@ def old_text(call: Call) -> dict[str, Any]:
     return {"fold": number, "text": fold_text(call.base, task_of(call), call.settings, number)}
 
 
-def edit(call: Call) -> dict[str, Any]:
+def edit(call: Call) -> ChangedView:
     """Give a fold another text."""
     fold, new = call.given["fold"], call.given["text"]
     return _changed(call, lambda folding: folding.edit(fold, new, made_by=maker(call)))
 
 
-def pin(call: Call) -> dict[str, Any]:
+def pin(call: Call) -> ChangedView:
     """Protect a message, or a line of it."""
     seq, line = call.given["seq"], call.given["line"]
     return _changed(call, lambda folding: folding.pin(seq, line, made_by=maker(call)))
 
 
-def unpin(call: Call) -> dict[str, Any]:
+def unpin(call: Call) -> ChangedView:
     """Take the protection away."""
     seq, line = call.given["seq"], call.given["line"]
     return _changed(call, lambda folding: folding.unpin(seq, line, made_by=maker(call)))
 
 
-def rewind(call: Call) -> dict[str, Any]:
+def rewind(call: Call) -> ChangedView:
     """Go back to an earlier step."""
     to, notice = call.given["to"], call.given["notice"]
     return _changed(call, lambda folding: folding.rewind(to, notice, made_by=maker(call)))
@@ -137,10 +141,10 @@ def fork(call: Call) -> dict[str, Any]:
     return {"uuid": new, "status": "paused", "forked_from": {"uuid": uuid, "at": at}}
 
 
-def _changed(call: Call, act: Callable[[Folding], Compression]) -> dict[str, Any]:
+def _changed(call: Call, act: Callable[[Folding], Compression]) -> ChangedView:
     uuid = task_of(call)
     with call.site.turns.of(uuid):
-        return change_view(call.base, uuid, call.settings, act).as_dict()
+        return change_view(call.base, uuid, call.settings, act)
 
 
 _FOLDING = (
@@ -162,7 +166,7 @@ _APPLYING = (
 
 
 def _change(path: str, act: Callable[[Call], Any], name: str, *body: Field, **more: Any) -> Endpoint:
-    options = {"answer": _CHANGED, "role": "operate"} | more
+    options: dict[str, Any] = {"answer": ChangedView, "role": "operate"} | more
     return Endpoint("POST", f"/api/tasks/{{task}}/{path}", act, name, body=body, **options)
 
 
@@ -185,5 +189,5 @@ ENDPOINTS = (
         Field("notice", longest=LONGEST_TEXT, default="", about="notice"),
     ),
     _change("fork", fork, "fork", Field("at", "whole", required=True, about="at"), answer=_FORKED),
-    Endpoint("GET", "/api/tasks/{task}/folds/{number}/text", old_text, "foldText", answer=shape(fold=WHOLE, text=TEXT)),
+    Endpoint("GET", "/api/tasks/{task}/folds/{number}/text", old_text, "foldText", answer=shape(fold=int, text=str)),
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.reports.shapes.shapes import OBJECT
 from orihon.web.call import Call, Endpoint
 from orihon.web.openapi import document
 
@@ -16,4 +15,4 @@ def description(_: Call) -> dict[str, Any]:
     return document(ALL)
 
 
-ENDPOINTS = (Endpoint("GET", "/api/openapi.json", description, "describeApi", answer=OBJECT),)
+ENDPOINTS = (Endpoint("GET", "/api/openapi.json", description, "describeApi"),)

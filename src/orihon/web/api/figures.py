@@ -6,21 +6,21 @@ administrators.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any, get_args
 
 import orihon
 from orihon.catalogue.usage import UsageGroup
-from orihon.reports.costs import cost_report
+from orihon.notifications.notification import Notification
+from orihon.reports.costs import CostReport, cost_report
 from orihon.reports.notifications import list_notifications
-from orihon.reports.shapes import SCHEMAS
-from orihon.reports.shapes.shapes import FLAG, NUMBER, SUMS, TEXT, WHOLE, many, shape
-from orihon.reports.storage import collect_global_statistics, storage_summary
-from orihon.runtime.stats import collect_cluster_stats, collect_workers
+from orihon.reports.storage import GlobalStatistics, StorageSummary, collect_global_statistics, storage_summary
+from orihon.runtime.stats import ClusterStats, Workers, collect_cluster_stats, collect_workers
 from orihon.runtime.user_settings import settings_of_user
 from orihon.search import SearchResults, search_history
 from orihon.search.documents import KINDS
-from orihon.settings.in_force import settings_as_dict
+from orihon.settings.in_force import SettingInForce, settings_as_dict
+from orihon.system.json_shapes import shape
 from orihon.web.api.fields import MOST_RECORDS, REPOSITORY, SINCE, UNTIL, USER, allowed_users
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
@@ -39,10 +39,10 @@ def health(_: Call) -> dict[str, Any]:
     return {"ok": True, "version": orihon.__version__}
 
 
-def costs(call: Call) -> dict[str, Any]:
+def costs(call: Call) -> CostReport:
     """What calls have cost, and what folding saved; of the tasks that the visitor may see."""
     given, wanted = call.given, {"limit": call.given["limit"], "user": call.visitor.only}
-    return cost_report(call.base, call.settings, given["by"], given["since"], given["until"], **wanted).as_dict()
+    return cost_report(call.base, call.settings, given["by"], given["since"], given["until"], **wanted)
 
 
 def cluster(call: Call) -> dict[str, Any]:
@@ -50,12 +50,12 @@ def cluster(call: Call) -> dict[str, Any]:
     return collect_cluster_stats(call.base, call.settings)
 
 
-def storage(call: Call) -> dict[str, Any]:
+def storage(call: Call) -> StorageSummary:
     """How large it all is."""
-    return storage_summary(call.base, call.settings).as_dict()
+    return storage_summary(call.base, call.settings)
 
 
-def overall(call: Call) -> dict[str, Any]:
+def overall(call: Call) -> GlobalStatistics:
     """The same by the names of the first design."""
     return collect_global_statistics(call.base, call.settings)
 
@@ -68,16 +68,11 @@ def workers(call: Call) -> dict[str, Any]:
 def notifications(call: Call) -> dict[str, Any]:
     """What people were told: the last ones, or the first ones after a number; the oldest first."""
     wanted = {name: call.given[name] for name in ("since", "limit", "task")}
-    return {"notifications": [one.as_dict() for one in list_notifications(call.base, call.settings, **wanted)]}
-
-
-def search(call: Call) -> dict[str, Any]:
-    """Words in everything that tasks have said and done."""
-    return searched(call).as_dict()
+    return {"notifications": list_notifications(call.base, call.settings, **wanted)}
 
 
 def searched(call: Call) -> SearchResults:
-    """The results of the search that a request asks for."""
+    """Words in everything that tasks have said and done."""
     given = call.given
     users = allowed_users(call)
     if users == ():
@@ -93,7 +88,7 @@ def settings(call: Call) -> dict[str, Any]:
     only = call.visitor.only
     if only is None:
         return settings_as_dict(call.settings, call.site.config)
-    return {"file": None, "settings": [asdict(one) for one in settings_of_user(only, call.settings)]}
+    return {"file": None, "settings": settings_of_user(only, call.settings)}
 
 
 #: The filters of a search, and the fields that they are given by.
@@ -122,48 +117,37 @@ _COSTS = (
     Field("until", longest=100, about="day"),
     Field("limit", "whole", default=50, high=_MOST_LINES, about="limit"),
 )
-_OVERALL = shape(
-    total_contexts=WHOLE,
-    total_size_mb=NUMBER,
-    contexts_by_status=shape(active=WHOLE, archived=WHOLE, deleted=WHOLE),
-    total_messages=WHOLE,
-    total_summaries=WHOLE,
-    avg_messages_per_context=NUMBER,
-    avg_compression_ratio=NUMBER,
-    top_memory_consumers=many(shape(path=TEXT, label=TEXT, size_mb=NUMBER)),
-    by_user=SUMS,
-    by_repo=SUMS,
-)
+_SETTINGS = shape(file=Path | None, settings=list[SettingInForce])
 ENDPOINTS = (
-    Endpoint("GET", "/api/health", health, "health", answer=shape(ok=FLAG, version=TEXT)),
-    Endpoint("GET", "/api/costs", costs, "listCosts", _COSTS, answer=SCHEMAS["costs"][""]),
-    Endpoint("GET", "/api/statistics", cluster, "statistics", answer=SCHEMAS["stats"][""], role="admin"),
+    Endpoint("GET", "/api/health", health, "health", answer=shape(ok=bool, version=str)),
+    Endpoint("GET", "/api/costs", costs, "listCosts", _COSTS, answer=CostReport),
+    Endpoint("GET", "/api/statistics", cluster, "statistics", answer=ClusterStats, role="admin"),
     Endpoint(
         "GET",
         "/api/statistics/storage",
         storage,
         "storageStatistics",
-        answer=SCHEMAS["stats"]["--summary"],
+        answer=StorageSummary,
         role="admin",
     ),
-    Endpoint("GET", "/api/statistics/global", overall, "globalStatistics", answer=_OVERALL, role="admin"),
-    Endpoint("GET", "/api/workers", workers, "listWorkers", answer=SCHEMAS["workers"][""], role="admin"),
+    Endpoint("GET", "/api/statistics/global", overall, "globalStatistics", answer=GlobalStatistics, role="admin"),
+    Endpoint("GET", "/api/workers", workers, "listWorkers", answer=Workers, role="admin"),
     Endpoint(
         "GET",
         "/api/notifications",
         notifications,
         "listNotifications",
         _NOTICES,
-        answer=SCHEMAS["notifications"][""],
+        answer=shape(notifications=list[Notification]),
         role="admin",
     ),
     Endpoint(
         "GET",
         "/api/search",
-        search,
+        searched,
         "search",
         (Field("query", required=True, longest=1000, about="query"), *SEARCH_FILTERS),
-        answer=SCHEMAS["search"][""],
+        answer=SearchResults,
     ),
-    Endpoint("GET", "/api/settings", settings, "showSettings", answer=SCHEMAS["config show"][""]),
+    Endpoint("GET", "/api/settings", settings, "showSettings", answer=_SETTINGS),
 )

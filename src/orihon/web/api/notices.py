@@ -9,7 +9,7 @@ from typing import Any
 from orihon.errors import OrihonError
 from orihon.notifications.notification import KINDS
 from orihon.reports.notifications import NotedNotification, NotificationPage, notification_page
-from orihon.reports.shapes.shapes import OBJECT, WHOLE, many, maybe, shape
+from orihon.system.json_shapes import shape
 from orihon.tasks.editing import CHANGEABLE
 from orihon.tasks.view_reader import reading_view
 from orihon.values.view import history
@@ -91,6 +91,6 @@ ENDPOINTS = (
             Field("task", longest=300, about="task"),
             Field("group", choices=tuple(GROUPS), about="group"),
         ),
-        answer=shape(notices=many(OBJECT), older=maybe(WHOLE)),
+        answer=shape(notices=list[dict[str, Any]], older=int | None),
     ),
 )

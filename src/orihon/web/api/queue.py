@@ -8,9 +8,8 @@ from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
-from orihon.reports.shapes import SCHEMAS
 from orihon.runtime.broker_queue import open_queue
-from orihon.runtime.queue import MAX_PROMPT_BYTES, TaskQueue
+from orihon.runtime.queue import MAX_PROMPT_BYTES, QueueAnswer, TaskQueue
 from orihon.values.task import TaskKey, new_uuid
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
@@ -18,10 +17,9 @@ from orihon.web.requested_task import task_of
 
 _SOURCE = "web"
 _PRIORITY = 1000
-_ROW = SCHEMAS["enqueue"][""]
 
 
-def enqueue(call: Call) -> dict[str, Any]:
+def enqueue(call: Call) -> QueueAnswer:
     """Put a task in line."""
     if not call.given["prompt"].strip():
         raise InvalidInput("no_prompt")
@@ -32,41 +30,37 @@ def enqueue(call: Call) -> dict[str, Any]:
     key = TaskKey(_SOURCE, owner, repo, "task", call.given["id"] or new_uuid(), user)
     with closing(open_queue(call.base, call.settings)) as queue:
         uuid = queue.enqueue(key, prompt=call.given["prompt"], source=_SOURCE, priority=call.given["priority"])
-        return _as_dict(queue.catalogue.tasks.get(uuid))
+        return QueueAnswer(queue.catalogue.tasks.get(uuid))
 
 
-def pause(call: Call) -> dict[str, Any]:
+def pause(call: Call) -> QueueAnswer:
     """Let a task rest."""
     return _request(call, TaskQueue.pause)
 
 
-def resume(call: Call) -> dict[str, Any]:
+def resume(call: Call) -> QueueAnswer:
     """Let workers go on with it."""
     return _request(call, lambda queue, uuid: queue.resume(uuid))
 
 
-def cancel(call: Call) -> dict[str, Any]:
+def cancel(call: Call) -> QueueAnswer:
     """Give it up."""
     return _request(call, TaskQueue.cancel)
 
 
-def retry(call: Call) -> dict[str, Any]:
+def retry(call: Call) -> QueueAnswer:
     """Put it in line again."""
     return _request(call, lambda queue, uuid: queue.retry(uuid))
 
 
-def _request(call: Call, act: Callable[[TaskQueue, str], TaskRow]) -> dict[str, Any]:
+def _request(call: Call, act: Callable[[TaskQueue, str], TaskRow]) -> QueueAnswer:
     uuid = task_of(call)
     with closing(open_queue(call.base, call.settings)) as queue:
-        return _as_dict(act(queue, uuid))
-
-
-def _as_dict(row: TaskRow) -> dict[str, Any]:
-    return {"uuid": row.uuid, "status": row.status.value, "requested": row.requested, "owner": row.lease_owner}
+        return QueueAnswer(act(queue, uuid))
 
 
 def _one(name: str, act: Callable[[Call], Any]) -> Endpoint:
-    return Endpoint("POST", f"/api/tasks/{{task}}/{name}", act, f"{name}Task", answer=_ROW, role="operate")
+    return Endpoint("POST", f"/api/tasks/{{task}}/{name}", act, f"{name}Task", answer=QueueAnswer, role="operate")
 
 
 _NEW = (
@@ -78,7 +72,7 @@ _NEW = (
 )
 
 ENDPOINTS = (
-    Endpoint("POST", "/api/tasks", enqueue, "enqueueTask", body=_NEW, answer=_ROW, role="operate"),
+    Endpoint("POST", "/api/tasks", enqueue, "enqueueTask", body=_NEW, answer=QueueAnswer, role="operate"),
     _one("pause", pause),
     _one("resume", resume),
     _one("cancel", cancel),

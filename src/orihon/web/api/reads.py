@@ -6,18 +6,20 @@ says where the following one begins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from orihon.reports.overview import inherited_by, task_overview
-from orihon.reports.records import compression_page, record_page, view_page
-from orihon.reports.shapes import SCHEMAS
-from orihon.reports.shapes.shapes import INHERITED, TEXT, WHOLE, maybe, plus, shape
+from orihon.catalogue import TaskRow
+from orihon.reports.overview import OverviewStatistics, TaskOverview, inherited_by, task_overview
+from orihon.reports.records import RECORDS, compression_page, record_page, view_page
 from orihon.reports.task_list import WantedTasks, rows_of_tasks
-from orihon.reports.view_diff import view_diff
-from orihon.tasks.chain import task_chain
+from orihon.reports.view_diff import ViewDiff, view_diff
+from orihon.system.json_shapes import MayMiss, shape
+from orihon.tasks.chain import ChainLink, task_chain
+from orihon.tasks.inheritance import InheritanceContext
 from orihon.tasks.reader import Choice
+from orihon.tasks.view_reader import ShownEntry, UndoableCompression, ViewHead
 from orihon.values.task import TaskStatus
 from orihon.web.api.fields import LIMIT, MOST_RECORDS, REPOSITORY, SINCE, USER, allowed_users
 from orihon.web.call import Call, Endpoint
@@ -25,7 +27,7 @@ from orihon.web.fields import Field
 from orihon.web.requested_task import task_of
 
 _TASK = "/api/tasks/{task}"
-_NEXT = maybe(WHOLE)
+_NEXT = int | None
 _MOST_LINKS = 500
 
 
@@ -39,17 +41,17 @@ def tasks(call: Call) -> dict[str, Any]:
     wanted = WantedTasks(user=user, **{name: call.given[name] for name in names})
     rows = rows_of_tasks(call.base, call.settings, wanted, limit=limit + 1, user=call.visitor.only)
     following = rows[limit - 1].uuid if len(rows) > limit else None
-    return {"tasks": [row.as_dict() for row in rows[:limit]], "next": following}
+    return {"tasks": rows[:limit], "next": following}
 
 
-def card(call: Call) -> dict[str, Any]:
+def card(call: Call) -> TaskOverview:
     """One task at a glance."""
-    return task_overview(call.base, task_of(call), call.settings, user=call.visitor.only).as_dict()
+    return task_overview(call.base, task_of(call), call.settings, user=call.visitor.only)
 
 
-def figures(call: Call) -> dict[str, Any]:
+def figures(call: Call) -> OverviewStatistics:
     """The figures of one task."""
-    return task_overview(call.base, task_of(call), call.settings, last=0).statistics_as_dict()
+    return OverviewStatistics(task_overview(call.base, task_of(call), call.settings, last=0))
 
 
 def records(name: str, call: Call) -> dict[str, Any]:
@@ -63,7 +65,7 @@ def inherited(call: Call) -> dict[str, Any]:
     """What the task was given by the one that it inherits from."""
     uuid = task_of(call)
     found = inherited_by(call.base, uuid, call.settings, user=call.visitor.only)
-    return {"task": uuid, "inherited": None if found is None else found.as_dict()}
+    return {"task": uuid, "inherited": found}
 
 
 def view(call: Call) -> dict[str, Any]:
@@ -79,20 +81,18 @@ def compressions(call: Call) -> dict[str, Any]:
     return compression_page(call.base, task_of(call), call.settings, **page)
 
 
-def compression(call: Call) -> dict[str, Any]:
+def compression(call: Call) -> ViewDiff:
     """The view before and after one of them."""
-    return view_diff(call.base, task_of(call), call.settings, call.given["number"]).as_dict()
+    return view_diff(call.base, task_of(call), call.settings, call.given["number"])
 
 
 def chain(call: Call) -> dict[str, Any]:
     """The tasks on the same key."""
     wanted = {"limit": call.given["limit"], "user": call.visitor.only}
     links = task_chain(call.base, task_of(call), call.settings, **wanted)
-    return {"tasks": [link.as_dict() for link in links]}
+    return {"tasks": links}
 
 
-_SHOWN = SCHEMAS["show"]["--messages --summaries --tools --plans --folds --inherited"]["properties"]
-_VIEWED: Mapping[str, Any] = SCHEMAS["view"]["--at SEQ"]
 _FIRST = Field("first", "whole", default=1, about="first")
 _CHOICE = (
     Field("range", longest=40, about="range"),
@@ -108,42 +108,32 @@ _FILTERS = (
 )
 
 
-def _read(path: str, act: Callable[[Call], Any], name: str, answer: Mapping[str, Any], *query: Field) -> Endpoint:
+def _read(path: str, act: Callable[[Call], Any], name: str, answer: Any, *query: Field) -> Endpoint:
     return Endpoint("GET", f"{_TASK}{path}", act, name, query=query, answer=answer)
 
 
 def _recorded(what: str, name: str, *more: Field) -> Endpoint:
-    answer = shape(task=TEXT, **{what: _SHOWN[what]}, next=_NEXT)
+    answer = shape(task=str, **{what: [RECORDS[what]]}, next=_NEXT)
     return _read(f"/{what}", partial(records, what), name, answer, *more, *_CHOICE)
 
 
-def _viewed() -> dict[str, Any]:
-    """A view as it is now has no step."""
-    whole = plus(dict(_VIEWED), next=_NEXT)
-    steps = ("at", "compression", "answered_by")
-    return {**whole, "required": [name for name in whole["required"] if name not in steps]}
-
-
+#: A view as it is now has no step.
+_STEP = {"at": MayMiss(int), "compression": MayMiss(int), "answered_by": MayMiss(int | None)}
+_VIEW = shape(ViewHead, **_STEP, view=list[ShownEntry], next=_NEXT)
+_COMPRESSIONS = shape(task=str, compressions=list[UndoableCompression], next=_NEXT)
+_LINKS = Field("limit", "whole", default=50, high=_MOST_LINKS, about="limit")
 ENDPOINTS = (
-    Endpoint("GET", "/api/tasks", tasks, "listTasks", _FILTERS, answer=plus(SCHEMAS["list"][""], next=maybe(TEXT))),
-    _read("", card, "showTask", SCHEMAS["show"][""]),
-    _read("/statistics", figures, "taskStatistics", SCHEMAS["stats"]["TASK"]),
+    Endpoint("GET", "/api/tasks", tasks, "listTasks", _FILTERS, answer=shape(tasks=list[TaskRow], next=str | None)),
+    _read("", card, "showTask", TaskOverview),
+    _read("/statistics", figures, "taskStatistics", OverviewStatistics),
     _recorded("messages", "listMessages", Field("role", longest=100, about="role")),
     _recorded("summaries", "listSummaries"),
     _recorded("tools", "listTools"),
     _recorded("plans", "listPlans"),
     _recorded("folds", "listFolds"),
-    _read("/inherited", inherited, "showInherited", shape(task=TEXT, inherited=maybe(INHERITED))),
-    _read("/view", view, "showView", _viewed(), Field("at", "whole", about="step"), _FIRST, LIMIT),
-    _read(
-        "/compressions", compressions, "listCompressions", plus(SCHEMAS["view"]["--folds"], next=_NEXT), _FIRST, LIMIT
-    ),
-    _read("/compressions/{number}", compression, "showCompression", SCHEMAS["diff"][""]),
-    _read(
-        "/chain",
-        chain,
-        "showChain",
-        SCHEMAS["chain"][""],
-        Field("limit", "whole", default=50, high=_MOST_LINKS, about="limit"),
-    ),
+    _read("/inherited", inherited, "showInherited", shape(task=str, inherited=InheritanceContext | None)),
+    _read("/view", view, "showView", _VIEW, Field("at", "whole", about="step"), _FIRST, LIMIT),
+    _read("/compressions", compressions, "listCompressions", _COMPRESSIONS, _FIRST, LIMIT),
+    _read("/compressions/{number}", compression, "showCompression", ViewDiff),
+    _read("/chain", chain, "showChain", shape(tasks=list[ChainLink]), _LINKS),
 )

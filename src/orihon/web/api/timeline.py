@@ -6,9 +6,10 @@ of it, asked for by its ends, comes in more detail.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from orihon.system.json_shapes import AsJson, schema_of, shape
 from orihon.values.records import Fold
 from orihon.web.call import Call, Endpoint
 from orihon.web.fields import Field
@@ -20,6 +21,37 @@ _MOST_BANDS = 600
 _MOST_CHANGES = 400
 _MOST_PINS = 400
 _REASON_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Band(AsJson):
+    """A fold on the line, and how it was made."""
+
+    json_fields = (
+        "id=fold.id start=fold.start_seq end=fold.end_seq form=fold.form before=fold.original_tokens after=fold.tokens "
+        "strategy reason made_by=fold.made_by"
+    )
+
+    fold: Fold
+    strategy: str
+
+    @property
+    def reason(self) -> str:
+        return self.fold.reason[:_REASON_CHARACTERS]
+
+
+@dataclass(frozen=True, slots=True)
+class Step(AsJson):
+    """A change of the view on the line."""
+
+    json_fields = (
+        "id=change.record.id seq=change.seq kind=change.record.kind strategy trigger=change.record.trigger "
+        "before=change.record.before_tokens after=change.record.after_tokens made_by=change.record.made_by "
+        "at=change.record.created_at"
+    )
+
+    change: ChangeMark
+    strategy: str
 
 
 def timeline(call: Call) -> dict[str, Any]:
@@ -39,9 +71,9 @@ def timeline(call: Call) -> dict[str, Any]:
             "last": last,
             **_measures(task, memory, end),
             "points": [[point.seq, point.tokens] for point in memory.points(first, last, MOST_POINTS)] if end else [],
-            "folds": [_band(fold, memory) for fold in shown],
+            "folds": [Band(fold, _how(memory.origins.get(fold.id))) for fold in shown],
             "folds_left_out": max(0, len(folds) - len(shown)) if (first, last) == (1, end) else 0,
-            "changes": [_change(change) for change in _weightiest(memory.changes_in(first, last))],
+            "changes": [Step(one, _how(one)) for one in _weightiest(memory.changes_in(first, last))],
             "pins": [pin.seq for pin in pins if first <= pin.seq <= last][:_MOST_PINS],
             "compressions": len(memory.changes),
         }
@@ -59,34 +91,8 @@ def _measures(task: TaskHead, memory: TaskMemory, end: int) -> dict[str, Any]:
     }
 
 
-def _band(fold: Fold, memory: TaskMemory) -> dict[str, Any]:
-    origin = memory.origins.get(fold.id)
-    return {
-        "id": fold.id,
-        "start": fold.start_seq,
-        "end": fold.end_seq,
-        "form": fold.form,
-        "before": fold.original_tokens,
-        "after": fold.tokens,
-        "strategy": "" if origin is None else " ".join(filter(None, (origin.record.strategy, origin.record.level))),
-        "reason": fold.reason[:_REASON_CHARACTERS],
-        "made_by": fold.made_by,
-    }
-
-
-def _change(change: ChangeMark) -> dict[str, Any]:
-    record = change.record
-    return {
-        "id": record.id,
-        "seq": change.seq,
-        "kind": record.kind,
-        "strategy": " ".join(filter(None, (record.strategy, record.level))),
-        "trigger": record.trigger,
-        "before": record.before_tokens,
-        "after": record.after_tokens,
-        "made_by": record.made_by,
-        "at": record.created_at,
-    }
+def _how(change: ChangeMark | None) -> str:
+    return "" if change is None else " ".join(filter(None, (change.record.strategy, change.record.level)))
 
 
 def _weightiest(changes: list[ChangeMark]) -> list[ChangeMark]:
@@ -96,27 +102,22 @@ def _weightiest(changes: list[ChangeMark]) -> list[ChangeMark]:
     return sorted(kept, key=lambda one: one.id)
 
 
-_NUMBER = {"type": "integer"}
-_ANSWER: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "task": {"type": "string"},
-        "end": _NUMBER,
-        "first": _NUMBER,
-        "last": _NUMBER,
-        "tokens": _NUMBER,
-        "usage": {"type": "number"},
-        "budget": _NUMBER,
-        "rungs": {"type": "array", "items": _NUMBER},
-        "points": {"type": "array", "maxItems": MOST_POINTS, "items": {"type": "array", "items": _NUMBER}},
-        "folds": {"type": "array", "items": {"type": "object"}},
-        "folds_left_out": _NUMBER,
-        "changes": {"type": "array", "items": {"type": "object"}},
-        "pins": {"type": "array", "items": _NUMBER},
-        "compressions": _NUMBER,
-    },
-    "required": ["task", "end", "points", "folds", "changes", "budget"],
-}
+_ANSWER = shape(
+    task=str,
+    end=int,
+    first=int,
+    last=int,
+    tokens=int,
+    usage=float,
+    budget=int,
+    rungs=list[int],
+    points={"type": "array", "maxItems": MOST_POINTS, "items": schema_of(list[int])},
+    folds=list[Band],
+    folds_left_out=int,
+    changes=list[Step],
+    pins=list[int],
+    compressions=int,
+)
 ENDPOINTS = (
     Endpoint(
         "GET",
