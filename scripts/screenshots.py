@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue.connect import open_catalogue
-from orihon.catalogue.workers import WorkerFigures
+from orihon.catalogue.workers import WorkerStatistics
 from orihon.errors import Waiting
 from orihon.runtime.broker_queue import open_queue
 from orihon.settings import Settings, load_settings
@@ -132,7 +132,7 @@ def _at_work(base: Path, settings: Settings) -> Iterator[None]:
     ]
     _let_weeks_pass(base)
     for number, task in enumerate(running, 1):
-        figures = WorkerFigures(f"laptop-{number}", 4 * number, number // 3)
+        figures = WorkerStatistics(f"laptop-{number}", 4 * number, number // 3)
         task.catalogue.workers.add(figures.name, f"worker-{number}")
         task.catalogue.workers.note(figures, "working", task.uuid)
     try:

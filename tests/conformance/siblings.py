@@ -101,7 +101,7 @@ class SiblingBehaviour(Behaviour):
         self, store: MessageStore, tools: ToolStore
     ) -> None:
         done: list[str] = []
-        store.task_store.told = lambda action, result, details: done.append(action)
+        store.task_store.observer = lambda action, result, details: done.append(action)
         with refused(InvalidMessage, "not_json"):
             store.add_message("user", "look", tool_call={"tool_name": "ls", "result": object()})
         with refused(ToolCallError, "none_open"):

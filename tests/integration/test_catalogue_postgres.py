@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from orihon.catalogue import Catalogue, ClaimLimits, WorkerFigures
+from orihon.catalogue import Catalogue, ClaimLimits, WorkerStatistics
 from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.catalogue.postgres_db import PostgresTasks
 from orihon.catalogue.statements import queries, statement
@@ -222,7 +222,7 @@ def test_a_worker_elsewhere_is_alive_as_long_as_it_is_heard_of(catalogue: Catalo
     assert [row.state for row in catalogue.workers.all(60)] == ["idle", "idle"]
     place.change("UPDATE workers SET heartbeat = heartbeat - 100")
     assert {row.name: row.state for row in catalogue.workers.all(60)} == {"near": "idle", "far": "dead"}
-    catalogue.workers.note(WorkerFigures("far"), "stopped")
+    catalogue.workers.note(WorkerStatistics("far"), "stopped")
     assert {row.name: row.state for row in catalogue.workers.all(60)} == {"near": "idle", "far": "stopped"}
 
 

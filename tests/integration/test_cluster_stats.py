@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from orihon import collect_cluster_stats, collect_worker_stats, collect_workers
-from orihon.catalogue import Catalogue, WorkerFigures
+from orihon.catalogue import Catalogue, WorkerStatistics
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import StorageUnavailable
 from orihon.settings import Settings, load_settings
@@ -67,11 +67,11 @@ def test_hosts_workers_and_leases_are_told_apart(tmp_path: Path, settings: Setti
         for name in ("here-1", "there-1", "there-2"):
             catalogue.workers.add(name, name[-1])
         began = time.monotonic()
-        here = catalogue.queue.claim_next(owner="here-1", worker=WorkerFigures("here-1", 5, 1))
-        there = catalogue.queue.claim_next(owner="there-1", worker=WorkerFigures("there-1", 7, 2))
+        here = catalogue.queue.claim_next(owner="here-1", worker=WorkerStatistics("here-1", 5, 1))
+        there = catalogue.queue.claim_next(owner="there-1", worker=WorkerStatistics("there-1", 7, 2))
         assert here is not None
         assert there is not None
-        catalogue.workers.note(WorkerFigures("there-2", 4, 0), "stopped")
+        catalogue.workers.note(WorkerStatistics("there-2", 4, 0), "stopped")
     # Another boot is another machine, or this one before it was booted: only a clock that all share tells them apart.
     execute("UPDATE workers SET host = 'elsewhere', boot = 'b' WHERE name LIKE 'there%'")
     execute("UPDATE tasks SET lease_host = 'elsewhere', lease_boot = 'b' WHERE lease_owner = 'there-1'")

@@ -121,7 +121,7 @@ def _race_for_ten_places(base: Path, settings: Settings) -> None:
     os.close(go)  # the last writing end: all of them begin now
     got = sum(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children)
     with open_catalogue(base, settings) as catalogue:
-        assert catalogue.statistics.taken_by("ann", today).tasks == got == 10
+        assert catalogue.statistics.quota_usage("ann", today).tasks == got == 10
 
 
 def _fork_that_enqueues(base: Path, settings: Settings, ready: int, go: int) -> int:

@@ -279,8 +279,8 @@ def test_a_process_that_is_killed_leaves_nothing_twice(local: Place) -> None:
         with local.task(str(number)) as task:
             task.message_store.task_store.append([Said(Message("user", local.word)) for _ in range(200)])
     program = (
-        "import sys; from orihon.search import catching_up, rebuild_index; from orihon.settings import load_settings;"
-        "catching_up._BATCH_DOCUMENTS = 10; print('go', flush=True); rebuild_index(sys.argv[1], load_settings({}))"
+        "import sys; from orihon.search import indexer, rebuild_index; from orihon.settings import load_settings;"
+        "indexer._BATCH_DOCUMENTS = 10; print('go', flush=True); rebuild_index(sys.argv[1], load_settings({}))"
     )
     with open_index(local.base, local.settings) as index:
         command = [sys.executable, "-c", program, str(local.base)]

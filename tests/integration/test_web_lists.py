@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from orihon import TaskKey, load_settings
-from orihon.catalogue import Catalogue, WorkerFigures
+from orihon.catalogue import Catalogue, WorkerStatistics
 from orihon.catalogue.outbox import NewNotice
 from orihon.reports.costs import cost_report
 from orihon.system import jsonio
@@ -288,7 +288,7 @@ def test_workers_say_what_they_do(client: Client, catalogue: Catalogue) -> None:
     register(catalogue, "one", metadata={"title": "Mend the login"})
     catalogue.leases.acquire("one", seconds=60)
     catalogue.workers.add(f"box-{HOSTILE}", "1")
-    catalogue.workers.note(WorkerFigures(f"box-{HOSTILE}", 12, 3), "working", "one")
+    catalogue.workers.note(WorkerStatistics(f"box-{HOSTILE}", 12, 3), "working", "one")
     catalogue.outbox.change_alert(
         "lock_errors", {"value": "7", "limit": "1"}, NewNotice("e1", "alert", "warning", None, {}), is_raised=True
     )

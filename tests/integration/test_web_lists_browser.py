@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from orihon import TaskKey, load_settings
-from orihon.catalogue import Catalogue, WorkerFigures
+from orihon.catalogue import Catalogue, WorkerStatistics
 from orihon.catalogue.connect import open_catalogue
 from orihon.values.task import TaskStatus
 from orihon.web import access
@@ -146,9 +146,9 @@ def test_workers_come_and_go(page: Page, server: WebServer, catalogue: Catalogue
     page.get_by_text("No worker has been here yet.").wait_for()
     register(catalogue, "one", "Mend the login")
     catalogue.workers.add("box-1", "1")
-    catalogue.workers.note(WorkerFigures("box-1", 4), "working", "one")
+    catalogue.workers.note(WorkerStatistics("box-1", 4), "working", "one")
     page.get_by_role("row", name="box-1").get_by_role("link", name="Mend the login").wait_for()
-    catalogue.workers.note(WorkerFigures("box-1", 5), "stopped")
+    catalogue.workers.note(WorkerStatistics("box-1", 5), "stopped")
     page.get_by_text("Workers that have ended (1)").wait_for()
 
 

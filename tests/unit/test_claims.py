@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from orihon.catalogue import Catalogue, ClaimLimits, WorkerFigures
+from orihon.catalogue import Catalogue, ClaimLimits, WorkerStatistics
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
 
@@ -35,7 +35,7 @@ def test_a_task_in_line_is_claimed_once(catalogue: Catalogue) -> None:
     put(catalogue, "earlier")
     put(catalogue, "one")
     catalogue.workers.add("w", "1")
-    claimed = catalogue.queue.claim("one", "me", 30.0, worker=WorkerFigures("w", 3, 1))
+    claimed = catalogue.queue.claim("one", "me", 30.0, worker=WorkerStatistics("w", 3, 1))
     assert claimed is not None
     row, lease = claimed
     assert (row.uuid, row.status, row.attempts, row.lease_owner) == ("one", TaskStatus.RUNNING, 1, "me")

@@ -302,7 +302,7 @@ def test_a_look_that_fails_does_not_end_the_loop(tmp_path: Path, caplog: pytest.
     thread = threading.Thread(target=lambda: watching.monitor(stop=stop, on_look=lambda _: stop.set()))
     thread.start()
     deadline = time.monotonic() + 60
-    while "could not look" not in caplog.text and time.monotonic() < deadline:
+    while "could not check" not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.005)
     (base / "tasks.db").unlink()
     thread.join(60)

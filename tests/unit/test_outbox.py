@@ -447,7 +447,7 @@ def test_nothing_is_looked_after_without_a_catalogue_or_with_an_address_that_is_
     place: CataloguePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert maintain_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 0
-    assert "not looked after" in caplog.text
+    assert "not maintained" in caplog.text
 
 
 def test_an_address_that_is_none_keeps_nothing_from_being_forgotten(place: CataloguePlace) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orihon import TaskContextManager
-from orihon.catalogue import WorkerFigures
+from orihon.catalogue import WorkerStatistics
 from orihon.catalogue import queue as line
 from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskBusy, TaskNotFound
@@ -287,7 +287,7 @@ def test_a_user_has_so_many_tasks_at_a_time(place: CataloguePlace) -> None:
 def test_the_catalogue_knows_its_workers(queue: TaskQueue, place: CataloguePlace) -> None:
     uuid = queue.enqueue(key())
     queue.catalogue.workers.add("worker-1", "1")
-    task = queue.dequeue(worker=WorkerFigures("worker-1", processed=4, failed=2))
+    task = queue.dequeue(worker=WorkerStatistics("worker-1", processed=4, failed=2))
     subprocess.run([sys.executable, "-c", f"{CHILD}catalogue.workers.add('gone', '2')", *place.arguments], check=True)
     stats = collect_worker_stats(queue.base_dir, queue.settings)
     states = {worker["name"]: (worker["state"], worker["task_uuid"]) for worker in stats["workers"]}
@@ -296,7 +296,7 @@ def test_the_catalogue_knows_its_workers(queue: TaskQueue, place: CataloguePlace
     assert stats["total_db_size_mb"] > 0 or place.is_shared
     assert task is not None
     queue.ack(task)
-    queue.catalogue.workers.note(WorkerFigures("worker-1", processed=5), "stopped")
+    queue.catalogue.workers.note(WorkerStatistics("worker-1", processed=5), "stopped")
     assert collect_worker_stats(queue.base_dir, queue.settings)["workers"][0]["state"] == "stopped"
 
 

@@ -220,9 +220,9 @@ class AuditTrail:
     def watch(self, store: TaskStore, uuid: str) -> None:
         """Record what is done to this store: messages that are added, and changes of the view."""
         if self.settings.audit.enabled:
-            store.told = partial(self._told, uuid)
+            store.observer = partial(self._record_change, uuid)
 
-    def _told(self, uuid: str, action: str, result: str, details: Mapping[str, Any]) -> None:
+    def _record_change(self, uuid: str, action: str, result: str, details: Mapping[str, Any]) -> None:
         if self.is_recorded(action):
             self.record(action, uuid, result, details)
 

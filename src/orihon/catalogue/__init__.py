@@ -1,4 +1,4 @@
-"""The catalogue: one row for each task, its state, its owner's lease, its figures.
+"""The catalogue: one row for each task, its state, its owner's lease, its statistics.
 
 It is ``tasks.db`` in the base folder, or in PostgreSQL for several machines.
 
@@ -31,7 +31,7 @@ from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
 from orihon.catalogue.tombstones import Tombstones
 from orihon.catalogue.usage import UsageRow, UsageSum, UsageTable
-from orihon.catalogue.workers import WorkerFigures, WorkerRow, Workers
+from orihon.catalogue.workers import WorkerRow, Workers, WorkerStatistics
 
 __all__ = [
     "Catalogue",
@@ -47,8 +47,8 @@ __all__ = [
     "TokenUsage",
     "UsageRow",
     "UsageSum",
-    "WorkerFigures",
     "WorkerRow",
+    "WorkerStatistics",
 ]
 
 

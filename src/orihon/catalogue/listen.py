@@ -1,6 +1,6 @@
-"""Hearing of tasks that came into the queue, from PostgreSQL: LISTEN on a connection of its own.
+"""Subscribes to the queue in PostgreSQL, for tasks that have just come: LISTEN on a connection of its own.
 
-The tables' triggers notify a channel that is named after the schema. Nothing depends on hearing: without a connection
+The tables' triggers notify a channel that is named after the schema. Nothing depends on it: without a connection
 whoever waits simply waits its time.
 """
 
@@ -25,7 +25,7 @@ _SLICE = 0.25  # how long ``stop`` may go unseen
 _PARENTS: list[Connection] = []
 
 
-class Listener:
+class QueueListener:
     """One listening connection of this process; opened when somebody waits for the first time."""
 
     def __init__(self, postgres: Postgres) -> None:

@@ -1,4 +1,4 @@
-"""What people are told, as rows: the feed, and the outbox of the webhook.
+"""Notifications, as rows: the feed, and the outbox of the webhook.
 
 Owns the numbers of the feed, who may send a row now, and the alerts that stand. Promises that a row is written with
 what it is about where the catalogue knows of that itself (triggers: a task failed, is dead, was taken over), that the
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from orihon.catalogue.tasks_db import Record, Statements, TasksDatabase
+from orihon.catalogue.tasks_db import DatabaseRow, Statements, TasksDatabase
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 
@@ -253,5 +253,5 @@ def _encoded(body: Mapping[str, Any]) -> str:
     return jsonio.encode(dict(body)).decode()
 
 
-def _row(record: Record) -> NoticeRow:
+def _row(record: DatabaseRow) -> NoticeRow:
     return NoticeRow(**{**record, "body": jsonio.decode(record["body"])})

@@ -21,9 +21,9 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
-from orihon.catalogue.listen import Listener
+from orihon.catalogue.listen import QueueListener
 from orihon.catalogue.statements import statement
-from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
+from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value
 from orihon.drivers.postgres.errors import is_conflict, is_lost
 from orihon.drivers.postgres.pool import Connection, Postgres
 from orihon.drivers.sqlite import LOCKS
@@ -44,11 +44,11 @@ class PostgresStatements:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         with self._execute(name, conditions, bindings) as cursor:
             return [*cursor.fetchall()]
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         with self._execute(name, (), bindings) as cursor:
             return cursor.fetchone() if cursor.description else None
 
@@ -85,7 +85,7 @@ class PostgresTasks:
 
     def __init__(self, postgres: Postgres) -> None:
         self._postgres = postgres
-        self._listener = Listener(postgres)
+        self._listener = QueueListener(postgres)
         # Not from zero: of processes that live for a few writes only, some must merge, too.
         self._writes = itertools.count(1 + secrets.randbelow(WRITES_PER_MERGE))
         self._has_joined = False
@@ -109,12 +109,12 @@ class PostgresTasks:
             self._has_joined = False
             self._postgres.leave()
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         return self._postgres.patiently(
             lambda connection: PostgresStatements(connection).all(name, *conditions, **bindings)
         )
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         return self._postgres.patiently(lambda connection: PostgresStatements(connection).one(name, **bindings))
 
     def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:

@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from orihon.catalogue.leases import LEASE_SECONDS, Lease, PendingLease, is_held, take, whereabouts
 from orihon.catalogue.row_changes import refuse_stale, require, set_status
 from orihon.catalogue.rows import TaskRow, known_status, row_from, rows_from
-from orihon.catalogue.tasks_db import Moment, Reading, Record, Statements, TasksDatabase, Value
-from orihon.catalogue.workers import WorkerFigures, note_figures
+from orihon.catalogue.tasks_db import DatabaseRow, Moment, Reading, Statements, TasksDatabase, Value
+from orihon.catalogue.workers import WorkerStatistics, note_statistics
 from orihon.system.clock import process_identity, utc_now
 from orihon.values.task import TaskStatus
 
@@ -50,7 +50,7 @@ class ClaimLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TaskRequest:
     """What a worker looks at between two steps."""
 
     status: TaskStatus
@@ -81,7 +81,7 @@ class Queue:
         limits: ClaimLimits | None = None,
         abandoned: bool = False,
         near: bool = False,
-        worker: WorkerFigures | None = None,
+        worker: WorkerStatistics | None = None,
     ) -> tuple[TaskRow, Lease] | None:
         """Start the first task of the queue: one without its worker, one to go on with, or by priority and age.
 
@@ -107,7 +107,7 @@ class Queue:
         seconds: float = LEASE_SECONDS,
         *,
         limits: ClaimLimits | None = None,
-        worker: WorkerFigures | None = None,
+        worker: WorkerStatistics | None = None,
     ) -> tuple[TaskRow, Lease] | None:
         """Start this one task, if ``claim_next`` could: it is in the queue and due, or its worker is gone."""
         limits = limits or ClaimLimits()
@@ -130,7 +130,7 @@ class Queue:
         owner: str | None,
         seconds: float,
         limits: ClaimLimits,
-        worker: WorkerFigures | None,
+        worker: WorkerStatistics | None,
     ) -> tuple[TaskRow, Lease] | None:
         """The chosen task, claimed in one transaction; while there is a limit on users, one at a time."""
         pending = PendingLease()
@@ -143,7 +143,7 @@ class Queue:
                 return None
             claim = take(statements, uuid, owner, seconds, process_identity(), statement="claim_task")
             if worker is not None:
-                note_figures(statements, worker, "working", uuid)
+                note_statistics(statements, worker, "working", uuid)
             return pending.note(claim)
 
         # Where a power failure ends every lease it may take the claim with it: the task is queued again then, and no
@@ -253,13 +253,13 @@ class Queue:
 
         return self._db.change(action, done=done)
 
-    def requested(self, uuid: str) -> Request | None:
+    def requested(self, uuid: str) -> TaskRequest | None:
         """What is wanted of a task, and whose it is; cheap enough to ask at every step."""
         record = self._db.one("request", uuid=uuid)
         if record is None:
             return None
         status = known_status(record["status"], self._db.where)
-        return Request(status, record["requested"], record["epoch"], record["lease_owner"])
+        return TaskRequest(status, record["requested"], record["epoch"], record["lease_owner"])
 
 
 def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:
@@ -270,7 +270,7 @@ def _is_claimable(database: Reading, uuid: str, limits: ClaimLimits) -> bool:
     return record is not None and bool(_free_to_go_on([record], limits, moment))
 
 
-def _free_to_go_on(claimed: list[Record], limits: ClaimLimits, moment: Moment) -> list[TaskRow]:
+def _free_to_go_on(claimed: list[DatabaseRow], limits: ClaimLimits, moment: Moment) -> list[TaskRow]:
     rows = _without_worker(claimed, moment)
     return [row for row in rows if row.requested in (None, "resume") and not limits.is_killer(row)]
 
@@ -297,12 +297,12 @@ def _first_waiting(statements: Statements, limits: ClaimLimits) -> str | None:
     return None
 
 
-def _claimed(records: list[Record]) -> list[Record]:
+def _claimed(records: list[DatabaseRow]) -> list[DatabaseRow]:
     """Those that a worker has taken out of the queue."""
     return [record for record in records if record["status"] == TaskStatus.RUNNING.value and record["claimed"]]
 
 
-def _without_worker(records: list[Record], moment: Moment) -> list[TaskRow]:
+def _without_worker(records: list[DatabaseRow], moment: Moment) -> list[TaskRow]:
     if not records:
         return []
     me = process_identity()

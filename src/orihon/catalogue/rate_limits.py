@@ -1,7 +1,7 @@
-"""Permissions to ask a provider: a bucket for each, shared by every process that uses the catalogue.
+"""Token buckets of the rate limiter: one for each provider, shared by every process that uses the catalogue.
 
 A bucket fills at a steady rate on the clock of the leases, so no machine's wall clock opens or closes it. It may be
-in debt: whoever takes a permission that is not there yet has it reserved, and learns how long to wait for it.
+in debt: whoever takes a token that is not there yet has it reserved, and learns how long to wait for it.
 """
 
 from __future__ import annotations

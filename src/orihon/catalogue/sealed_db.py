@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from orihon.catalogue.rows import CLEANED, IMPORT, UNREAD
-from orihon.catalogue.tasks_db import Moment, Reading, Record, Result, Statements, TasksDatabase, Value
+from orihon.catalogue.tasks_db import DatabaseRow, Moment, Reading, Result, Statements, TasksDatabase, Value
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
 from orihon.guard.encryption.keys import CATALOGUE, DataKeys
 from orihon.guard.encryption.sealer import Sealer, is_sealed_text
@@ -48,7 +48,7 @@ class Texts:
         """The bindings as the database keeps them."""
         return {name: self._sealed_value(name, value) for name, value in bindings.items()}
 
-    def opened(self, record: Record) -> Record:
+    def opened(self, record: DatabaseRow) -> DatabaseRow:
         """A row as it was written."""
         return {name: self._opened_value(name, value) for name, value in record.items()}
 
@@ -130,10 +130,10 @@ class _SealedReading(Generic[Inner]):
         self._inner = inner
         self._texts = texts
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         return [self._texts.opened(row) for row in self._inner.all(name, *conditions, **self._texts.sealed(bindings))]
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         found = self._inner.one(name, **self._texts.sealed(bindings))
         return None if found is None else self._texts.opened(found)
 

@@ -13,7 +13,7 @@ import apsw
 
 from orihon.catalogue.counters import add_counts
 from orihon.catalogue.statements import sql_text, statement
-from orihon.catalogue.tasks_db import Moment, Record, Result, Statements, Value
+from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value
 from orihon.drivers.connections import ThreadConnections
 from orihon.drivers.sqlite import LOCKS, database_errors, open_database, retrying
 from orihon.errors import InvalidInput
@@ -31,7 +31,7 @@ class SqliteStatements:
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         cursor = self._connection.execute(statement("sqlite", name, conditions), _storable(bindings))
         rows = iter(cursor)
         first = next(rows, None)
@@ -40,7 +40,7 @@ class SqliteStatements:
         names = [column[0] for column in cursor.get_description()]  # there is none without a row
         return [dict(zip(names, row, strict=True)) for row in (first, *rows)]
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         found = self.all(name, **bindings)
         return found[0] if found else None
 
@@ -82,11 +82,11 @@ class SqliteTasks:
     def close(self) -> None:
         self._connections.close()
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         with self._connection() as connection:
             return self._patiently(lambda: SqliteStatements(connection).all(name, *conditions, **bindings))
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         with self._connection() as connection:
             return self._patiently(lambda: SqliteStatements(connection).one(name, **bindings))
 

@@ -1,4 +1,4 @@
-"""Figures over all tasks, read from the rollups: their cost follows the number of groups, not of tasks."""
+"""Statistics over all tasks, read from the rollups: their cost follows the number of groups, not of tasks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _figures = itemgetter(*(column.name for column in fields(Rollup)))
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodFigures:
+class PeriodStatistics:
     """What happened in a time."""
 
     created: int
@@ -38,7 +38,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class QuotaUsage:
     """What one user has: tasks that are not finished, bytes, and tokens of one day."""
 
     tasks: int
@@ -80,7 +80,7 @@ class Statistics:
         total, tasks = sums.get("tokens") or 0, sums.get("tasks") or 0
         return TokenUsage(total, total / tasks if tasks else None)
 
-    def family_figures(self, uuid: str) -> tuple[int, int]:
+    def family_usage(self, uuid: str) -> tuple[int, int]:
         """Calls of the model and tokens of a task together with those that it has started as parts of its work."""
         sums = self._db.one("family_figures", uuid=uuid) or {}
         return sums.get("llm_calls") or 0, sums.get("tokens") or 0
@@ -90,12 +90,12 @@ class Statistics:
         found = self._db.one("count_old_tasks", before=before)
         return 0 if found is None else int(found["tasks"])
 
-    def happened_between(self, first: str, beyond: str, biggest: int) -> PeriodFigures:
+    def happened_between(self, first: str, beyond: str, biggest: int) -> PeriodStatistics:
         """What happened to tasks in a time, with the biggest of those that ended in it."""
         span: dict[str, str] = {"first": first, "beyond": beyond}
         created = self._db.one("created_between", **span)
         told = self._db.all("notifications_between", **span)
-        return PeriodFigures(
+        return PeriodStatistics(
             created=0 if created is None else int(created["tasks"]),
             ended={record["status"]: int(record["tasks"]) for record in self._db.all("ended_between", **span)},
             notifications={record["kind"]: int(record["notifications"]) for record in told},
@@ -127,9 +127,9 @@ class Statistics:
         found = self._db.one("database_bytes")
         return 0 if found is None else int(found["bytes"])
 
-    def taken_by(self, user: str, day: str) -> Taken:
+    def quota_usage(self, user: str, day: str) -> QuotaUsage:
         """What a user has; the tokens are those of that day."""
-        return taken_by(self._db, user, day)
+        return quota_usage(self._db, user, day)
 
     def check_rollups(self) -> list[RollupDifference]:
         """Where the rollups are not what the tasks add up to; for the doctor."""
@@ -150,10 +150,10 @@ class Statistics:
         self._db.merge_rollups()
 
 
-def taken_by(reading: Reading, user: str, day: str) -> Taken:
+def quota_usage(reading: Reading, user: str, day: str) -> QuotaUsage:
     """What a user has, inside of a transaction or not."""
-    record = reading.one("taken_by", user=user, day=day)
-    return Taken(0, 0, 0) if record is None else Taken(**record)
+    record = reading.one("quota_usage", user=user, day=day)
+    return QuotaUsage(0, 0, 0) if record is None else QuotaUsage(**record)
 
 
 def _rollup(record: Mapping[str, Any]) -> Rollup:

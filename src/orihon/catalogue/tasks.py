@@ -16,7 +16,7 @@ from orihon.catalogue.row_changes import (
     update_row,
 )
 from orihon.catalogue.rows import TaskRow, record_from, row_from, rows_from
-from orihon.catalogue.statistics import DAY, Taken, taken_by
+from orihon.catalogue.statistics import DAY, QuotaUsage, quota_usage
 from orihon.catalogue.tasks_db import Statements, TasksDatabase
 from orihon.errors import IllegalTransition, TaskNotFound
 from orihon.system import jsonio
@@ -29,7 +29,7 @@ MOST_TOKENS_PER_CALL = 10**9
 _BEYOND_IDS = "\x7f"  # sorts after every character of an id
 
 #: Raises where a user who has this much may not have one more task.
-Admit = Callable[[Taken], None]
+Admit = Callable[[QuotaUsage], None]
 
 
 class Tasks:
@@ -336,7 +336,7 @@ def _admit(statements: Statements, row: TaskRow, admit: Admit) -> None:
     statements.run("hold_user", user=row.user)
     # Where the answer to our insert was lost, the row is among those that would be counted.
     if statements.one("task", uuid=row.uuid) is None:
-        admit(taken_by(statements, row.user, row.created_at[:DAY]))
+        admit(quota_usage(statements, row.user, row.created_at[:DAY]))
 
 
 def _new_row(key: TaskKey, uuid: str, status: TaskStatus) -> TaskRow:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-Record = Mapping[str, Any]
+DatabaseRow = Mapping[str, Any]
 Value = str | int | float | None
 Result = TypeVar("Result")
 
@@ -31,10 +31,10 @@ class Moment:
 class Reading(Protocol):
     """Statements that can be asked."""
 
-    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[Record]:
+    def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
         """Every row; ``conditions`` name texts that are joined by AND in the place of ``{conditions}``."""
 
-    def one(self, name: str, /, **bindings: Value) -> Record | None:
+    def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
         """The first row, if there is one."""
 
     def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ _REMEMBERED = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFigures:
+class WorkerStatistics:
     """What a worker knows of itself; the catalogue writes it down with its next claim."""
 
     name: str
@@ -79,9 +79,9 @@ class Workers:
 
         self._db.change(action)
 
-    def note(self, figures: WorkerFigures, state: str, task_uuid: str | None = None) -> None:
+    def note(self, figures: WorkerStatistics, state: str, task_uuid: str | None = None) -> None:
         """What the worker does now."""
-        self._db.change(lambda statements: note_figures(statements, figures, state, task_uuid), durable=False)
+        self._db.change(lambda statements: note_statistics(statements, figures, state, task_uuid), durable=False)
 
     def all(self, silence: float) -> list[WorkerRow]:
         """Every worker that is remembered, the oldest first; those that are gone without a word are ``dead``."""
@@ -98,8 +98,8 @@ class Workers:
         ]
 
 
-def note_figures(statements: Statements, figures: WorkerFigures, state: str, task_uuid: str | None) -> None:
-    """Write a worker's figures down inside a transaction."""
+def note_statistics(statements: Statements, figures: WorkerStatistics, state: str, task_uuid: str | None) -> None:
+    """Write a worker's statistics down inside a transaction."""
     statements.run(
         "note_worker",
         name=figures.name,

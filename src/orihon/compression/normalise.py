@@ -1,4 +1,4 @@
-"""A text as its reader takes it: what is not seen left out, wide and look-alike letters as the plain ones.
+"""Normalises a text to what its reader sees: nothing that is invisible, wide and look-alike letters as the plain ones.
 
 For comparing only, never for keeping. An order in full-width letters, with a zero-width space in its middle, with
 Cyrillic letters among the Latin or in tag characters, which no screen shows, is the same order to a model.

@@ -1,4 +1,4 @@
-"""What a summary may be trusted with: no more than the least of what it was made of.
+"""The provenance of summaries: one is trusted no more than the least trusted text that it was made of.
 
 Text that a tool printed (a page, a file, a log) may have been written by anybody, and to survive a compression as if
 the user had said it is what an injected instruction is after. So every summary records the lowest trust of its sources;

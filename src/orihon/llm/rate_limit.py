@@ -1,6 +1,6 @@
-"""A limit on how often a provider is asked, shared by all workers of a catalogue.
+"""The rate limiter of model providers, shared by all workers of a catalogue.
 
-A bucket of permissions for each provider lies in ``tasks.db`` and fills at a steady rate, up to ``burst``. Whoever
+A token bucket for each provider lies in ``tasks.db`` and fills at a steady rate, up to ``burst``. Whoever
 takes one that is not there yet is told how long to wait for it; those who come later wait longer, in their order.
 """
 

@@ -1,4 +1,4 @@
-"""Answers to requests that were made before, word for word; off unless a client is given one.
+"""The response cache: answers to requests that were made before, word for word; off unless a client is given one.
 
 Files in a private folder, named after the hash of the request, each valid for ``ttl`` seconds. What a file holds that
 cannot be read counts as not there. An answer with a secret in it is not kept: secrets do not touch the disk, and a

@@ -1,4 +1,4 @@
-"""Which failures of a call may pass by themselves, and how long to wait before the next attempt.
+"""Retry and back-off: which failures of a call may pass by themselves, and how long to wait before the next attempt.
 
 Refusals that a second attempt cannot change (a wrong key, a wrong request) are never repeated, nor is a call whose
 answer had begun: what was shown of it cannot be taken back.

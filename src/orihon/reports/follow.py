@@ -1,6 +1,6 @@
 """A task's messages as they come: ``follow_messages``. For people who watch an agent work.
 
-Looks at the log every so often and never claims anything; the folder may move meanwhile. Ends when the task has.
+Polls the log and never claims anything; the folder may move meanwhile. Ends when the task has.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class ContextMonitor:
             except StorageUnavailable as error:
                 if not any(check.is_wrong for check in checks):
                     raise
-                logger.warning("the monitor could not look at the catalogue: %s", error)
+                logger.warning("the monitor could not read the catalogue: %s", error)
                 catalogue = None
             self.alerts = [
                 {"type": check.name, "message": check.message, "severity": "warning"}
@@ -149,7 +149,7 @@ class ContextMonitor:
             try:
                 on_look(self.check())
             except OrihonError as error:  # a database that is away for a while is no reason to stop watching
-                logger.warning("the monitor could not look: %s", error)
+                logger.warning("the monitor could not check: %s", error)
             stop.wait(max(0.0, self.check_interval - (time.monotonic() - started)))
 
     def _send_alerts(self, catalogue: Catalogue, checks: tuple[Check, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

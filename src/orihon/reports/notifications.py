@@ -178,7 +178,7 @@ def maintain_notifications(base_dir: Path | str, settings: Settings) -> Notifica
             if catalogue is not None:
                 removed = _forget(catalogue, settings.notifications.keep_days, is_wanted=is_wanted)
     except OrihonError as error:
-        logger.warning("notifications were not looked after: %s", error)
+        logger.warning("notifications were not maintained: %s", error)
     return NotificationRun(removed, delivery)
 
 

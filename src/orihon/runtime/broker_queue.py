@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from weakref import WeakSet
 
-from orihon.catalogue import TaskRow, WorkerFigures
+from orihon.catalogue import TaskRow, WorkerStatistics
 from orihon.drivers.broker.address import BrokerAddress
 from orihon.drivers.broker.broker import Broker, BrokerDelivery
 from orihon.drivers.connections import ThreadConnections
@@ -118,7 +118,7 @@ class BrokerTaskQueue(TaskQueue):
             self.wait(min(left, self.limits.poll_interval), never)
         return task
 
-    def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
+    def dequeue(self, *, worker: WorkerStatistics | None = None) -> QueuedTask | None:
         """The next task, held by a lease from now on; ``None`` when there is none to be had."""
         is_due = time.monotonic() >= self._next_poll
         # With tasks that take longer than the interval it is always due, and messages would pile up for ever.
@@ -150,7 +150,7 @@ class BrokerTaskQueue(TaskQueue):
         for broker in list(self._made):
             broker.close_if_idle(_IDLE_SECONDS)
 
-    def _delivered(self, worker: WorkerFigures | None) -> QueuedTask | None:
+    def _delivered(self, worker: WorkerStatistics | None) -> QueuedTask | None:
         """The first task that a message names and that is to be had."""
         for _ in range(_MOST_STALE):
             delivery = self._at_broker(Broker.get)
@@ -161,7 +161,7 @@ class BrokerTaskQueue(TaskQueue):
                 return task
         return None
 
-    def _claimed(self, delivery: BrokerDelivery, worker: WorkerFigures | None) -> QueuedTask | None:
+    def _claimed(self, delivery: BrokerDelivery, worker: WorkerStatistics | None) -> QueuedTask | None:
         try:
             claimed = self.catalogue.queue.claim(
                 delivery.uuid,

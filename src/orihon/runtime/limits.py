@@ -1,4 +1,4 @@
-"""How often, how long and how many: the figures that the queue and its workers go by.
+"""How often, how long and how many: the limits that the queue and its workers go by.
 
 Each is the setting ``multiprocess.<name>``.
 """

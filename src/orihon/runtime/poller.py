@@ -1,10 +1,10 @@
-"""Looking for work: what the sources have is claimed there and put in line here.
+"""Polls the sources of tasks: what they have is claimed there and enqueued here.
 
-A task is enqueued after its source has given it to us, so two machines that look at one source do not both take it.
-Who dies between the two leaves a task that is claimed and in nobody's line: the first look after a start takes up what
+A task is enqueued after its source has given it to us, so two machines that poll one source do not both take it.
+Who dies between the two leaves a task that is claimed and in nobody's queue: the first poll after a start takes up what
 the source shows as claimed and the catalogue does not know as open, where nobody else can have claimed it (a folder;
-a service only when the settings say that no other machine looks there). A source that cannot be reached, or breaks, is
-left for the next look, and the others are asked all the same. A task that is open here already is not taken twice.
+a service only when the settings say that no other machine polls there). A source that cannot be reached, or breaks, is
+left for the next poll, and the others are asked all the same. A task that is open here already is not taken twice.
 """
 
 from __future__ import annotations

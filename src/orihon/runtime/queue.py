@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.audit import audited
-from orihon.catalogue import Catalogue, Lease, TaskRow, WorkerFigures
+from orihon.catalogue import Catalogue, Lease, TaskRow, WorkerStatistics
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
@@ -140,7 +140,7 @@ class TaskQueue(QueueRequests):
         self._announce(uuid)
         return uuid
 
-    def dequeue(self, *, worker: WorkerFigures | None = None) -> QueuedTask | None:
+    def dequeue(self, *, worker: WorkerStatistics | None = None) -> QueuedTask | None:
         """The next task, held by a lease from now on; ``None`` when there is none to be had."""
         began = time.monotonic()
         near, is_any_abandoned = began < self._next_far_look, False

@@ -59,7 +59,7 @@ class QueueRequests:
     def _retried(self, row: TaskRow) -> TaskRow:
         uuid = row.uuid
         check_change(row.status, TaskStatus.QUEUED)
-        calls, tokens = self.catalogue.statistics.family_figures(uuid)
+        calls, tokens = self.catalogue.statistics.family_usage(uuid)
         fresh = {"llm_calls": calls, "tokens": tokens, "tool_calls": row.tool_call_count}
         metadata = {name: value for name, value in row.metadata.items() if name != SPENT}
         fresh["round"] = fresh_start(row)["round"] + 1

@@ -1,4 +1,4 @@
-"""Figures over all machines that share a catalogue: workers by host, leases, the line, sums over all tasks.
+"""Statistics over all machines that share a catalogue: workers by host, leases, the queue, sums over all tasks.
 
 Read from the catalogue alone: from its rollups, and from what is going on now. Nothing here costs more when there are
 more tasks.

@@ -84,7 +84,7 @@ class TaskLimits:
             and (parent := catalogue.tasks.find(row.parent_uuid)) is not None
         ):
             row = parent
-        calls, tokens = catalogue.statistics.family_figures(row.uuid)
+        calls, tokens = catalogue.statistics.family_usage(row.uuid)
         before = fresh_start(row)
         return calls - before["llm_calls"], tokens - before["tokens"]
 

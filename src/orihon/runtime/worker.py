@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.catalogue import WorkerFigures
+from orihon.catalogue import WorkerStatistics
 from orihon.catalogue.queue import TELL
 from orihon.errors import OrihonError, StaleWriter, StorageUnavailable, Waiting
 from orihon.guard.logs import enter_task, leave_task
@@ -63,7 +63,7 @@ class WorkerProcess:
         me = process_identity()
         self.name = f"worker-{self.worker_id}@{me.host}:{me.pid}"
         self.queue = open_queue(base_dir, self.settings, limits=limits, owner=self.name)
-        self.figures = WorkerFigures(self.name)
+        self.figures = WorkerStatistics(self.name)
         self._handlers = Handlers(handler, self.settings, self.queue.base_dir)
         self._until_empty = until_empty
         self._draining = threading.Event()
@@ -265,7 +265,7 @@ class WorkerProcess:
     def _count(self, status: TaskStatus | None) -> None:
         done = status is TaskStatus.COMPLETED
         failed = status in (TaskStatus.FAILED, TaskStatus.DEAD, TaskStatus.QUEUED)
-        self.figures = WorkerFigures(self.name, self.figures.processed + done, self.figures.failed + failed)
+        self.figures = WorkerStatistics(self.name, self.figures.processed + done, self.figures.failed + failed)
 
     def _end_overdue(self, task: QueuedTask) -> None:
         """The handler has not stopped: the task is failed, and the process ends with the handler in it."""

@@ -19,6 +19,7 @@ from orihon.errors import InvalidSettings
 from orihon.settings.audit_section import AuditSettings
 from orihon.settings.encryption_sections import EncryptionSettings
 from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, SettingKind, language
+from orihon.settings.monitor_sections import MonitorSettings, SearchSettings
 from orihon.settings.quota_section import QuotaSettings
 from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings, TracingSettings
 from orihon.settings.rungs import PRICES, Rung
@@ -37,7 +38,6 @@ from orihon.settings.sections import (
     section,
     spec,
 )
-from orihon.settings.watching_sections import MonitorSettings, SearchSettings
 from orihon.texts import LANGUAGES
 
 _DEFAULT = "default"

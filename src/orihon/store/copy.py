@@ -41,8 +41,10 @@ class StoreContents:
         return next((name for name, (here, there) in pairs.items() if here != there), None)
 
 
-def copy_records(source: RecordStore, target: RecordStore, *, told: Callable[[Stream], None] | None = None) -> None:
-    """Everything from one store to an empty one that has been claimed; ``told`` hears of each stream that is there.
+def copy_records(
+    source: RecordStore, target: RecordStore, *, on_stream: Callable[[Stream], None] | None = None
+) -> None:
+    """Everything from one store to an empty one that has been claimed; ``on_stream`` observes each stream.
 
     Between two that are sealed with one key nothing is opened: the copy is the same, byte for byte.
     """
@@ -58,8 +60,8 @@ def copy_records(source: RecordStore, target: RecordStore, *, told: Callable[[St
             with target.writing(sure=True):
                 target.append(stream, first, [(record,) for record in batch])
             first += len(batch)
-        if told is not None:
-            told(stream)
+        if on_stream is not None:
+            on_stream(stream)
 
 
 def _copy_files(source: RecordStore, target: RecordStore) -> None:

@@ -173,10 +173,10 @@ class Folding:
         try:
             made = self._store.change(recorded)
         except OrihonError as error:
-            self._store.tell(action, f"{type(error).__name__}.{error.reason}")
+            self._store.notify(action, f"{type(error).__name__}.{error.reason}")
             raise
         figures = {"before_tokens": made.before_tokens, "after_tokens": made.after_tokens, "folds": len(made.folds)}
-        self._store.tell(action, OK, compression=made.id, trigger=made.trigger, strategy=made.strategy, **figures)
+        self._store.notify(action, OK, compression=made.id, trigger=made.trigger, strategy=made.strategy, **figures)
         return made
 
     # ---- steps -------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Packed:
+class PackedRecord:
     """Messages as the records get them."""
 
     messages: list[Message]

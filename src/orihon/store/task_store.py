@@ -22,7 +22,7 @@ from orihon.store.contract import NUMBER_FIELD, LostRace, RecordStore, Stream
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
 from orihon.store.reader import TaskReader
-from orihon.store.record_codec import Packed, Said, pack, pack_record
+from orihon.store.record_codec import PackedRecord, Said, pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
 from orihon.store.tool_pairs import admit
 from orihon.system import jsonio
@@ -67,7 +67,7 @@ class TaskStore(TaskReader):
         self._saved_index = 0
         self._ended: str | None = None
         self._roles: Counter[str] = Counter()
-        self.told: StoreObserver | None = None  # of everything that was done here; see ``tell``
+        self.observer: StoreObserver | None = None  # of everything that was done here; see ``notify``
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -100,9 +100,9 @@ class TaskStore(TaskReader):
             except LostRace:
                 sure = True  # see ``change``
         self._roles.update([one.message.role for one in masked])
-        self.tell("append", OK, seq=last, messages=len(masked))
+        self.notify("append", OK, seq=last, messages=len(masked))
         if number:
-            self.tell("write", OK, stream="tools", number=number)
+            self.notify("write", OK, stream="tools", number=number)
         if stored is not None:
             for one, size in zip(masked, packed.tokens, strict=True):
                 stored(one, size)
@@ -117,10 +117,10 @@ class TaskStore(TaskReader):
         self._roles.update([one.message.role for one in masked])
         return tail.seq
 
-    def tell(self, action: str, result: str, **details: Any) -> None:
+    def notify(self, action: str, result: str, **details: Any) -> None:
         """Say what was done to the task, in words and numbers that hold nothing of its contents."""
-        if self.told is not None:
-            self.told(action, result, details)
+        if self.observer is not None:
+            self.observer(action, result, details)
 
     def take_roles(self) -> dict[str, int]:
         """How many messages of which role were added here since the last time; for the metrics."""
@@ -143,9 +143,9 @@ class TaskStore(TaskReader):
                 call = None
         return result
 
-    def _packed(self, said: Sequence[Said], tail: Tail) -> Packed:
+    def _packed(self, said: Sequence[Said], tail: Tail) -> PackedRecord:
         """What the records get; refuses what must not stand after the messages that are there."""
-        packed = Packed(admit([one.message for one in said], tail, self._was_used))
+        packed = PackedRecord(admit([one.message for one in said], tail, self._was_used))
         for message, one in zip(packed.messages, said, strict=True):
             line, view_line, tokens = pack(
                 message,
@@ -177,7 +177,7 @@ class TaskStore(TaskReader):
         """Add a record (masked) to a stream other than the log; returns its number."""
         record = self.redactor.clean(dict(fields))
         number = self.change(lambda tail: self._add_all(stream, [record]))
-        self.tell("write", OK, stream=stream, number=number)
+        self.notify("write", OK, stream=stream, number=number)
         return number
 
     def add_many(self, stream: Stream, records: Sequence[Mapping[str, Any]]) -> None:
@@ -185,7 +185,7 @@ class TaskStore(TaskReader):
         cleaned = [self.redactor.clean(dict(fields)) for fields in records]
         if cleaned:
             last = self.change(lambda tail: self._add_all(stream, cleaned))
-            self.tell("write", OK, stream=stream, number=last, records=len(cleaned))
+            self.notify("write", OK, stream=stream, number=last, records=len(cleaned))
 
     def add_inside(self, stream: Stream, record: Mapping[str, Any]) -> int:
         """The same inside ``change``, where several records belong together; masked here, too."""

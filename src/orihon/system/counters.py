@@ -1,4 +1,4 @@
-"""What has happened in a process, counted for the metrics until it is written to the catalogue.
+"""Telemetry counters of a process: what has happened, counted for the metrics until it is in the catalogue.
 
 A series is named as Prometheus writes it, ``family{label="value"}``, which is also its name in the catalogue. Owns the
 names of all series that processes count, and the limits of the durations. Promises: counting is a few dictionary

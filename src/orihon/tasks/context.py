@@ -188,7 +188,7 @@ class TaskContextManager(Asking, TaskStatistics):
     def heartbeat(self) -> None:
         """Say that this process is alive, and how far it is; ``StaleWriter`` when another has taken the task over."""
         self.catalogue.leases.renew(self.lease)
-        self._write_figures()
+        self._write_statistics()
 
     # ---- inheritance -------------------------------------------------------------------------------------------
 

@@ -158,4 +158,4 @@ def _write_figures(catalogue: Catalogue, row: TaskRow, store: TaskStore, compres
             catalogue.tasks.add_statistics(row.uuid, compressions=compressions, epoch=row.epoch)
         catalogue.tasks.set_totals(row.uuid, **figures, epoch=row.epoch)
     except OrihonError as error:
-        logger.warning("%s: the figures could not be written: %s", row.uuid, error)
+        logger.warning("%s: the statistics could not be written: %s", row.uuid, error)

@@ -1,4 +1,4 @@
-"""A quiet thread that renews a lease while its task is open.
+"""The heartbeat: a thread that renews a lease while its task is open.
 
 A stopped process (SIGSTOP, a suspended laptop) does not renew, so its lease runs out and the task can be taken over;
 a process that merely waits for a slow model keeps it.

@@ -1,6 +1,6 @@
-"""What one running task counts for the metrics, on its way into the catalogue.
+"""Telemetry of one running task: what it counts for the metrics, on its way into the catalogue.
 
-Written with the heartbeat, after a compression and when the task is let go; a process that is killed takes the figures
+Written with the heartbeat, after a compression and when the task is let go; a process that is killed takes the numbers
 since then with it, and no work ever fails because of them.
 """
 

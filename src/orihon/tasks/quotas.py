@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.statistics import DAY, Taken
+from orihon.catalogue.statistics import DAY, QuotaUsage
 from orihon.errors import QuotaExceeded
 from orihon.settings import Settings
 from orihon.system.clock import utc_now
@@ -39,13 +39,13 @@ def quota_of(settings: Settings, user: str) -> Quota:
     )
 
 
-def admission(settings: Settings, user: str) -> Callable[[Taken], None] | None:
+def admission(settings: Settings, user: str) -> Callable[[QuotaUsage], None] | None:
     """What ``Tasks.register`` asks before it takes in a task of this user; ``None`` where there is no limit."""
     quota = quota_of(settings, user)
     if quota.tasks is None and quota.bytes is None:
         return None
 
-    def admit(taken: Taken) -> None:
+    def admit(taken: QuotaUsage) -> None:
         if quota.tasks is not None and taken.tasks >= quota.tasks:
             raise QuotaExceeded("tasks", user=user, taken=taken.tasks, limit=quota.tasks)
         if quota.bytes is not None and taken.bytes >= quota.bytes:
@@ -61,7 +61,7 @@ def check_new_task(catalogue: Catalogue, settings: Settings, user: str) -> None:
     """
     admit = admission(settings, user)
     if admit is not None:
-        admit(catalogue.statistics.taken_by(user, utc_now()[:DAY]))
+        admit(catalogue.statistics.quota_usage(user, utc_now()[:DAY]))
 
 
 def tokens_spent(catalogue: Catalogue, settings: Settings, user: str) -> Callable[[], bool]:
@@ -74,7 +74,7 @@ def tokens_spent(catalogue: Catalogue, settings: Settings, user: str) -> Callabl
     def is_spent() -> bool:
         nonlocal looked_at, spent
         if not looked_at or time.monotonic() - looked_at >= _SECONDS_BETWEEN_LOOKS:
-            spent = catalogue.statistics.taken_by(user, utc_now()[:DAY]).tokens >= limit
+            spent = catalogue.statistics.quota_usage(user, utc_now()[:DAY]).tokens >= limit
             looked_at = time.monotonic()
         return spent
 

@@ -1,4 +1,4 @@
-"""The part of ``TaskContextManager`` that keeps its figures: how full the context is, what was used, what was counted.
+"""The part of ``TaskContextManager`` that keeps its statistics: how full the context is, what was used and counted.
 
 The counters of the catalogue follow the log and never run ahead of it: nobody may acknowledge what is not there. What a
 provider reports corrects our estimate of tokens. No work fails because a figure could not be written.
@@ -24,7 +24,7 @@ logger = logging.getLogger("orihon.context")
 
 
 class TaskStatistics:
-    """The figures of one open task."""
+    """The statistics of one open task."""
 
     uuid: str
     settings: Settings
@@ -66,7 +66,7 @@ class TaskStatistics:
         """One more compression in the figures, and so many folds."""
         self.update_statistics(compressions=1)
         self.counts.summaries(folds)
-        self._write_figures()
+        self._write_statistics()
 
     def update_statistics(
         self,
@@ -143,14 +143,14 @@ class TaskStatistics:
         self.message_store.correction = Correction()
         return self.message_store.get_exact_token_count(self.settings.llm.active.tokenizer or tokenizer_for(model))
 
-    def _write_figures(self) -> None:
+    def _write_statistics(self) -> None:
         """What ``orihon list`` shows of a running task, from counters; no work fails because of it."""
         try:
             tail = self.task_store.tail
             figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
             self.catalogue.tasks.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
         except StorageError as error:
-            logger.warning("%s: the figures could not be written: %s", self.uuid, error)
+            logger.warning("%s: the statistics could not be written: %s", self.uuid, error)
         self.counts.write()
 
     def _totals(self) -> dict[str, int]:

@@ -20,12 +20,12 @@ def events(
     live: Broadcaster,
     topic: str,
     *,
-    told: Callable[[TopicState], Awaitable[TopicState | None]] | None = None,
+    render: Callable[[TopicState], Awaitable[TopicState | None]] | None = None,
     numbered: str = "",
 ) -> StreamingResponse:
     """The changes of a topic, as long as the one who hears them is let in.
 
-    ``told`` makes of a state what this page is sent, if anything; ``numbered`` names its number in it.
+    ``render`` makes of a state what this page is sent, if anything; ``numbered`` names its number in it.
     """
 
     async def stream() -> AsyncIterator[bytes]:
@@ -38,7 +38,7 @@ def events(
                 if state is None:
                     yield b": still here\n\n"
                     continue
-                said = state if told is None else await told(state)
+                said = state if render is None else await render(state)
                 if said is None:
                     continue
                 number = f"id: {said[numbered]}\n" if numbered else ""

@@ -1,7 +1,7 @@
-"""Which grants let somebody in at this moment: looked up in the catalogue, and remembered for a few seconds.
+"""A cache of grants: which let somebody in at this moment, read from the catalogue and kept for a few seconds.
 
 A grant that is revoked is out within ``SECONDS``, one that runs out at once. Only tokens that were good once are
-remembered, by their digests. A look may take as long as the database does: not for the thread that answers everybody.
+remembered, by their digests. A read may take as long as the database does: not for the thread that answers everybody.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Previews that somebody is looking at, until they are applied: what was shown is what is made.
+"""A cache of previews that somebody has open, until they are applied: what was shown is what is made.
 
 They are kept in memory, the newest few; a preview that is gone after a restart is made anew.
 """

@@ -1,7 +1,7 @@
-"""What the timeline of a task is drawn from, kept while the server runs: read once, and then only what is new.
+"""A cache of what the timeline of a task is drawn from, while the server runs: read once, then only what is new.
 
 For each message the tokens of the log up to it; for each change of the view what it did, and how long the log was. The
-figures are those of the records, so each point is exact. Some tasks are kept, those that were looked at last.
+numbers are those of the records, so each point is exact. Some tasks are kept, those that were read last.
 """
 
 from __future__ import annotations

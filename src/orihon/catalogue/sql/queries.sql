@@ -594,7 +594,7 @@ SELECT * FROM erased WHERE uuid = :uuid;
 -- name: all_erased
 SELECT * FROM erased ORDER BY erased_at, uuid;
 
--- name: taken_by
+-- name: quota_usage
 SELECT
     (
         SELECT count(*) FROM tasks

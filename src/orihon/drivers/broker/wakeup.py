@@ -1,4 +1,4 @@
-"""``wake_workers``: a word to the workers that listen to a broker, from whoever has put a task in line again.
+"""``wake_workers``: notifies the workers that listen to a broker, from whoever has enqueued a task again.
 
 Promises that a broker which is away, or not installed here, fails nothing: it is said in the log, and the workers find
 the task in the catalogue by themselves, at most a ``queue.poll_interval`` later.

@@ -1,7 +1,7 @@
-"""Short texts that were looked at and hold no secret.
+"""A cache of short texts that were scanned and hold no secret.
 
 Most strings of a message are always the same few: the names of its fields, roles, names of tools. Owns how many of them
-are kept and when they have to be looked at again: as soon as a further value is registered as a secret.
+are kept and when they have to be scanned again: as soon as a further value is registered as a secret.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Move:
             _reached(uuid, "sealed")
             with closing(transfer.new_copy(uuid, self._epoch)) as copy:
                 copy.records.claim(self._epoch)
-                copy_records(source.records, copy.records, told=lambda stream: _reached(uuid, f"copied_{stream}"))
+                copy_records(source.records, copy.records, on_stream=lambda stream: _reached(uuid, f"copied_{stream}"))
                 copy.claim()  # makes what is derived
                 _reached(uuid, "copied")
                 check_copy(uuid, contents_of(source), copy)

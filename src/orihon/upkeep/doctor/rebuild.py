@@ -87,7 +87,7 @@ def _statistics(store: TaskStore) -> dict[str, Any]:
             "size_bytes": store.records.size(),
         }
     except DamagedStore as error:
-        logger.warning("%s: the row is made without figures: %s", store.name, error)
+        logger.warning("%s: the row is made without statistics: %s", store.name, error)
         return {}
 
 

@@ -25,8 +25,8 @@ async def site_events(request: Request) -> Response:
     site = request.app.state.site
     given = from_texts(_ROWS, request.query_params.multi_items())
     user = request.state.visitor.only
-    news = SiteEvents(site, language_of(request.scope), _rendered(request), given["rows"], user)
-    return events(request, site.live, SITE, told=news.of)
+    page_events = SiteEvents(site, language_of(request.scope), _rendered(request), given["rows"], user)
+    return events(request, site.live, SITE, render=page_events.of)
 
 
 async def task_events(request: Request) -> Response:
@@ -39,8 +39,8 @@ async def task_events(request: Request) -> Response:
     # A browser that comes back by itself names the last thing that it has heard.
     heard = request.headers.get("last-event-id", "")
     after = int(heard) if heard.isascii() and heard.isdecimal() and len(heard) < _MOST_DIGITS else given["after"]
-    news = TaskEvents(call, language_of(request.scope), _rendered(request), after)
-    return events(request, site.live, task_topic(uuid), told=news.of, numbered="messages")
+    page_events = TaskEvents(call, language_of(request.scope), _rendered(request), after)
+    return events(request, site.live, task_topic(uuid), render=page_events.of, numbered="messages")
 
 
 def _rendered(request: Request) -> Rendered:
