@@ -111,6 +111,12 @@ def _no_heartbeats_of_earlier_tests() -> Iterator[None]:
 
 
 @pytest.fixture
+def base(tmp_path: Path) -> Path:
+    """Where a new base folder will be."""
+    return tmp_path / "contexts"
+
+
+@pytest.fixture
 def own_logging() -> Iterator[None]:
     """Whatever the test does to the log is undone; tests before it may have left a task open."""
     root = logging.getLogger("orihon")

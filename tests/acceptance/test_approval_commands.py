@@ -58,11 +58,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 class Game:
     """The story of the first design: two phases, each approved, and a third under way."""
 

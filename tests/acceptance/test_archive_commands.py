@@ -17,11 +17,6 @@ from tests.integration.object_server import CREDENTIALS
 from tests.services import Database
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 def finished(base: Path, number: int) -> str:
     task = start_task(base, "files", key=TaskKey("cli", "", "", "task", str(number)))
     task.complete()

@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from orihon import TaskContextManager, TaskKey
 from tests.acceptance.test_cli import run, run_on_terminal
 from tests.conformance.child import ROOT
 
 KEY = TaskKey("cli", "o", "r", "issue", "7")
 ON_KEY = ("--repository", "o/r", "--type", "issue", "--id", "7")
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
 
 
 def finished(base: Path) -> str:

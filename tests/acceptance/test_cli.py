@@ -91,11 +91,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 # ---- help, version, mistakes ---------------------------------------------------------------------------------------
 
 

@@ -26,11 +26,6 @@ from tests.services import Database
 LEASE_SECONDS = 600.0
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 class Cluster:
     """A base folder, and a configuration that says where its catalogue is."""
 

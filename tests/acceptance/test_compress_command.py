@@ -33,11 +33,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
-@pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG, encoding="utf-8")

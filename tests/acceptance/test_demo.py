@@ -113,8 +113,8 @@ def test_everything_is_private(played: Played) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_every_process_speaks_the_language_that_was_asked_for(tmp_path: Path) -> None:
-    done = run("--lang", "ja", "demo", "--folder", str(tmp_path))
+def test_every_process_speaks_the_language_that_was_asked_for(tmp_path: Path, without_mcp: str) -> None:
+    done = run("--lang", "ja", "demo", "--folder", str(tmp_path), PYTHONPATH=without_mcp)
     assert done.returncode == 0, done.stderr
     assert "ログのメッセージ" in done.stdout
     (finished, *_) = sorted((tmp_path / "contexts" / "completed").iterdir(), key=lambda path: -len(messages(path)))

@@ -14,11 +14,6 @@ from tests.importing import make_chat_lines, make_claude_code, make_codex
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     path = tmp_path / "files"
     make_claude_code(path)

@@ -24,11 +24,6 @@ WEBHOOK = "ORIHON_NOTIFICATIONS__WEBHOOK"
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
-@pytest.fixture
 def receiver() -> Iterator[Receiver]:
     with receiving() as server:
         yield server

@@ -19,11 +19,6 @@ from tests.integration.worker_handlers import HANDLER
 COMMANDS = ("enqueue", "worker", "pause", "resume", "cancel", "retry")
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_its_help_and_its_place_in_the_pages(command: str) -> None:
     english, japanese = run(command, "--help"), run(command, "--help", language="ja")

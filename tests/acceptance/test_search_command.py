@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from orihon import TaskContextManager, TaskKey
 from tests.acceptance.test_cli import COLOUR, run, run_on_terminal
 from tests.conformance.child import ROOT
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
 
 
 def a_task(base: Path, number: str = "7") -> str:

@@ -23,11 +23,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_has_its_help_and_its_place_in_the_pages(command: str) -> None:
     english, japanese = run(command, "--help"), run(command, "--help", language="ja")

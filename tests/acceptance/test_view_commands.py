@@ -29,11 +29,6 @@ def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 def view_bytes(folder: Path, backend: str) -> bytes:
     """What the next request is made of; with ``files`` it stands in a file."""
     with closing(open_for_reading(folder, settings_for(backend))) as store:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,28 +30,10 @@ from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
 from tests.helpers import refused
 from tests.integration.archive_child import DIED
-from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
+from tests.integration.object_server import CREDENTIALS, Bucket
 
 ARCHIVE_STEPS = ("packed", "stored", "put away", "noted", "marked", "moved away")
 RESTORE_STEPS = ("verified", "unpacked", "marked", "taken off")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_server() as address:
-        yield address
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    return new_bucket(endpoint)
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
 
 
 @pytest.fixture(params=["local", "file", "s3"])

@@ -25,7 +25,6 @@ from orihon.values.task import TaskStatus
 from tests.damage import start_task
 from tests.helpers import refused
 from tests.integration.killing import killed_at
-from tests.integration.object_server import CREDENTIALS, new_bucket, object_server
 from tests.integration.test_archive import assert_sound, leftovers, row_of
 from tests.services import Database, own_schema
 
@@ -36,11 +35,6 @@ RESTORE_STEPS = ("verified", "copied", "unpacked", "marked", "taken off")
 @pytest.fixture(scope="module")
 def database() -> Iterator[Database]:
     yield from own_schema()
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
 
 
 @pytest.fixture
@@ -194,23 +188,20 @@ def test_a_half_restored_task_is_not_left_in_the_database(base: Path, settings: 
 
 @pytest.mark.parametrize("kind", ["file", "s3"])
 def test_another_machine_restores_what_the_first_one_archived(
-    base: Path, tmp_path: Path, config: dict[str, Any], kind: str, monkeypatch: pytest.MonkeyPatch
+    base: Path, tmp_path: Path, config: dict[str, Any], kind: str, request: pytest.FixtureRequest
 ) -> None:
     (tmp_path / "second").mkdir()
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    with object_server() as endpoint:
-        archive = config["archive"] if kind == "file" else new_bucket(endpoint).archive
-        settings = load_settings({**config, "archive": archive})
-        uuid = finished(base, settings)
-        before = contents(base, uuid, settings)
-        archive_task(base, uuid, settings)
-        restore_task(tmp_path / "second", uuid, settings)
-        assert contents(base, uuid, settings) == before, "for both"
-        assert_sound(base, uuid, settings)
-        archive_task(tmp_path / "second", uuid, settings)
-        restore_task(base, uuid, settings)
-        assert contents(tmp_path / "second", uuid, settings) == before
+    archive = config["archive"] if kind == "file" else request.getfixturevalue("bucket").archive
+    settings = load_settings({**config, "archive": archive})
+    uuid = finished(base, settings)
+    before = contents(base, uuid, settings)
+    archive_task(base, uuid, settings)
+    restore_task(tmp_path / "second", uuid, settings)
+    assert contents(base, uuid, settings) == before, "for both"
+    assert_sound(base, uuid, settings)
+    archive_task(tmp_path / "second", uuid, settings)
+    restore_task(base, uuid, settings)
+    assert contents(tmp_path / "second", uuid, settings) == before
     assert leftovers(base) == leftovers(tmp_path / "second") == []
 
 

@@ -34,7 +34,7 @@ from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
-from tests.integration.object_server import CREDENTIALS, new_bucket, object_server
+from tests.integration.object_server import Bucket
 
 DERIVED = {"current.jsonl", "index.json", "counts.json", "writer.json", "writer.lock", "request.json"}
 
@@ -42,12 +42,6 @@ DERIVED = {"current.jsonl", "index.json", "counts.json", "writer.json", "writer.
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with object_server() as endpoint:
-        yield endpoint
 
 
 @dataclass(frozen=True)
@@ -76,11 +70,9 @@ def folder_target(tmp_path: Path) -> Target:
 
 
 @pytest.fixture(params=["folder", "file-url", "s3"])
-def target(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Target:
     if request.param == "s3":
-        for name, value in CREDENTIALS.items():
-            monkeypatch.setenv(name, value)
-        bucket = new_bucket(request.getfixturevalue("server"))
+        bucket: Bucket = request.getfixturevalue("bucket")
         return Target(bucket.url, bucket.endpoint)
     vault = tmp_path / "vault"
     return Target(str(vault) if request.param == "folder" else f"file://{vault}")

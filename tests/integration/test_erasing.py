@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -39,30 +38,12 @@ from orihon.values.task import TaskKey, new_uuid
 from tests.helpers import refused
 from tests.integration.agents import EffectServer, effects, world
 from tests.integration.killing import ended
-from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
+from tests.integration.object_server import Bucket
 from tests.integration.run_supervisor import eventually
 from tests.integration.test_privacy import CANARY, places_of, task_of
 from tests.services import Database
 
 ANN = "ann-7731"
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_server() as address:
-        yield address
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    return new_bucket(endpoint)
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
 
 
 @pytest.fixture(params=["files", "sqlite", "postgres"])

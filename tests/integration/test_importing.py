@@ -48,11 +48,6 @@ def settings_for(backend: str = "files", **more: Any) -> Settings:
     return load_settings({"context_storage": {"backend": backend, "durability": "os", **more}}, environ={})
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 def bring(base: Path, *paths: Path, settings: Settings | None = None, **options: Any) -> ImportReport:
     return import_transcripts(base, settings or settings_for(), paths, **options)
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +27,9 @@ from orihon.values.view import PlannedFold
 from tests.conformance.child import ROOT
 from tests.damage import BACKENDS
 from tests.helpers import Child, logged, refused
-from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server
+from tests.integration.object_server import Bucket
 
 KEY = TaskKey("github", "owner", "repo", "issue", "27")
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_server() as address:
-        yield address
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    return new_bucket(endpoint)
 
 
 @pytest.fixture(params=["file", "s3"])

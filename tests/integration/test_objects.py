@@ -10,7 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,22 +20,9 @@ from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
 from orihon.settings import load_settings
 from tests.helpers import refused
-from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, object_server, strict_object_server
+from tests.integration.object_server import CREDENTIALS, Bucket, new_bucket, strict_object_server
 
 LARGE = 19 << 20
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_server() as address:
-        yield address
-
-
-@pytest.fixture
-def bucket(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    return new_bucket(endpoint)
 
 
 @pytest.fixture(params=["s3", "file"])

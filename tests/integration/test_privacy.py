@@ -37,11 +37,6 @@ from tests.services import Database
 CANARY = "kanariya-58213"
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 @pytest.fixture(params=["files", "sqlite", "postgres"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Each back end; archives and mirrors are elsewhere."""

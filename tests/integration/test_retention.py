@@ -33,11 +33,6 @@ from tests.integration.killing import Steps, killed_at
 from tests.services import Database
 
 
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
 @pytest.fixture(params=["files", "sqlite", "postgres"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Settings:
     """Each back end; where it is the database, the archive is where all machines see it."""

@@ -31,11 +31,6 @@ LATER = -1.0  # days: whatever has ended by tomorrow
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / "contexts"
-
-
-@pytest.fixture
 def settings() -> Settings:
     return load_settings({}, environ={})
 
