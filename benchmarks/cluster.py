@@ -33,6 +33,7 @@ from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings, load_settings
 from orihon.system.clock import is_alive
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskKey, TaskStatus
 from tests.private_rabbitmq import PrivateRabbitMQ
@@ -102,7 +103,7 @@ def check(queue: TaskQueue, folder: Path, settings: Settings, uuids: list[str], 
     findings = messages = 0
     twice: list[str] = []
     for row in rows:
-        found = [one for one in verify(folder / "host-a", row.uuid, settings) if one.severity != "warning"]
+        found = [one for one in verify(OpenBase(folder / "host-a", settings), row.uuid) if one.severity != "warning"]
         findings += len(found)
         messages += row.total_messages
         if row.total_messages != calls:

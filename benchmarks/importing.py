@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sample import contents
-from orihon.importers.importer import import_transcripts
+from orihon import import_transcripts
 from orihon.settings import load_settings
 
 FORMATS = ("claude-code", "codex", "openai-chat")

@@ -30,6 +30,7 @@ from orihon.search import catch_up, rebuild_index
 from orihon.search.words import tokens
 from orihon.settings import Settings, load_settings
 from orihon.store.record_codec import Said
+from orihon.tasks.base import OpenBase
 
 WANTED_MILLISECONDS = 50.0
 WANTED_COST = 1.02
@@ -129,7 +130,7 @@ def print_append_cost(folder: Path, rounds: int) -> None:
                 store.add_message("user", text)
             times[base.name].append(time.perf_counter() - started)
             if base.name == "searched":
-                catch_up(base, settings, seconds=60)
+                catch_up(OpenBase(base, settings), seconds=60)
     cost = statistics.median(
         searched / plain for searched, plain in zip(times["searched"], times["plain"], strict=True)
     )
@@ -145,13 +146,13 @@ def measure(base: Path, settings: Settings, options: argparse.Namespace) -> None
     if options.rows and settings.database.url is None:
         add_rows(base, settings, options.rows)
     started = time.perf_counter()
-    rebuild_index(base, settings)
+    rebuild_index(OpenBase(base, settings))
     seconds = time.perf_counter() - started
     print(f"index made in {seconds:.1f} s ({size / seconds / 1e6:.1f} MB/s)")
     if settings.database.url is None:
         weight = sum(path.stat().st_size for path in base.glob("search.db*")) / size
         print(f"index: {weight:.2f} of the text (wanted: at most {WANTED_SIZE})")
-    idle = statistics.median(timed(lambda: catch_up(base, settings, seconds=60), 5))
+    idle = statistics.median(timed(lambda: catch_up(OpenBase(base, settings), seconds=60), 5))
     print(f"nothing new: {idle:.1f} ms, with {options.rows:,} more finished tasks in the catalogue")
     print_queries(base, settings, words, sample, options.queries)
 

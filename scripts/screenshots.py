@@ -24,6 +24,7 @@ from orihon.errors import Waiting
 from orihon.runtime.broker_queue import open_queue
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.usage import record_usage_of_log
 from orihon.values.message.message import Message
@@ -207,7 +208,7 @@ def _ask(base: Path, settings: Settings, chance: random.Random) -> None:
             task.checkpoint(phase, question)
         task.catalogue.close()
         if phase == "research":
-            approve(base, task.uuid, settings, by="ana", reason="B is cheaper and has the better API.")
+            approve(OpenBase(base, settings), task.uuid, by="ana", reason="B is cheaper and has the better API.")
     with closing(open_catalogue(base, settings)) as catalogue:
         assert catalogue.tasks.page(status=TaskStatus.WAITING)
 

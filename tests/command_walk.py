@@ -12,12 +12,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from orihon import archive_old_contexts
 from orihon.catalogue import Catalogue, Grant
 from orihon.errors import Waiting
 from orihon.system.clock import utc_now
 from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
-from orihon.upkeep.retention import archive_old_contexts
 from orihon.values.task import TaskKey, TaskStatus
 from tests.damage import KEY, settings_for, start_task
 from tests.integration.worker_handlers import HANDLER
@@ -150,13 +151,13 @@ def prepare(folder: Path) -> None:
     asking = TaskContextManager(base, WAITING, settings, uuid="waiting-1")
     asking.message_store.add_message("user", "Plan the level.")
     _ask(asking, "concept")
-    approve(base, "waiting-1", settings, by="ann")
+    approve(OpenBase(base, settings), "waiting-1", by="ann")
     _ask(TaskContextManager.resume(base, "waiting-1", settings), "prototype")
     chat = [{"role": "user", "content": f"Question {number}: " + "why? " * 40} for number in range(6)]
     (folder / "chat.jsonl").write_text("".join(json.dumps(line) + "\n" for line in chat), encoding="utf-8")
     with Catalogue(base / "tasks.db") as catalogue:
         catalogue.grants.add(Grant("0a1b2c3d", "ann", "read", "", utc_now(), None, None), "0" * 64)
-    backup(base, settings, str(folder / "backups"))
+    backup(OpenBase(base, settings), str(folder / "backups"))
 
 
 def _ask(task: TaskContextManager, phase: str) -> None:

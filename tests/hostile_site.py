@@ -12,6 +12,7 @@ from orihon.errors import Waiting
 from orihon.notifications.notification import KINDS
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.values.task import TaskKey
 from orihon.values.view import PlannedFold
@@ -82,7 +83,7 @@ def _wait(base: Path, settings: Settings) -> None:
             )
         task.catalogue.close()
         if phase == "first":
-            approve(base, WAITING, settings, by=short("approver"))
+            approve(OpenBase(base, settings), WAITING, by=short("approver"))
 
 
 _SETTINGS = """

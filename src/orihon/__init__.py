@@ -23,6 +23,38 @@ if TYPE_CHECKING:
         verify_audit,
     )
     from orihon.catalogue import Catalogue, Grant, Lease, TaskRow
+    from orihon.classic.functions import (
+        anonymize_task,
+        archive_old,
+        archive_old_contexts,
+        archive_task,
+        delete_old_contexts,
+        delete_old_phase_archives,
+        deliver_notifications,
+        erase_user,
+        export_task,
+        export_tasks,
+        export_user,
+        follow_messages,
+        fork_task,
+        import_transcripts,
+        keep_task,
+        list_grants,
+        list_notifications,
+        maintain,
+        monthly_report,
+        new_grant,
+        restore_task,
+        revoke_grant,
+        scan_tasks,
+        search_history,
+        storage_summary,
+        task_chain,
+        task_overview,
+        vacuum_databases,
+        view_at,
+        view_diff,
+    )
     from orihon.classic.memory.memory_manager import AgentState, MemoryConfig, MemoryManager
     from orihon.classic.postgres_messages import PostgreSQLMessageStore
     from orihon.classic.tools.context_stats import print_statistics_report
@@ -47,7 +79,6 @@ if TYPE_CHECKING:
     from orihon.drivers.objects import ObjectStorage
     from orihon.errors import OrihonError, Waiting
     from orihon.guard.masking.known_values import register_secret
-    from orihon.importers.importer import import_transcripts
     from orihon.importers.report import ImportReport
     from orihon.llm.anthropic import AnthropicClient
     from orihon.llm.base import LLMClient
@@ -60,14 +91,12 @@ if TYPE_CHECKING:
     from orihon.notifications.notification import CompressionNotification, Notification
     from orihon.notifications.notifier import Notifier
     from orihon.reports.costs import CostLine, CostReport, cost_report
-    from orihon.reports.follow import follow_messages
     from orihon.reports.metrics import MetricsServer, collect_metrics
     from orihon.reports.monitor import ContextMonitor
-    from orihon.reports.monthly import MonthlyReport, monthly_report
-    from orihon.reports.notifications import deliver_notifications, list_notifications
-    from orihon.reports.overview import TaskOverview, task_overview
-    from orihon.reports.storage import StorageSummary, collect_global_statistics, storage_summary
-    from orihon.reports.view_diff import ViewDiff, view_diff
+    from orihon.reports.monthly import MonthlyReport
+    from orihon.reports.overview import TaskOverview
+    from orihon.reports.storage import StorageSummary, collect_global_statistics
+    from orihon.reports.view_diff import ViewDiff
     from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
     from orihon.runtime.handler import TaskHandler
     from orihon.runtime.poller import SourcePoller
@@ -81,7 +110,7 @@ if TYPE_CHECKING:
     from orihon.runtime.tools import ToolBox, ToolOptions
     from orihon.runtime.user_config import fetch_user_config
     from orihon.runtime.worker import WorkerProcess
-    from orihon.search import SearchHit, SearchResults, search_history
+    from orihon.search import SearchHit, SearchResults
     from orihon.settings import Settings, load_settings
     from orihon.settings.in_force import settings_in_force
     from orihon.settings.rungs import Rung
@@ -89,39 +118,17 @@ if TYPE_CHECKING:
     from orihon.store.checkpoints import Approval, Checkpoint, Phase
     from orihon.tasks.approvals.answers import PendingApproval
     from orihon.tasks.approvals.handler import ApprovalHandler
-    from orihon.tasks.approvals.phase_archives import (
-        delete_old_phase_archives,
-        extract_section,
-        partial_restore,
-        restore_context,
-    )
-    from orihon.tasks.chain import ChainLink, Inherited, task_chain
+    from orihon.tasks.approvals.phase_archives import extract_section, partial_restore, restore_context
+    from orihon.tasks.chain import ChainLink, Inherited
     from orihon.tasks.context import TaskContextManager
-    from orihon.tasks.grants import NewGrant, list_grants, new_grant, revoke_grant
+    from orihon.tasks.grants import NewGrant
     from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext, PreviousContext
     from orihon.tasks.mirror import S3MessageStore, fetch_mirror
-    from orihon.tasks.view_reader import ViewAt, view_at
-    from orihon.transfer.archive import ArchivedTask, archive_old, archive_task, restore_task
-    from orihon.transfer.export import Exported, ExportRun, export_task, export_tasks
-    from orihon.transfer.fork import fork_task
+    from orihon.tasks.view_reader import ViewAt
+    from orihon.transfer.archive import ArchivedTask
+    from orihon.transfer.export import Exported, ExportRun
     from orihon.transfer.migrate import MigrationReport, migrate_tasks
-    from orihon.upkeep.privacy import (
-        Anonymized,
-        Erasure,
-        GDPRCompliantStorage,
-        UserExport,
-        anonymize_task,
-        erase_user,
-        export_user,
-    )
-    from orihon.upkeep.retention import (
-        archive_old_contexts,
-        delete_old_contexts,
-        keep_task,
-        maintain,
-        vacuum_databases,
-    )
-    from orihon.upkeep.scan import scan_tasks
+    from orihon.upkeep.privacy import Anonymized, Erasure, GDPRCompliantStorage, UserExport
     from orihon.values.ladder import AdaptiveContextManager, Ladder
     from orihon.values.message.message import Message, Part, ToolCall
     from orihon.values.records import Compression, Fold, FoldReport, ModelCall, Pin, Usage
@@ -250,10 +257,10 @@ _HOMES = {
     "WebServer": "orihon.web.server",
     "WorkerProcess": "orihon.runtime.worker",
     "acting_as": "orihon.audit",
-    "anonymize_task": "orihon.upkeep.privacy",
-    "archive_old": "orihon.transfer.archive",
-    "archive_old_contexts": "orihon.upkeep.retention",
-    "archive_task": "orihon.transfer.archive",
+    "anonymize_task": "orihon.classic.functions",
+    "archive_old": "orihon.classic.functions",
+    "archive_old_contexts": "orihon.classic.functions",
+    "archive_task": "orihon.classic.functions",
     "audit_records": "orihon.audit",
     "collect_cluster_stats": "orihon.runtime.stats",
     "collect_global_statistics": "orihon.reports.storage",
@@ -265,48 +272,48 @@ _HOMES = {
     "compress_level2": "orihon.compression.documents.sections",
     "compress_level3": "orihon.compression.documents.sections",
     "cost_report": "orihon.reports.costs",
-    "delete_old_contexts": "orihon.upkeep.retention",
-    "delete_old_phase_archives": "orihon.tasks.approvals.phase_archives",
-    "deliver_notifications": "orihon.reports.notifications",
-    "erase_user": "orihon.upkeep.privacy",
-    "export_task": "orihon.transfer.export",
-    "export_tasks": "orihon.transfer.export",
-    "export_user": "orihon.upkeep.privacy",
+    "delete_old_contexts": "orihon.classic.functions",
+    "delete_old_phase_archives": "orihon.classic.functions",
+    "deliver_notifications": "orihon.classic.functions",
+    "erase_user": "orihon.classic.functions",
+    "export_task": "orihon.classic.functions",
+    "export_tasks": "orihon.classic.functions",
+    "export_user": "orihon.classic.functions",
     "extract_section": "orihon.tasks.approvals.phase_archives",
     "fetch_mirror": "orihon.tasks.mirror",
     "fetch_user_config": "orihon.runtime.user_config",
-    "follow_messages": "orihon.reports.follow",
+    "follow_messages": "orihon.classic.functions",
     "forget_person": "orihon.audit",
-    "fork_task": "orihon.transfer.fork",
+    "fork_task": "orihon.classic.functions",
     "get_llm_client": "orihon.llm.clients",
-    "import_transcripts": "orihon.importers.importer",
-    "keep_task": "orihon.upkeep.retention",
-    "list_grants": "orihon.tasks.grants",
-    "list_notifications": "orihon.reports.notifications",
+    "import_transcripts": "orihon.classic.functions",
+    "keep_task": "orihon.classic.functions",
+    "list_grants": "orihon.classic.functions",
+    "list_notifications": "orihon.classic.functions",
     "load_settings": "orihon.settings",
-    "maintain": "orihon.upkeep.retention",
+    "maintain": "orihon.classic.functions",
     "migrate_tasks": "orihon.transfer.migrate",
     "monitor_workers": "orihon.runtime.supervisor",
-    "monthly_report": "orihon.reports.monthly",
-    "new_grant": "orihon.tasks.grants",
+    "monthly_report": "orihon.classic.functions",
+    "new_grant": "orihon.classic.functions",
     "open_queue": "orihon.runtime.broker_queue",
     "partial_restore": "orihon.tasks.approvals.phase_archives",
     "print_statistics_report": "orihon.tools.context_stats",
     "register_secret": "orihon.guard.masking.known_values",
     "restore_context": "orihon.tasks.approvals.phase_archives",
-    "restore_task": "orihon.transfer.archive",
-    "revoke_grant": "orihon.tasks.grants",
-    "scan_tasks": "orihon.upkeep.scan",
-    "search_history": "orihon.search",
+    "restore_task": "orihon.classic.functions",
+    "revoke_grant": "orihon.classic.functions",
+    "scan_tasks": "orihon.classic.functions",
+    "search_history": "orihon.classic.functions",
     "settings_in_force": "orihon.settings.in_force",
     "squeeze": "orihon.compression.squeeze.squeeze",
-    "storage_summary": "orihon.reports.storage",
-    "task_chain": "orihon.tasks.chain",
-    "task_overview": "orihon.reports.overview",
-    "vacuum_databases": "orihon.upkeep.retention",
+    "storage_summary": "orihon.classic.functions",
+    "task_chain": "orihon.classic.functions",
+    "task_overview": "orihon.classic.functions",
+    "vacuum_databases": "orihon.classic.functions",
     "verify_audit": "orihon.audit",
-    "view_at": "orihon.tasks.view_reader",
-    "view_diff": "orihon.reports.view_diff",
+    "view_at": "orihon.classic.functions",
+    "view_diff": "orihon.classic.functions",
 }
 
 __all__ = [

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orihon import archive_task
 from orihon.tasks.context import TaskContextManager
-from orihon.transfer.archive import archive_task
 from tests.acceptance.test_cli import run, run_on_terminal
 from tests.damage import KEY, paused_task, settings_for
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from orihon import TaskContextManager, load_settings
-from orihon.search import search_history
+from orihon import TaskContextManager, load_settings, search_history
 from orihon.search.sqlite_index import index_turn
 from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run

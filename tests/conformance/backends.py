@@ -44,7 +44,7 @@ class Backend(ABC):
         config = self.config()
         config["context_storage"].update(storage)
         settings = load_settings({**config, "masking": masking or {}}, environ={})
-        task_store = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=epoch)
+        task_store = open_task_store(folder, settings, epoch=epoch)
         return MessageStore(folder, settings, task_store=task_store)
 
     @abstractmethod

@@ -115,7 +115,7 @@ class SealedConformance(LogBehaviour, SiblingBehaviour, CheckpointBehaviour, Epo
         with refused(KeyUnavailable, reason):
             list(open_for_reading(folder, settings).messages())
         with pytest.raises(OrihonError):
-            store = open_task_store(folder, settings, key_file=folder.parent / "mask.key")
+            store = open_task_store(folder, settings)
             MessageStore(folder, settings, task_store=store).add_message("user", "more")
         assert self.backend.raw_log(folder) == before
 

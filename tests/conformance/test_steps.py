@@ -13,15 +13,17 @@ from typing import Any
 
 import pytest
 
+from orihon import fork_task
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, ToolCallError
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify, verify_task
-from orihon.transfer.fork import FORKED_FROM, fork_task
+from orihon.transfer.fork import FORKED_FROM
 from orihon.values.records import Pin
 from orihon.values.task import TaskKey, TaskStatus
 from orihon.values.view import PlannedFold, foldable_runs
@@ -151,8 +153,8 @@ def check_fork(base: Path, settings: Settings, life: Life, at: int) -> None:
     new = fork_task(base, life.task.uuid, settings, at)
     here = folders_of(base, settings).find(new)
     assert here is not None
-    with closing(open_for_reading(here, settings, name=new)) as store:
-        assert verify_task(store, here if here.is_dir() else None) == []
+    with closing(open_for_reading(here.folder, settings, name=new)) as store:
+        assert verify_task(store, here.folder if here.folder.is_dir() else None) == []
         assert b"".join(line + b"\n" for line in store.view_lines()) == life.views[at]
         assert store.view().pins == life.pins[at]
         assert (store.count("tools"), store.count("planning")) == life.counts[at]
@@ -167,8 +169,8 @@ def check_fork(base: Path, settings: Settings, life: Life, at: int) -> None:
         assert lines_of(fork.message_store).startswith(life.views[at])
         check_task(fork.message_store)
         assert verify_task(fork.task_store) == []
-    if here.is_dir() or settings.database.url is None:
-        assert verify(base, new, settings) == []
+    if here.folder.is_dir() or settings.database.url is None:
+        assert verify(OpenBase(base, settings), new) == []
 
 
 def check_rewind(life: Life, at: int) -> bool:
@@ -310,9 +312,9 @@ def test_a_rewind_that_cannot_have_been_is_found(tmp_path: Path, damage: dict[st
         store.create_summary(8, 9, "after it")
         record = store.rewind(5)
         assert (record.folds, record.removed, record.visible) == ((1, 4), (2, 3), (1, 4))
-    assert verify(tmp_path, task.uuid, settings_of("files")) == []
+    assert verify(OpenBase(tmp_path, settings_of("files")), task.uuid) == []
     edit_record(task.context_dir, "compressions", record.id, with_fields(**damage))
-    found = verify(tmp_path, task.uuid, settings_of("files"))
+    found = verify(OpenBase(tmp_path, settings_of("files")), task.uuid)
     assert "folds" in {finding.check for finding in found}
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from orihon import TaskContextManager, TaskKey, get_llm_client
+from orihon import TaskContextManager, TaskKey, get_llm_client, view_at, view_diff
 from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.llm.scripted import Reply, ScriptedModel
-from orihon.reports.view_diff import view_diff
 from orihon.settings import load_settings
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
-from orihon.tasks.view_reader import ViewReading, view_at
+from orihon.tasks.view_reader import ViewReading
 from orihon.values.records import Fold
 from orihon.values.view import PlannedFold, layout
 from tests.conformance.test_steps import Life, settings_of
@@ -56,7 +56,7 @@ def check_diff(base: Path, uuid: str, number: int, life: Life) -> None:
         found.compression.after_tokens,
     )
     assert found.after.entries == found.compression.after_entries
-    with reading_task(base, uuid, settings) as (store, row):
+    with reading_task(OpenBase(base, settings), uuid) as (store, row):
         reading = ViewReading(store, row, settings)
         before, after = (_places(reading.as_of(one, found.last_seq)) for one in (number - 1, number))
     gone = {_place(entry.entry.start, entry.entry.end, entry.entry.fold) for hunk in found.hunks for entry in hunk.gone}

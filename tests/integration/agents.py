@@ -139,7 +139,7 @@ class World:
 
     def messages(self, uuid: str) -> list[StoredMessage]:
         (place,) = self.queue.folders.places(uuid)
-        store = MessageStore(place)
+        store = MessageStore(place.folder)
         found = list(store.get_messages())
         store.close()
         return found

@@ -23,6 +23,7 @@ import orihon
 from orihon import TaskContextManager, load_settings
 from orihon.errors import NotWaiting, Waiting
 from orihon.tasks.approvals.answers import approve, pending, reject
+from orihon.tasks.base import OpenBase
 from tests.conformance.child import PATIENCE
 from tests.integration.run_supervisor import eventually
 
@@ -96,13 +97,13 @@ def answer(
     """``at`` a time, or when the task ``waits`` for it."""
     settings = load_settings(config)
     if waits:
-        eventually(lambda: [one for one in pending(base, settings) if one.uuid == uuid])
+        eventually(lambda: [one for one in pending(OpenBase(base, settings)) if one.uuid == uuid])
     time.sleep(max(0.0, at - time.time()))  # so that two begin at the same moment
     try:
         if decision == "approve":
-            done = approve(base, uuid, settings, by=by)
+            done = approve(OpenBase(base, settings), uuid, by=by)
         else:
-            done = reject(base, uuid, settings, by=by, reason="Look at Godot again.")
+            done = reject(OpenBase(base, settings), uuid, by=by, reason="Look at Godot again.")
     except NotWaiting as error:
         return {"refused": error.reason, "by": error.fields.get("by"), "at": error.fields.get("at")}
     return {"status": done.status.value}

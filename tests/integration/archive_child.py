@@ -10,9 +10,9 @@ import logging
 import os
 import sys
 
+from orihon import archive_task, restore_task
 from orihon.errors import OrihonError
 from orihon.settings import load_settings
-from orihon.transfer.archive import archive_task, restore_task
 
 DIED = 70
 

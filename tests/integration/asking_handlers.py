@@ -10,6 +10,7 @@ from orihon.runtime.handler import open_context
 from orihon.runtime.queue import QueuedTask
 from orihon.settings import Settings
 from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 
 HANDLER = "tests.integration.asking_handlers:AskingHandler"
@@ -52,5 +53,5 @@ class AnsweredAtOnce(AskingHandler):
         try:
             super().handle(task, should_stop)
         except Waiting:
-            approve(self._base_dir, task.lease.uuid, self._settings, by="ann")
+            approve(OpenBase(self._base_dir, self._settings), task.lease.uuid, by="ann")
             raise

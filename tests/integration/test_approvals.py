@@ -21,6 +21,7 @@ from orihon import (
     TaskKey,
     Waiting,
     archive_task,
+    delete_old_contexts,
     delete_old_phase_archives,
     fork_task,
     list_notifications,
@@ -35,9 +36,9 @@ from orihon.store.factory import open_for_reading
 from orihon.tasks.approvals import answers as answering
 from orihon.tasks.approvals.answers import PendingApproval, SweepReport, approve, pending, reject, revise, sweep
 from orihon.tasks.approvals.phase_restore import read_phase, restore_phase
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskStatus
 from tests.conformance.backends import BACKENDS
 from tests.helpers import SomeSteps, refused
@@ -94,7 +95,7 @@ class Loop:
         return self.ctx
 
     def pending(self) -> list[PendingApproval]:
-        return [one for one in pending(self.base, self.settings) if one.uuid == self.uuid]
+        return [one for one in pending(OpenBase(self.base, self.settings)) if one.uuid == self.uuid]
 
     def row(self) -> Any:
         with closing(open_catalogue(self.base, self.settings)) as catalogue:
@@ -108,7 +109,7 @@ class Loop:
     def read(self, look: Callable[[Any], Any]) -> Any:
         folder = folders_of(self.base, self.settings).find(self.uuid)
         assert folder is not None
-        with closing(open_for_reading(folder, self.settings, name=self.uuid)) as store:
+        with closing(open_for_reading(folder.folder, self.settings, name=self.uuid)) as store:
             return look(store)
 
     def ledger(self) -> Ledger:
@@ -127,7 +128,7 @@ class Loop:
         return "\n".join(str(json.loads(line)["content"]) for line in lines)
 
     def check(self) -> None:
-        findings = verify(self.base, self.uuid, self.settings)
+        findings = verify(OpenBase(self.base, self.settings), self.uuid)
         assert [found for found in findings if found.severity != "warning"] == []
 
 
@@ -152,7 +153,7 @@ def test_a_task_that_asks_waits_and_goes_on_where_it_stood(loop: Loop) -> None:
     assert (found.checkpoint.name, found.checkpoint.context) == ("concept", "the comparison")
     assert found.checkpoint.phase is not None
     assert found.checkpoint.phase.name == "exploration"
-    done = approve(loop.base, loop.uuid, loop.settings, by="ann", reason="fine")
+    done = approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann", reason="fine")
     assert (done.status, done.requested, loop.pending()) == (TaskStatus.PAUSED, None, [])
     ctx = loop.resume()
     answer = ctx.checkpoint("concept", QUESTION)
@@ -167,7 +168,7 @@ def test_an_approval_folds_the_exploration_and_keeps_what_the_next_phase_needs(l
     before = loop.ctx.message_store.get_current_token_count()
     loop.ask()
     counted = loop.compressions()
-    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    done = approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     assert done.after_tokens < before / 5
     shown = loop.shown()
     assert "- **決定**: Unity" in shown
@@ -190,12 +191,14 @@ def test_an_approval_folds_the_exploration_and_keeps_what_the_next_phase_needs(l
 
 def test_changes_that_are_wanted_open_what_they_are_about(loop: Loop) -> None:
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     ctx = loop.resume()
     ctx.phase("building")
     ctx.message_store.add_message("assistant", "Built with Unity.")
     loop.ask("build")
-    done = revise(loop.base, loop.uuid, loop.settings, by="bob", instructions="Godot の比較をもう一度見せてください")
+    done = revise(
+        OpenBase(loop.base, loop.settings), loop.uuid, by="bob", instructions="Godot の比較をもう一度見せてください"
+    )
     assert done.after_tokens > 5 * done.before_tokens
     assert "GDScript" in loop.shown()
     ctx = loop.resume()
@@ -205,7 +208,7 @@ def test_changes_that_are_wanted_open_what_they_are_about(loop: Loop) -> None:
     assert ctx.checkpoint("build", QUESTION) == answer  # nothing has changed since
     ctx.message_store.add_message("assistant", "Built with Godot.")
     loop.ask("build")
-    approve(loop.base, loop.uuid, loop.settings, by="bob")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="bob")
     assert loop.resume().checkpoint("build", QUESTION).approved
     loop.ctx.complete()
     loop.check()
@@ -225,10 +228,10 @@ def test_a_rejection_opens_by_name_or_by_words(
 ) -> None:
     loop = files_loop(tmp_path)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     loop.resume().message_store.add_message("assistant", "## Plan\n\nGo.")
     loop.ask("second")
-    reject(loop.base, loop.uuid, loop.settings, by="bob", reason=reason, sections=sections)
+    reject(OpenBase(loop.base, loop.settings), loop.uuid, by="bob", reason=reason, sections=sections)
     assert (EXPLORATION in loop.shown()) == is_opened
     assert loop.ledger().checkpoints[-1].answer is not None
     loop.check()
@@ -238,12 +241,14 @@ def test_a_rejection_opens_by_name_or_by_words(
 def test_a_section_that_there_is_not_is_refused_before_anything_is_written(tmp_path: Path, named: str) -> None:
     loop = files_loop(tmp_path)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     loop.resume().message_store.add_message("assistant", "Go.")
     loop.ask("second")
     before = loop.shown(), loop.ledger(), loop.row().status
     with refused(InvalidInput, "no_section") as caught:
-        revise(loop.base, loop.uuid, loop.settings, by="bob", instructions="Godot!", sections=["Godot", named])
+        revise(
+            OpenBase(loop.base, loop.settings), loop.uuid, by="bob", instructions="Godot!", sections=["Godot", named]
+        )
     assert f"No section is called {named}. There are: 調査フェーズ, ゲームエンジンの選定, Unity" in caught.value.cause
     assert (loop.shown(), loop.ledger(), loop.row().status) == before
     ctx = loop.resume()
@@ -258,17 +263,17 @@ def test_a_section_that_there_is_not_is_refused_before_anything_is_written(tmp_p
 @pytest.mark.parametrize("is_confirmed", [False, True])
 def test_an_approval_folds_again_what_a_rejection_in_the_same_phase_has_opened(loop: Loop, is_confirmed: bool) -> None:
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     folded = loop.shown()
     loop.resume().phase("building")
     loop.ctx.message_store.add_message("assistant", "Built with Unity.")
     loop.ask("build")
-    reject(loop.base, loop.uuid, loop.settings, by="bob", reason="Godot の比較をもう一度見せてください")
+    reject(OpenBase(loop.base, loop.settings), loop.uuid, by="bob", reason="Godot の比較をもう一度見せてください")
     loop.resume().message_store.add_message("assistant", "Built with Unity, once more.")
     loop.ask("build")
     assert EXPLORATION in loop.shown()
     settings = loop.settings.replace(**{"compression.confirm_before_compress": is_confirmed})
-    done = approve(loop.base, loop.uuid, settings, by="bob")
+    done = approve(OpenBase(loop.base, settings), loop.uuid, by="bob")
     assert (EXPLORATION in loop.shown()) == is_confirmed
     if not is_confirmed:
         assert done.after_tokens < done.before_tokens / 5
@@ -284,11 +289,11 @@ def test_so_it_is_with_what_was_folded_before_anybody_was_asked(tmp_path: Path) 
     loop.ctx.compressor.compress(strategy="sections", target=0.001)
     assert EXPLORATION not in loop.shown()
     loop.ask()
-    reject(loop.base, loop.uuid, loop.settings, by="ann", reason="Show me Godot", sections=["Godot"])
+    reject(OpenBase(loop.base, loop.settings), loop.uuid, by="ann", reason="Show me Godot", sections=["Godot"])
     assert EXPLORATION in loop.shown()
     loop.resume().message_store.add_message("assistant", "Unity it is.")
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     assert EXPLORATION not in loop.shown()
     loop.check()
 
@@ -296,36 +301,36 @@ def test_so_it_is_with_what_was_folded_before_anybody_was_asked(tmp_path: Path) 
 def test_what_somebody_has_opened_by_hand_or_in_another_phase_stays_open(tmp_path: Path) -> None:
     loop = files_loop(tmp_path)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     folding = loop.resume().message_store.folding
     folding.unfold(loop.ctx.message_store.view().folds[0].id, made_by="ann")
     loop.ctx.phase("building")
     loop.ctx.message_store.add_message("assistant", "Built with Unity.")
     loop.ask("build")
-    reject(loop.base, loop.uuid, loop.settings, by="bob", reason="Godot?")
+    reject(OpenBase(loop.base, loop.settings), loop.uuid, by="bob", reason="Godot?")
     loop.resume().message_store.add_message("assistant", "Built again.")
     loop.ask("build")
-    approve(loop.base, loop.uuid, loop.settings, by="bob")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="bob")
     assert EXPLORATION in loop.shown()
 
 
 def test_who_comes_too_late_is_told(loop: Loop) -> None:
     with refused(NotWaiting, "running"):
         loop.ctx.checkpoints.ask(Checkpoint(0, "early", "?"))
-        approve(loop.base, loop.uuid, loop.settings, by="ann")
+        approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     loop.ctx.checkpoints.answer(2, Approval("approve", "ann"))
     with refused(NotWaiting, "answered"):
-        approve(loop.base, loop.uuid, loop.settings, by="bob")
+        approve(OpenBase(loop.base, loop.settings), loop.uuid, by="bob")
     loop.ask()
     with refused(InvalidInput, "empty_text"):
-        reject(loop.base, loop.uuid, loop.settings, by="bob", reason=" ")
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+        reject(OpenBase(loop.base, loop.settings), loop.uuid, by="bob", reason=" ")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     with refused(NotWaiting, "answered") as caught:
-        reject(loop.base, loop.uuid, loop.settings, by="bob", reason="no")
+        reject(OpenBase(loop.base, loop.settings), loop.uuid, by="bob", reason="no")
     assert "approved, by ann" in caught.value.cause
     loop.resume().complete()
     with refused(NotWaiting, "ended"):
-        approve(loop.base, loop.uuid, loop.settings, by="bob")
+        approve(OpenBase(loop.base, loop.settings), loop.uuid, by="bob")
 
 
 def test_a_program_may_wait_for_the_answer(loop: Loop) -> None:
@@ -354,7 +359,7 @@ def test_a_time_limit_answers_and_reminders_are_written(loop: Loop, monkeypatch:
         """So long after the question: a real limit would have to outlast whatever keeps this process waiting."""
         then = (asked_at + timedelta(minutes=minutes)).isoformat(timespec="microseconds")
         monkeypatch.setattr(answering, "utc_now", lambda: then)
-        return sweep(loop.base, loop.settings)
+        return sweep(OpenBase(loop.base, loop.settings))
 
     assert loop.uuid not in {one.uuid for one in swept(30).reminded}
     report = swept(90)
@@ -411,7 +416,7 @@ def test_every_trigger_has_its_own_rung_and_stands_in_the_log(tmp_path: Path) ->
 def test_an_approval_folds_nothing_where_the_settings_do_not_want_it(tmp_path: Path) -> None:
     loop = files_loop(tmp_path, auto_compress_on_approval=False)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     assert EXPLORATION in loop.shown()
     assert loop.read(lambda store: [name for name in store.records.kept_files() if "archives" in name]) == []
 
@@ -420,16 +425,16 @@ def test_an_approval_folds_nothing_where_the_settings_do_not_want_it(tmp_path: P
 def test_a_compression_can_be_a_checkpoint_that_shows_its_preview(tmp_path: Path, is_confirmed: bool) -> None:
     loop = files_loop(tmp_path, confirm_before_compress=True)
     loop.ask()
-    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    done = approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     assert done.status is TaskStatus.WAITING
     assert done.waits_for is not None
     assert "- **決定**: Unity" in done.waits_for.context
     assert EXPLORATION in loop.shown()
     messages = loop.read(lambda store: store.count("messages"))
     if is_confirmed:
-        done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+        done = approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     else:
-        done = reject(loop.base, loop.uuid, loop.settings, by="ann", reason="I want to read it.")
+        done = reject(OpenBase(loop.base, loop.settings), loop.uuid, by="ann", reason="I want to read it.")
     assert (done.status, done.waits_for) == (TaskStatus.PAUSED, None)
     assert (EXPLORATION in loop.shown()) != is_confirmed
     assert loop.read(lambda store: store.count("messages")) == messages  # the model has nothing to do with it
@@ -443,7 +448,7 @@ def test_a_full_view_asks_before_it_is_folded(tmp_path: Path) -> None:
     loop.ctx.message_store.add_message("user", "So?")
     with pytest.raises(Waiting):
         loop.ctx.compress_if_needed()
-    done = approve(loop.base, loop.uuid, loop.settings, by="ann")
+    done = approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     assert done.after_tokens < done.before_tokens
     ctx = loop.resume()
     assert not ctx.compress_if_needed()
@@ -459,7 +464,7 @@ def test_a_full_view_asks_before_it_is_folded(tmp_path: Path) -> None:
 def test_an_archive_opens_again_whole_and_by_section(tmp_path: Path, archive_format: str) -> None:
     loop = files_loop(tmp_path, archive_format=archive_format)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     (path,) = (loop.base / "paused" / loop.uuid / "archives").glob("phase1_exploration.*")
     assert restore_context(path) == EXPLORATION
     godot = partial_restore(path, "godot")
@@ -476,22 +481,22 @@ def test_an_archive_opens_again_whole_and_by_section(tmp_path: Path, archive_for
 
 def test_a_phase_is_read_and_restored_on_every_back_end_also_without_its_archive(loop: Loop) -> None:
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     later = datetime.now(UTC) + timedelta(days=6)
     assert not [name for name in delete_old_phase_archives(loop.base, loop.settings, now=later) if loop.uuid in name]
-    assert read_phase(loop.base, loop.uuid, loop.settings, section="Godot").startswith("#### Godot")
+    assert read_phase(OpenBase(loop.base, loop.settings), loop.uuid, section="Godot").startswith("#### Godot")
     later += timedelta(days=2)
     deleted = delete_old_phase_archives(loop.base, loop.settings, now=later)
     assert f"{loop.uuid}/archives/phase1_exploration.md" in deleted
     assert "Unity" in loop.file("phase1_decisions.md")
-    assert EXPLORATION in read_phase(loop.base, loop.uuid, loop.settings, phase=1)
+    assert EXPLORATION in read_phase(OpenBase(loop.base, loop.settings), loop.uuid, phase=1)
     assert "GDScript" not in loop.shown()
-    restored = restore_phase(loop.base, loop.uuid, loop.settings, section="Godot")
+    restored = restore_phase(OpenBase(loop.base, loop.settings), loop.uuid, section="Godot")
     assert len(restored.folds) == 1
     assert EXPLORATION in loop.shown()
-    assert restore_phase(loop.base, loop.uuid, loop.settings).folds == ()
+    assert restore_phase(OpenBase(loop.base, loop.settings), loop.uuid).folds == ()
     with refused(InvalidInput, "no_phase") as caught:
-        read_phase(loop.base, loop.uuid, loop.settings, phase=7)
+        read_phase(OpenBase(loop.base, loop.settings), loop.uuid, phase=7)
     assert caught.value.fields["known"] == "1"
     loop.check()
 
@@ -501,12 +506,12 @@ def test_a_phase_of_a_task_that_is_put_away_is_not_unknown(tmp_path: Path) -> No
     loop.ctx.complete()
     archive_task(loop.base, loop.uuid, loop.settings)
     with refused(TaskNotFound, "packed"):
-        read_phase(loop.base, loop.uuid, loop.settings)
+        read_phase(OpenBase(loop.base, loop.settings), loop.uuid)
     delete_old_contexts(loop.base, loop.settings, days=0)
     with refused(IllegalTransition, "cleaned"):
-        read_phase(loop.base, loop.uuid, loop.settings)
+        read_phase(OpenBase(loop.base, loop.settings), loop.uuid)
     with refused(TaskNotFound, "uuid"):
-        read_phase(loop.base, "nobody", loop.settings)
+        read_phase(OpenBase(loop.base, loop.settings), "nobody")
 
 
 def test_a_handler_without_a_task_works_on_the_text_of_the_checkpoint() -> None:
@@ -561,9 +566,9 @@ def test_a_death_at_any_step_of_answering_leaves_one_answer_and_a_task_that_goes
             loop.ask()
         killed = start(**{**plan, "uuid": loop.uuid}, by="ann", decision="approve", die_at=step)
         assert told(killed) is None or step == counted["steps"]
-        sweep(loop.base, loop.settings)
+        sweep(OpenBase(loop.base, loop.settings))
         with suppress(NotWaiting):  # the answer of the one who died counts
-            approve(loop.base, loop.uuid, loop.settings, by="bob")
+            approve(OpenBase(loop.base, loop.settings), loop.uuid, by="bob")
         assert loop.row().status is TaskStatus.PAUSED
         ctx = loop.resume()
         answer = ctx.checkpoint("concept", QUESTION)
@@ -596,7 +601,7 @@ def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop, some_step
             loop.resume()
             loop.ask()
         assert len(loop.ledger().checkpoints) == len(loop.pending()) == 1
-        approve(loop.base, loop.uuid, loop.settings, by="ann")
+        approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
         assert loop.resume().checkpoint("concept", QUESTION).approved
         loop.ctx.complete()
         assert notices(loop) == ["approval_asked", "approval_answered"]
@@ -605,7 +610,7 @@ def test_a_death_at_any_step_of_asking_leaves_one_question(loop: Loop, some_step
 
 def test_a_fork_before_an_answer_does_not_know_it(loop: Loop) -> None:
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     new = fork_task(loop.base, loop.uuid, loop.settings, 3)
     with TaskContextManager.resume(loop.base, new, loop.settings) as forked:
         assert [one.answer for one in forked.checkpoints.read().checkpoints] == [None]

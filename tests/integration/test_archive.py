@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, archive_old, archive_task, restore_task
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.tasks import Tasks
 from orihon.errors import DamagedStore, IllegalTransition, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_old, archive_task, restore_task
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests import commands
@@ -80,7 +79,7 @@ def log_of(folder: Path, settings: Settings) -> list[str | None]:
 
 
 def assert_sound(base: Path, uuid: str, settings: Settings) -> None:
-    assert [finding.kind for finding in verify(base, uuid, settings)] == []
+    assert [finding.kind for finding in verify(OpenBase(base, settings), uuid)] == []
 
 
 def leftovers(base: Path) -> list[str]:
@@ -104,7 +103,7 @@ def test_a_task_goes_into_its_archive_and_comes_back_as_it_was(
     assert not (base / "completed" / uuid).exists()
     archived = row_of(base, uuid, settings)
     assert (archived.status, archived.size_bytes) == (TaskStatus.ARCHIVED, task.bytes)
-    assert examine(base, settings) == [], "an archived task is no finding"
+    assert examine(OpenBase(base, settings)) == [], "an archived task is no finding"
     assert archive_task(base, uuid, settings) == task, "a second run finds the work done"
     folder = restore_task(base, uuid, settings)
     assert folder == base / "completed" / uuid
@@ -428,7 +427,7 @@ def test_the_lease_is_given_back(base: Path) -> None:
     settings = load_settings({})
     uuid = finished(base, {})
     archive_task(base, uuid, settings)
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         folder.open_catalogue()
         row = folder.row(uuid)
         assert row is not None

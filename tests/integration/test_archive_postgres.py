@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from orihon import archive_old, archive_old_contexts, archive_task, restore_task
 from orihon.catalogue.connect import open_catalogue
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, StaleWriter
@@ -16,10 +17,9 @@ from orihon.settings import Settings, load_settings
 from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.postgres_moving import all_tasks
-from orihon.transfer.archive import archive_old, archive_task, restore_task
+from orihon.tasks.base import OpenBase
 from orihon.transfer.archive.in_database import reached_epoch
 from orihon.upkeep.doctor import examine
-from orihon.upkeep.retention import archive_old_contexts
 from orihon.values.message.message import Message
 from orihon.values.task import TaskStatus
 from tests.damage import start_task
@@ -79,14 +79,14 @@ def test_a_task_goes_from_the_database_into_its_archive_and_comes_back_as_it_was
     settings = alone
     uuid = finished(base, settings)
     before, row = contents(base, uuid, settings), row_of(base, uuid, settings)
-    former = open_task_store(base / "scratch" / uuid, settings, key_file=base / "mask.key", epoch=row.epoch)
+    former = open_task_store(base / "scratch" / uuid, settings, epoch=row.epoch)
     former.claim()
     task = archive_task(base, uuid, settings)
     assert (task.status, task.key) == ("completed", f"archive/{uuid}.tar.zst")
     assert not is_in_database(uuid, settings)
     assert not (base / "scratch" / uuid).exists()
     assert row_of(base, uuid, settings).status is TaskStatus.ARCHIVED
-    assert [finding.kind for finding in examine(base, settings)] == []
+    assert [finding.kind for finding in examine(OpenBase(base, settings))] == []
     assert archive_task(base, uuid, settings) == task, "a second run finds the work done"
     with refused(StaleWriter, "moved"):  # whoever worked on it when it went
         former.append(Message("user", "too late"))
@@ -249,11 +249,11 @@ def test_a_folder_becomes_a_task_in_the_database_where_the_settings_want_that(
 
 def test_records_that_reached_a_higher_epoch_than_their_row_raise_it(base: Path, settings: Settings) -> None:
     uuid = finished(base, settings)
-    with closing(open_task_store(base / "scratch" / uuid, settings, key_file=base / "mask.key", epoch=70)) as ahead:
+    with closing(open_task_store(base / "scratch" / uuid, settings, epoch=70)) as ahead:
         ahead.claim()
     archive_task(base, uuid, settings)
     assert row_of(base, uuid, settings).epoch > 70
     restore_task(base, uuid, settings)
-    behind = open_task_store(base / "scratch" / uuid, settings, key_file=base / "mask.key", epoch=70)
+    behind = open_task_store(base / "scratch" / uuid, settings, epoch=70)
     with closing(behind), refused(StaleWriter, "taken_over"):
         behind.claim()

@@ -10,19 +10,25 @@ from typing import Any
 
 import pytest
 
-from orihon import AuditLogger, ComplianceAuditLog, acting_as
+from orihon import (
+    AuditLogger,
+    ComplianceAuditLog,
+    acting_as,
+    delete_old_contexts,
+    export_task,
+    fork_task,
+    keep_task,
+    search_history,
+)
 from orihon.audit import AuditFilter, AuditRecord, audit_of, audit_records, forget_person, verify_audit
 from orihon.errors import InvalidInput, NothingToUndo, StorageUnavailable, TaskNotFound, Waiting
-from orihon.search import search_history
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, reject
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task
 from orihon.tasks.reader import reading_task
 from orihon.transfer.backup import backup, restore_backup
-from orihon.transfer.export import export_task
-from orihon.transfer.fork import fork_task
-from orihon.upkeep.retention import delete_old_contexts, keep_task
 from tests.audits import SINKS, AuditPlace
 from tests.damage import KEY
 from tests.receivers import receiving
@@ -70,7 +76,7 @@ def test_every_change_is_recorded_and_nothing_of_what_was_said(tmp_path: Path, s
     with pytest.raises(NothingToUndo):
         task.message_store.folding.undo()
     task.stop()
-    with changing_task(base, "task-1", settings) as changing:
+    with changing_task(OpenBase(base, settings), "task-1") as changing:
         changing.messages.folding.redo()
         changing.messages.folding.pin(3, CANARY)
     fork_task(base, "task-1", settings, 4, name="task-2")
@@ -99,9 +105,9 @@ def test_answers_of_people_are_theirs(tmp_path: Path, settings: Settings) -> Non
     with suppress(Waiting):
         task.checkpoint("concept", "Shall I?")
     task.catalogue.close()
-    reject(base, "task-1", settings, by="bob", reason=CANARY)
+    reject(OpenBase(base, settings), "task-1", by="bob", reason=CANARY)
     with pytest.raises(TaskNotFound):
-        approve(base, "nobody", settings, by="bob")
+        approve(OpenBase(base, settings), "nobody", by="bob")
     found = [one for one in audit_records(base, settings) if one.user == "bob"]
     assert [(one.action, one.result) for one in found] == [("reject", "ok"), ("approve", "TaskNotFound.uuid")]
 
@@ -109,7 +115,7 @@ def test_answers_of_people_are_theirs(tmp_path: Path, settings: Settings) -> Non
 def test_with_level_all_reads_and_messages_are_recorded_too(tmp_path: Path, settings: Settings) -> None:
     base, settings = tmp_path / "base", settings.replace(**{"audit.level": "all"})
     begun_task(base, settings).stop()
-    with acting_as("bob", "192.0.2.7"), reading_task(base, "task-1", settings):
+    with acting_as("bob", "192.0.2.7"), reading_task(OpenBase(base, settings), "task-1"):
         pass
     search_history(base, settings, CANARY)
     actions = [(one.action, one.user, one.address) for one in audit_records(base, settings)][1:]
@@ -225,7 +231,7 @@ def test_a_backup_has_the_audit_and_is_in_it(tmp_path: Path) -> None:
     task = begun_task(base, settings)
     task.message_store.create_summary(1, 2, "folded")
     task.stop()
-    run = backup(base, settings, tmp_path / "vault").run
+    run = backup(OpenBase(base, settings), tmp_path / "vault").run
     copy = tmp_path / "copy"
     restore_backup(tmp_path / "vault", copy, settings)
     assert [(one.action, one.result, one.details.get("run")) for one in audit_records(base, settings)] == [

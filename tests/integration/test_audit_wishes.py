@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskQueue
+from orihon import TaskQueue, new_grant, revoke_grant
 from orihon.audit import AuditFilter, acting_as, audit_records, verify_audit
 from orihon.errors import IllegalTransition, InvalidInput
 from orihon.settings import load_settings
-from orihon.tasks.grants import new_grant, revoke_grant
 from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.services import Database

@@ -16,16 +16,17 @@ from pathlib import Path
 
 import pytest
 
+from orihon import archive_task
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore, InvalidInput, InvalidSettings, OrihonError, StorageUnavailable
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import PLACES, folders_of
 from orihon.tasks.verify.findings import Finding
-from orihon.transfer.archive import archive_task
 from orihon.transfer.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
 from orihon.transfer.backup.manifest import BASE, Chunk, FileEntry, ManifestWriter, read_manifest
 from orihon.transfer.backup.vault import BackupRepository, storage_at
@@ -96,13 +97,13 @@ def contents(folder: Path) -> dict[str, bytes]:
 def view_of(base: Path, uuid: str, settings: Settings) -> bytes:
     here = folders_of(base, settings).find(uuid)
     assert here is not None
-    with closing(open_for_reading(here, settings)) as store:
+    with closing(open_for_reading(here.folder, settings)) as store:
         return b"".join(line + b"\n" for line in store.view_lines())
 
 
 def errors_in(base: Path, settings: Settings) -> list[Finding]:
     """What is wrong; a task that was caught while it was being started may lack a file, which is a warning."""
-    return [finding for finding in examine(base, settings) if finding.severity == "error"]
+    return [finding for finding in examine(OpenBase(base, settings)) if finding.severity == "error"]
 
 
 def restored(target: Target, base: Path, settings: Settings) -> Path:
@@ -110,7 +111,7 @@ def restored(target: Target, base: Path, settings: Settings) -> Path:
     number = len(list(base.parent.glob("restored-*")))
     folder = base.parent / f"restored-{number}"
     restore_backup(target.address, folder, settings)
-    assert examine(folder, settings) == []
+    assert examine(OpenBase(folder, settings)) == []
     return folder
 
 
@@ -124,7 +125,7 @@ def test_a_backup_restores_to_the_same_tasks(base: Path, backend: str, target: T
     finished.complete()
     running = start_task(base, backend)
     seen: list[tuple[int, int]] = []
-    report = backup(base, settings, target.address, lambda done, of: seen.append((done, of)))
+    report = backup(OpenBase(base, settings), target.address, lambda done, of: seen.append((done, of)))
     assert (report.tasks, seen[-1]) == (3, (3, 3))
     assert report.new_pieces > 0
     assert [info.run for info in list_backups(target.address, settings)] == [report.run]
@@ -140,19 +141,19 @@ def test_a_backup_restores_to_the_same_tasks(base: Path, backend: str, target: T
         again.message_store.add_message("user", "going on in the copy")
     running.message_store.add_message("user", "and here")
     running.stop()
-    assert examine(copy, settings) == []
+    assert examine(OpenBase(copy, settings)) == []
 
 
 def test_what_has_not_changed_is_not_sent_again(base: Path, backend: str, target: Target) -> None:
     settings = target.settings(backend)
     paused_task(base, backend)
-    first = backup(base, settings, target.address)
-    assert backup(base, settings, target.address).sent == 0
+    first = backup(OpenBase(base, settings), target.address)
+    assert backup(OpenBase(base, settings), target.address).sent == 0
     for path in base.rglob("*"):  # as if nobody had touched it for long: then files are not even read
         os.utime(path, (1_000_000_000, 1_000_000_000))
     pieces = target.names("pieces")
     for _ in range(2):
-        again = backup(base, settings, target.address)
+        again = backup(OpenBase(base, settings), target.address)
         assert (again.sent, again.new_pieces, again.size) == (0, 0, first.size)
     assert target.names("pieces") == pieces
     assert len(list_backups(target.address, settings)) == 4
@@ -163,38 +164,40 @@ def test_of_a_log_only_the_new_bytes_are_sent(base: Path, target: Target) -> Non
     settings = target.settings()
     # A lease that is renewed meanwhile would be something new, too.
     task = start_task(base, settings_for("files").replace(**{"context_storage.lease_seconds": 3600.0}))
-    backup(base, settings, target.address)
+    backup(OpenBase(base, settings), target.address)
     log = task.context_dir / "messages.jsonl"
     for number in range(3):
         before = log.stat().st_size
         task.message_store.add_message("user", f"message {number} " * 50)
-        report = backup(base, settings, target.address)
+        report = backup(OpenBase(base, settings), target.address)
         assert (report.sent, report.new_pieces) == (log.stat().st_size - before, 1)
     copy = restored(target, base, settings)
     assert (copy / "running" / task.uuid / "messages.jsonl").read_bytes() == log.read_bytes()
     task.stop()
-    assert backup(base, settings, target.address).new_pieces == 1, "of the task that was moved, only its row is new"
+    assert backup(OpenBase(base, settings), target.address).new_pieces == 1, (
+        "of the task that was moved, only its row is new"
+    )
     restored(target, base, settings)
 
 
 def test_a_file_that_was_written_anew_with_the_same_size_is_noticed(base: Path, folder_target: Target) -> None:
     settings = folder_target.settings()
     _, folder = paused_task(base, "files")
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     old = (folder / "metadata.json").read_bytes()
     (folder / "metadata.json").write_bytes(old.replace(b"user", b"resu"))
     (folder / "metadata.json").write_bytes(old[:-1] + b" ")
-    assert backup(base, settings, folder_target.address).sent >= len(old)
+    assert backup(OpenBase(base, settings), folder_target.address).sent >= len(old)
 
 
 def test_equal_contents_are_kept_once(base: Path, folder_target: Target) -> None:
     settings = folder_target.settings()
     paused_task(base, "files")
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     paused_task(base, "files")  # the same blobs in another task
     blobs = [path for path in base.rglob("blobs/*") if path.is_file()]
     assert len(blobs) > len({path.name for path in blobs})
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     kept = {Path(name).name for name in folder_target.names("pieces")}
     assert {path.name for path in blobs} <= kept
 
@@ -210,7 +213,7 @@ def test_nothing_but_what_is_orihons_is_backed_up(base: Path, folder_target: Tar
     (folder / "link").symlink_to("/etc/hostname")
     with (folder / "messages.jsonl").open("ab") as file:
         file.write(b'{"seq":99,"role":"us')
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     copy = restored(folder_target, base, settings)
     assert sorted(path.name for path in copy.iterdir()) == ["audit", "mask.key", "paused", "tasks.db"]
     names = {path.name for path in copy.rglob("*")}
@@ -222,7 +225,7 @@ def test_archived_tasks_are_backed_up_packed(base: Path, backend: str, folder_ta
     with start_task(base, backend) as task:
         pass
     packed = archive_task(base, task.uuid, settings)
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     copy = restored(folder_target, base, settings)
     assert (copy / packed.key).read_bytes() == (base / packed.key).read_bytes()
 
@@ -232,7 +235,7 @@ def test_a_base_folder_without_a_catalogue_is_backed_up_too(base: Path, folder_t
     uuid, folder = paused_task(base, "files")
     for path in base.glob("tasks.db*"):
         path.unlink()
-    assert backup(base, settings, folder_target.address).tasks == 1
+    assert backup(OpenBase(base, settings), folder_target.address).tasks == 1
     restore_backup(folder_target.address, base.parent / "copy", settings)
     assert contents(base.parent / "copy" / "paused" / uuid) == contents(folder)
 
@@ -263,7 +266,7 @@ def test_what_happens_between_the_catalogue_and_the_tasks(base: Path, backend: s
         start_task(base, backend, uuid="task-9").stop()
         taken.close()
 
-    report = backup(base, settings, folder_target.address, meanwhile)
+    report = backup(OpenBase(base, settings), folder_target.address, meanwhile)
     assert happened
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue:
@@ -293,7 +296,7 @@ def test_a_task_that_is_archived_while_it_is_read_is_not_half_of_it(
         return walk(place, prefix)
 
     monkeypatch.setattr(snapshot, "_walk", archive_and_walk)
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     assert archived
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue:
@@ -317,7 +320,7 @@ def test_tasks_that_never_had_a_folder_are_not_waited_for(
             sleep(seconds)
 
     monkeypatch.setattr("orihon.tasks.place.time.sleep", noted)
-    assert backup(base, settings, folder_target.address).tasks == 0
+    assert backup(OpenBase(base, settings), folder_target.address).tasks == 0
     assert len(naps) <= 1
 
 
@@ -336,7 +339,9 @@ def test_rows_that_are_older_than_their_tasks_are_made_to_fit(base: Path, backen
             tasks[3].stop()
             start_task(base, backend, uuid="task-9").stop()
 
-    assert backup(base, settings, folder_target.address, meanwhile).tasks == 4, "the youngest waits for the next one"
+    assert backup(OpenBase(base, settings), folder_target.address, meanwhile).tasks == 4, (
+        "the youngest waits for the next one"
+    )
     copy = restored(folder_target, base, settings)
     with open_catalogue(copy, settings) as catalogue, open_catalogue(base, settings) as original:
         rows = {row.uuid: row for row in catalogue.tasks.page()}
@@ -384,7 +389,7 @@ APPENDING = (
 ENDS = (TaskStatus.PAUSED, TaskStatus.ARCHIVED, TaskStatus.COMPLETED)
 COMPLETING = (
     f"{_SETTINGS}"
-    "from orihon.transfer.archive import archive_task\n"
+    "from orihon import archive_task\n"
     "number = 0\n"
     "while True:\n"
     "    number += 1\n"
@@ -406,13 +411,13 @@ def test_a_backup_while_others_write_holds_everything_acknowledged_before(
                 acknowledged = int(appending.next())
             for _ in range(3):
                 completed = int(completing.next())
-            report = backup(base, settings, folder_target.address)
+            report = backup(OpenBase(base, settings), folder_target.address)
             folder = base.parent / f"copy-{report.run}"
             restore_backup(folder_target.address, folder, settings)
             assert errors_in(folder, settings) == []
             here = folders_of(folder, settings).find("writer")
             assert here is not None
-            with closing(open_for_reading(here, settings)) as store:
+            with closing(open_for_reading(here.folder, settings)) as store:
                 assert store.count("messages") >= acknowledged
             with open_catalogue(folder, settings) as catalogue:
                 known = {row.uuid: row.status for row in catalogue.tasks.page(limit=10_000)}
@@ -435,13 +440,13 @@ def test_a_folder_that_is_moved_all_the_time_is_found(base: Path, backend: str, 
     with writer(MOVING, base, backend) as moving:
         for number in range(10):
             acknowledged = int(moving.next())
-            backup(base, settings, folder_target.address)
+            backup(OpenBase(base, settings), folder_target.address)
             folder = base.parent / f"copy-{number}"
             restore_backup(folder_target.address, folder, settings)
             assert errors_in(folder, settings) == []
             here = folders_of(folder, settings).find("restless")
             assert here is not None
-            with closing(open_for_reading(here, settings)) as store:
+            with closing(open_for_reading(here.folder, settings)) as store:
                 assert store.count("messages") >= acknowledged
 
 
@@ -451,7 +456,7 @@ def test_a_folder_that_is_moved_all_the_time_is_found(base: Path, backend: str, 
 @pytest.fixture
 def vault_folder(base: Path, folder_target: Target) -> Path:
     paused_task(base, "files")
-    backup(base, folder_target.settings(), folder_target.address)
+    backup(OpenBase(base, folder_target.settings()), folder_target.address)
     return Path(folder_target.address)
 
 
@@ -473,7 +478,7 @@ def test_a_damaged_piece_is_named(base: Path, folder_target: Target, vault_folde
     assert error.fields["file"].endswith("/messages.jsonl")
     piece.unlink()
     assert no_restore(folder_target, base, "backup_chunk_missing").fields["key"].endswith(piece.name)
-    backup(base, folder_target.settings(), folder_target.address)
+    backup(OpenBase(base, folder_target.settings()), folder_target.address)
     restored(folder_target, base, folder_target.settings())
 
 
@@ -485,7 +490,7 @@ def test_damage_is_found_by_a_check_and_what_was_removed_is_sent_again(
     for path in base.rglob("*"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
     for _ in range(2):
-        report = backup(base, settings, target.address)
+        report = backup(OpenBase(base, settings), target.address)
     clean = check_backups(target.address, settings)
     assert (clean.backups, clean.size, clean.damage) == (2, report.size, ())
     storage = storage_at(target.address, target.endpoint)
@@ -499,7 +504,7 @@ def test_damage_is_found_by_a_check_and_what_was_removed_is_sent_again(
         (second, "backup_chunk_missing"),
     }
     storage.delete(first)
-    assert backup(base, settings, target.address).sent == sizes
+    assert backup(OpenBase(base, settings), target.address).sent == sizes
     assert check_backups(target.address, settings).damage == ()
     restored(target, base, settings)
 
@@ -515,7 +520,7 @@ def test_a_damaged_manifest_is_named(base: Path, folder_target: Target, vault_fo
     (found,) = check_backups(folder_target.address, folder_target.settings()).damage
     assert found.fields["run"] == manifest.name
     # A backup that cannot build upon it is a whole one.
-    assert backup(base, folder_target.settings(), folder_target.address).new_pieces == 0
+    assert backup(OpenBase(base, folder_target.settings()), folder_target.address).new_pieces == 0
     restored(folder_target, base, folder_target.settings())
 
 
@@ -574,7 +579,7 @@ def test_a_restore_goes_only_into_an_empty_folder(base: Path, folder_target: Tar
     assert [path.name for path in used.iterdir()] == ["letter"]
     (used / "letter").unlink()
     restore_backup(vault_folder, used, settings)
-    assert examine(used, settings) == []
+    assert examine(OpenBase(used, settings)) == []
     assert used.stat().st_mode & 0o777 == 0o700
 
 
@@ -585,7 +590,7 @@ def test_a_backup_that_is_not_there_cannot_be_restored(base: Path, folder_target
     with refused(InvalidInput, "no_backup"):
         check_backups(folder_target.address, settings)
     paused_task(base, "files")
-    run = backup(base, settings, folder_target.address).run
+    run = backup(OpenBase(base, settings), folder_target.address).run
     with refused(InvalidInput, "unknown_backup"):
         restore_backup(folder_target.address, base.parent / "copy", settings, run=f"{run}x")
     restore_backup(folder_target.address, base.parent / "copy", settings, run=run)
@@ -594,9 +599,9 @@ def test_a_backup_that_is_not_there_cannot_be_restored(base: Path, folder_target
 def test_an_older_backup_can_be_restored(base: Path, target: Target) -> None:
     settings = target.settings()
     task = start_task(base, "files")
-    first = backup(base, settings, target.address)
+    first = backup(OpenBase(base, settings), target.address)
     task.message_store.add_message("user", "too late for the first one")
-    backup(base, settings, target.address)
+    backup(OpenBase(base, settings), target.address)
     restore_backup(target.address, base.parent / "copy", settings, run=first.run)
     assert b"too late" not in (base.parent / "copy" / "running" / task.uuid / "messages.jsonl").read_bytes()
     task.stop()
@@ -606,7 +611,7 @@ def test_a_catalogue_in_a_database_is_for_pg_dump(base: Path, folder_target: Tar
     paused_task(base, "files")
     settings = load_settings({"database": {"url": "postgresql://127.0.0.1:1/none", "schema": "ours"}}, environ={})
     for act in (
-        lambda: backup(base, settings, folder_target.address),
+        lambda: backup(OpenBase(base, settings), folder_target.address),
         lambda: restore_backup(folder_target.address, base.parent / "copy", settings),
     ):
         with refused(InvalidSettings, "backup_database") as caught:
@@ -618,13 +623,13 @@ def test_a_catalogue_in_a_database_is_for_pg_dump(base: Path, folder_target: Tar
 def test_a_backup_beside_its_tasks_is_refused(base: Path, place: str) -> None:
     paused_task(base, "files")
     with refused(InvalidInput, "backup_inside"):
-        backup(base, Target("").settings(), base.parent / place)
+        backup(OpenBase(base, Target("").settings()), base.parent / place)
 
 
 def test_no_backup_at_all_cannot_be_kept(base: Path, folder_target: Target) -> None:
     paused_task(base, "files")
     with refused(InvalidInput, "no_backups_kept"):
-        backup(base, folder_target.settings(), folder_target.address, keep=0)
+        backup(OpenBase(base, folder_target.settings()), folder_target.address, keep=0)
 
 
 # ---- older ones, and others ------------------------------------------------------------------------------------------
@@ -636,10 +641,10 @@ def test_older_backups_go_with_what_only_they_need(base: Path, target: Target) -
     reports: list[BackupReport] = []
     for number in range(4):
         (folder / "notes.txt").write_text(f"note {number} " * 100)
-        reports.append(backup(base, settings, target.address))
+        reports.append(backup(OpenBase(base, settings), target.address))
     pieces = set(target.names("pieces"))
     (folder / "notes.txt").write_text("note 3 " * 100)
-    last = backup(base, settings, target.address, keep=2)
+    last = backup(OpenBase(base, settings), target.address, keep=2)
     assert (last.removed_backups, last.removed_pieces) == (3, 3)
     assert [info.run for info in list_backups(target.address, settings)] == [reports[-1].run, last.run]
     assert len(target.names("manifests")) == 2
@@ -654,9 +659,9 @@ def test_one_backup_at_a_time(base: Path, target: Target) -> None:
     paused_task(base, "files")
     with target.vault.locked():
         with refused(StorageUnavailable, "backup_running") as caught:
-            backup(base, settings, target.address, keep=1)
+            backup(OpenBase(base, settings), target.address, keep=1)
         assert caught.value.fields["pid"] == os.getpid()
-    backup(base, settings, target.address)
+    backup(OpenBase(base, settings), target.address)
     assert target.vault.runs()
 
 
@@ -670,9 +675,9 @@ def test_a_lock_of_another_machine_holds_for_an_hour(
     storage_at(folder_target.address, None).create("lock.json", jsonio.encode(there))
     if is_refused:
         with refused(StorageUnavailable, "backup_running"):
-            backup(base, folder_target.settings(), folder_target.address)
+            backup(OpenBase(base, folder_target.settings()), folder_target.address)
     else:
-        backup(base, folder_target.settings(), folder_target.address)
+        backup(OpenBase(base, folder_target.settings()), folder_target.address)
         assert not (Path(folder_target.address) / "lock.json").exists()
 
 
@@ -684,7 +689,7 @@ def test_a_backup_that_was_taken_over_does_not_count(base: Path, folder_target: 
         lock.write_bytes(jsonio.encode({"token": "another"}))
 
     with refused(StorageUnavailable, "backup_taken_over"):
-        backup(base, folder_target.settings(), folder_target.address, taken)
+        backup(OpenBase(base, folder_target.settings()), folder_target.address, taken)
     assert list_backups(folder_target.address, folder_target.settings()) == []
     assert lock.exists(), "it is the other one's"
 
@@ -693,11 +698,11 @@ def test_what_a_backup_needs_is_not_removed_by_hand_alone(base: Path, folder_tar
     """Pieces of a backup that never ended are no backup's, and go with the next cleaning."""
     settings = folder_target.settings()
     paused_task(base, "files")
-    backup(base, settings, folder_target.address)
+    backup(OpenBase(base, settings), folder_target.address)
     vault = folder_target.vault
     vault.put(b"left by a backup that was killed")
     (Path(folder_target.address) / "manifests" / "000009-20200101T000000Z").write_bytes(b"half")
-    report = backup(base, settings, folder_target.address, keep=5)
+    report = backup(OpenBase(base, settings), folder_target.address, keep=5)
     assert (report.removed_backups, report.removed_pieces) == (0, 1)
     assert len(folder_target.names("manifests")) == 2
     shutil.rmtree(base)

@@ -26,6 +26,7 @@ from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.tasks.approvals.answers import reject
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskKey, TaskStatus
 from tests.acceptance.test_cli import run
 from tests.brokers import BROKERS, OwnQueue, kombu, own_queue, said
@@ -103,7 +104,7 @@ def test_the_answer_of_a_person_wakes_a_worker(own: OwnQueue, opened: Opener, tm
         ended = run("--base-dir", tmp_path, "approve", uuid, ORIHON_QUEUE__URL=own.url, ORIHON_QUEUE__NAME=own.name)
         assert (ended.code, ended.err) == (0, "")
     else:
-        assert reject(tmp_path, uuid, queue.settings, by="ann", reason="no").requested == "resume"
+        assert reject(OpenBase(tmp_path, queue.settings), uuid, by="ann", reason="no").requested == "resume"
     again = queue.get(timeout=60)  # the catalogue is asked in an hour: this is the message's doing
     assert again is not None
     assert again.uuid == uuid

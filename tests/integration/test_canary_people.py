@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, follow_messages
 from orihon.drivers import tracing
 from orihon.errors import Waiting
 from orihon.llm.scripted import Reply
-from orihon.reports.follow import follow_messages
 from orihon.reports.metrics.server import collect_metrics
 from orihon.settings import load_settings
 from orihon.tasks.approvals.answers import approve, pending, reject, revise
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.integration.agents import world
 from tests.integration.test_canary import ALL, CANARIES, KEY, TOKEN, config, found_in
@@ -34,9 +34,9 @@ def test_questions_and_answers_are_masked(tmp_path: Path, config: dict[str, Any]
     base = tmp_path / "base"
     settings = load_settings(config, environ={})
     decisions: list[Callable[[str], object]] = [
-        lambda uuid: reject(base, uuid, settings, by=f"ann {TOKEN}", reason=ALL),
-        lambda uuid: revise(base, uuid, settings, by="ann", instructions=ALL),
-        lambda uuid: approve(base, uuid, settings, by="ann", reason=ALL),
+        lambda uuid: reject(OpenBase(base, settings), uuid, by=f"ann {TOKEN}", reason=ALL),
+        lambda uuid: revise(OpenBase(base, settings), uuid, by="ann", instructions=ALL),
+        lambda uuid: approve(OpenBase(base, settings), uuid, by="ann", reason=ALL),
     ]
     for decide in decisions:
         context = TaskContextManager(base, KEY, settings)
@@ -44,7 +44,7 @@ def test_questions_and_answers_are_masked(tmp_path: Path, config: dict[str, Any]
         context.message_store.add_message("user", "go on")
         with pytest.raises(Waiting):
             context.checkpoint("plan", ALL, ALL)
-        [asked] = pending(base, settings)
+        [asked] = pending(OpenBase(base, settings))
         assert alive_in(str(asked.as_dict())) == []
         decide(context.uuid)
     assert found_in(tmp_path, config) == {}

@@ -294,7 +294,7 @@ def test_an_end_whose_folder_cannot_move_is_an_end_all_the_same(tmp_path: Path, 
     (tmp_path / "completed").unlink()
     with refused(IllegalTransition, "change"):
         TaskContextManager.resume(tmp_path, ctx.uuid, config)
-    assert [path.parent.name for path in ctx._folders.places(ctx.uuid)] == ["completed"]
+    assert [place.position for place in ctx.base.folders.places(ctx.uuid)] == ["completed"]
 
 
 @pytest.mark.parametrize(("status", "place"), [(TaskStatus.PAUSED, "running"), (TaskStatus.RUNNING, "paused")])
@@ -311,7 +311,7 @@ def test_a_crash_between_catalogue_and_folder_is_put_right(
     assert again.message_store.count_messages() == 12
     assert again.context_dir.parent.name == "running"
     again.stop()
-    assert [path.parent.name for path in again._folders.places(ctx.uuid)] == ["paused"]
+    assert [place.position for place in again.base.folders.places(ctx.uuid)] == ["paused"]
 
 
 def test_a_log_that_has_lost_acknowledged_messages_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
@@ -326,7 +326,7 @@ def test_a_log_that_has_lost_acknowledged_messages_is_refused_and_nothing_is_cha
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
     row = ctx.catalogue.tasks.get(ctx.uuid)
     assert (row.status, row.lease_owner) == (TaskStatus.PAUSED, None)
-    assert [path.parent.name for path in ctx._folders.places(ctx.uuid)] == ["paused"]
+    assert [place.position for place in ctx.base.folders.places(ctx.uuid)] == ["paused"]
 
 
 def test_a_task_whose_folder_is_gone_does_not_begin_anew(tmp_path: Path, config: dict[str, Any]) -> None:
@@ -336,7 +336,7 @@ def test_a_task_whose_folder_is_gone_does_not_begin_anew(tmp_path: Path, config:
     with refused(DamagedStore, "log_lost"):
         TaskContextManager.resume(tmp_path, ctx.uuid, config)
     assert ctx.catalogue.tasks.get(ctx.uuid).status is TaskStatus.PAUSED
-    assert ctx._folders.places(ctx.uuid) == []
+    assert ctx.base.folders.places(ctx.uuid) == []
 
 
 @pytest.mark.parametrize("durability", ["full", "os"])
@@ -365,7 +365,7 @@ def test_a_back_end_that_is_not_there_leaves_no_task(tmp_path: Path) -> None:
         TaskContextManager(tmp_path, KEY, {"context_storage": {"backend": "postgres"}}, uuid="one")
     with TaskContextManager(tmp_path, KEY, uuid="two") as ctx:
         assert [row.uuid for row in ctx.catalogue.tasks.page()] == ["two"]
-        assert ctx._folders.places("one") == []
+        assert ctx.base.folders.places("one") == []
 
 
 def test_a_task_that_does_not_open_is_free_for_the_next_try(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from orihon import TaskContextManager, TaskKey, load_settings
+from orihon import TaskContextManager, TaskKey, load_settings, search_history
 from orihon.audit import audit_of, audit_records
-from orihon.search import search_history
 from tests.services import Database, empty
 
 

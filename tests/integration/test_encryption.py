@@ -10,31 +10,34 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from orihon import (
+    archive_task,
+    delete_old_contexts,
+    export_task,
+    fork_task,
+    import_transcripts,
+    restore_task,
+    search_history,
+)
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import KeyUnavailable
-from orihon.importers.importer import import_transcripts
 from orihon.llm.clients import get_llm_client
 from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
-from orihon.search import search_history
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading
 from orihon.tasks.approvals.answers import approve
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.mirror.mirror import Mirror
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive.archive import archive_task, restore_task
 from orihon.transfer.backup import backup, restore_backup
-from orihon.transfer.export.export import export_task
-from orihon.transfer.fork import fork_task
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import repair
 from orihon.upkeep.keys import erase_key, keys_overview
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskStatus
 from tests.sealing import (
     CANARY,
@@ -68,10 +71,10 @@ class Place:
 
     def log(self, uuid: str) -> list[object]:
         """What the messages of a task say."""
-        with BaseFolder(self.base, self.settings) as base:
+        with OpenBase(self.base, self.settings) as base:
             folder = base.folders.find(uuid)
             assert folder is not None
-        with closing(open_for_reading(folder, self.settings, name=uuid)) as store:
+        with closing(open_for_reading(folder.folder, self.settings, name=uuid)) as store:
             assert store.records.is_sealed
             return [(one.seq, one.message.to_chat()) for one in store.messages()]
 
@@ -93,7 +96,7 @@ def test_nothing_plain_is_ever_written(place: Place) -> None:
     asking = start_sealed(place.base, place.settings, "asking-1")
     assert place.leaks() == []  # while it is at work
     ask(asking)
-    approve(place.base, "asking-1", place.settings, by="ana", reason=SAID)
+    approve(OpenBase(place.base, place.settings), "asking-1", by="ana", reason=SAID)
     task = TaskContextManager.resume(place.base, "asking-1", place.settings)
     assert any(SAID in str(message) for message in task.message_store.get_messages_for_llm())
     task.complete()
@@ -103,8 +106,8 @@ def test_nothing_plain_is_ever_written(place: Place) -> None:
         catalogue.tasks.update("failed-1", metadata={"title": SAID})
         assert catalogue.tasks.get("failed-1").metadata == {"title": SAID}
     assert place.leaks() == []
-    assert verify(place.base, "asking-1", place.settings) == []
-    assert verify(place.base, "failed-1", place.settings) == []
+    assert verify(OpenBase(place.base, place.settings), "asking-1") == []
+    assert verify(OpenBase(place.base, place.settings), "failed-1") == []
 
 
 @pytest.mark.parametrize("attempts", [1, 3])
@@ -152,8 +155,8 @@ def test_a_fork_has_a_key_of_its_own(place: Place) -> None:
     start_sealed(place.base, place.settings, "old-1").stop()
     new = fork_task(place.base, "old-1", place.settings.replace(**{"encryption.enabled": False}), 11, name="new-1")
     assert place.log(new) == place.log("old-1")[:11]
-    assert verify(place.base, new, place.settings) == []
-    assert erase_key(place.base, place.settings, "old-1")
+    assert verify(OpenBase(place.base, place.settings), new) == []
+    assert erase_key(OpenBase(place.base, place.settings), "old-1")
     assert len(place.log(new)) == 11
     assert place.leaks() == []
 
@@ -169,7 +172,7 @@ def test_an_archive_is_packed_sealed_and_comes_back(place: Place) -> None:
     assert place.leaks() == []
     restore_task(place.base, "done-1", place.settings)
     assert place.log("done-1") == said
-    assert verify(place.base, "done-1", place.settings) == []
+    assert verify(OpenBase(place.base, place.settings), "done-1") == []
 
 
 def test_search_reads_what_it_may_not_index(place: Place) -> None:
@@ -217,7 +220,7 @@ def test_a_task_moves_between_back_ends_and_stays_sealed(
     assert [one.outcome for one in report.tasks] == ["moved"]
     after = Place(tmp_path, sealed_settings(source, there, databases.get(there)), emptied_postgres)
     assert after.log("moving-1") == said
-    assert verify(after.base, "moving-1", after.settings) == []
+    assert verify(OpenBase(after.base, after.settings), "moving-1") == []
     assert after.leaks() == []
 
 
@@ -225,7 +228,7 @@ def test_a_backup_has_the_keys_and_nothing_plain(tmp_path: Path) -> None:
     place = Place(tmp_path, sealed_settings(write_key(tmp_path / "master"), "files"), None)
     start_sealed(place.base, place.settings, "done-1").complete()
     said = place.log("done-1")
-    backup(place.base, place.settings, tmp_path / "vault")
+    backup(OpenBase(place.base, place.settings), tmp_path / "vault")
     assert files_with(tmp_path / "vault", CANARY, JAPANESE_CANARY) == []
     restore_backup(tmp_path / "vault", tmp_path / "again" / "contexts", place.settings)
     again = Place(tmp_path / "again", place.settings, None)
@@ -291,7 +294,7 @@ def test_a_lost_catalogue_is_rebuilt_from_sealed_tasks(backend: str, tmp_path: P
     start_sealed(place.base, place.settings, "done-1").complete()
     for path in place.base.glob("tasks.db*"):
         path.unlink()
-    found = repair(place.base, place.settings)
+    found = repair(OpenBase(place.base, place.settings))
     assert found
     assert all(finding.repair == "done" for finding in found)
     with open_catalogue(place.base, place.settings) as catalogue:
@@ -303,11 +306,11 @@ def test_a_lost_catalogue_is_rebuilt_from_sealed_tasks(backend: str, tmp_path: P
 def test_a_task_whose_records_are_removed_has_no_key_left(place: Place) -> None:
     start_sealed(place.base, place.settings, "old-1").complete()
     start_sealed(place.base, place.settings, "shredded-1").complete()
-    assert erase_key(place.base, place.settings, "shredded-1")
+    assert erase_key(OpenBase(place.base, place.settings), "shredded-1")
     delete_old_contexts(place.base, place.settings, 0)
     with open_catalogue(place.base, place.settings) as catalogue:
         assert all(CLEANED in catalogue.tasks.get(uuid).metadata for uuid in ("old-1", "shredded-1"))
-    assert keys_overview(place.base, place.settings).erased == 2
+    assert keys_overview(OpenBase(place.base, place.settings)).erased == 2
     assert place.leaks() == []
 
 

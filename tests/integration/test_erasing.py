@@ -12,28 +12,33 @@ from typing import Any
 import apsw
 import pytest
 
-from orihon import TaskContextManager, export_task, import_transcripts
+from orihon import (
+    TaskContextManager,
+    archive_task,
+    delete_old_contexts,
+    erase_user,
+    export_task,
+    fork_task,
+    import_transcripts,
+    search_history,
+    task_chain,
+    task_overview,
+)
 from orihon.audit import acting_as, verify_audit
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import StorageUnavailable, TaskNotFound, Waiting
 from orihon.llm.scripted import Reply
-from orihon.reports.overview import task_overview
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import maintenance as upkeep
-from orihon.search import search_history
 from orihon.search.connect import open_index
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, pending
-from orihon.tasks.chain import task_chain
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task
-from orihon.transfer.fork import fork_task
-from orihon.upkeep.privacy import erase_user
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskKey, new_uuid
 from tests.helpers import refused
 from tests.integration.agents import EffectServer, effects, world
@@ -119,7 +124,7 @@ def test_in_whatever_state_a_task_is_and_wherever_it_lies(
     before = bucket.keys()
     assert any(packed.uuid in name for name in before)
     assert any(asking in name for name in before) is (sections["context_storage"]["backend"] != "postgres")
-    assert [one.uuid for one in pending(base, settings)] == [asking]
+    assert [one.uuid for one in pending(OpenBase(base, settings))] == [asking]
 
     erasure = erase_user(base, settings, ANN)
 
@@ -130,9 +135,9 @@ def test_in_whatever_state_a_task_is_and_wherever_it_lies(
     after = bucket.keys()
     assert after
     assert [name for name in after if kept.uuid not in name] == []
-    assert pending(base, settings) == []
+    assert pending(OpenBase(base, settings)) == []
     with refused(TaskNotFound, "uuid"):
-        approve(base, asking, settings, by="boss")
+        approve(OpenBase(base, settings), asking, by="boss")
     assert verify_audit(base, settings).is_sound
 
 
@@ -195,7 +200,7 @@ def test_who_has_inherited_from_an_erased_task_keeps_what_is_theirs(base: Path, 
     assert erase_user(base, settings, ANN).is_complete
     heir.message_store.add_message("assistant", "done")
     heir.complete()
-    assert [str(found) for found in verify(base, heir.uuid, settings)] == []
+    assert [str(found) for found in verify(OpenBase(base, settings), heir.uuid)] == []
     seen = task_overview(base, heir.uuid, settings)
     assert [stored.message.text for stored in seen.last_messages][-1] == "done"
     assert [link.uuid for link in task_chain(base, heir.uuid, settings)] == [heir.uuid]
@@ -320,7 +325,7 @@ def test_words_that_cannot_be_taken_out_of_the_index_now_are_told_and_go_with_th
         task = task_of(ANN, base, settings)
     task.complete()
     assert search_history(base, settings, CANARY).hits
-    with closing(open_index(base, settings)) as index, index.turn(5.0) as is_ours:
+    with closing(open_index(OpenBase(base, settings))) as index, index.turn(5.0) as is_ours:
         assert is_ours
         stuck = erase_user(base, settings, ANN, wait=0.0)
     assert stuck.tasks == ()
@@ -340,7 +345,7 @@ def test_traces_that_are_left_when_all_tasks_are_gone_are_told_too(base: Path, s
     with acting_as(ANN):
         task_of(ANN, base, settings).complete()
     search_history(base, settings, CANARY)
-    with closing(open_index(base, settings)) as index:
+    with closing(open_index(OpenBase(base, settings))) as index:
         real = upkeep.erase_traces
 
         def late(folder: Any, seconds: float) -> None:

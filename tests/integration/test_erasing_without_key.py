@@ -8,17 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from orihon import archive_task, erase_user, export_user, fork_task
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, KeyUnavailable
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task
-from orihon.transfer.fork import fork_task
 from orihon.upkeep.keys import erase_key, keys_overview
-from orihon.upkeep.privacy import erase_user, export_user
 from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
 from tests.integration.test_privacy import places_of
@@ -80,7 +78,7 @@ def lost_and_off(sealed: Sealed) -> Settings:
 
 def damaged(sealed: Sealed) -> Settings:
     """The data key of the catalogue's texts is gone; the master key is there."""
-    assert erase_key(sealed.base, sealed.settings, "catalogue")
+    assert erase_key(OpenBase(sealed.base, sealed.settings), "catalogue")
     return sealed.settings
 
 
@@ -106,8 +104,8 @@ def test_all_of_a_person_goes_and_nothing_of_another(sealed: Sealed, without: Ca
         kept = catalogue.tasks.get("kept-1")
     assert stones == dict.fromkeys(everything, "the office")
     assert (kept.user, kept.error_message) == (BEN, SAID)
-    assert verify(sealed.base, "kept-1", sealed.settings) == []
-    assert keys_overview(sealed.base, sealed.settings).erased == len(TASKS)
+    assert verify(OpenBase(sealed.base, sealed.settings), "kept-1") == []
+    assert keys_overview(OpenBase(sealed.base, sealed.settings)).erased == len(TASKS)
     with pytest.raises(IllegalTransition):
         sealed.start("done-1", ANN)
 
@@ -140,6 +138,6 @@ def test_nobody_else_passes_over_what_is_sealed(sealed: Sealed, tmp_path: Path) 
     settings = lost(sealed)
     with pytest.raises(KeyUnavailable):
         export_user(sealed.base, settings, ANN, tmp_path / "out")
-    with BaseFolder(sealed.base, settings) as base, pytest.raises(KeyUnavailable):
+    with OpenBase(sealed.base, settings) as base, pytest.raises(KeyUnavailable):
         base.open_catalogue()
         list(base.rows())

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from orihon import archive_task, export_task, export_tasks, import_transcripts
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable, TaskNotFound
-from orihon.importers.importer import import_transcripts
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
-from orihon.transfer.archive import archive_task
-from orihon.transfer.export import FORMS, export_task, export_tasks
+from orihon.transfer.export import FORMS
 from orihon.transfer.export import export as exporting
 from orihon.transfer.export.source import OpenTask, opened_task
 from orihon.values.message.message import Message
@@ -71,7 +71,7 @@ def test_json_lines_hold_everything_byte_for_byte(base: Path, settings: Settings
     task.stop()
     data = exported(base, "abc", settings)
     head, *lines = lines_of(data)
-    with opened_task(base, "abc-1", settings) as opened:
+    with opened_task(OpenBase(base, settings), "abc-1") as opened:
         records = opened.records
         stored = {stream: list(records.read(stream)) for stream in STREAMS}
         assert [line["blob"] for line in lines if "blob" in line] == records.blob_digests() != []

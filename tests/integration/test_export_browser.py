@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orihon import export_task
 from orihon.texts import set_language
-from orihon.transfer.export import export_task
 from tests.browser import PATIENCE, chromium
 from tests.hostile import ELSEWHERE, PNG, SENTINEL, SETTINGS, hostile_task, long
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from orihon import archive_task, fork_task
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, StorageError, TaskNotFound
 from orihon.runtime.queue import TaskQueue
@@ -22,10 +23,10 @@ from orihon.settings import load_settings
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
 from orihon.tasks import place as task_folders
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.transfer import fork as forking
-from orihon.transfer.archive import archive_task
-from orihon.transfer.fork import FORKED_FROM, fork_task
+from orihon.transfer.fork import FORKED_FROM
 from orihon.upkeep.doctor import examine, repair
 from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines, unmeasured
@@ -59,7 +60,7 @@ MOVING = (
 )
 FORKING = (
     f"{_BEGIN}"
-    "from orihon.transfer.fork import fork_task\n"
+    "from orihon import fork_task\n"
     "print('ready', flush=True)\n"
     "while True:\n"
     "    print(fork_task(base, 'long', settings, 500), flush=True)\n"
@@ -108,7 +109,7 @@ def test_a_task_is_forked_under_its_owners_hands(base: Path, backend: str, progr
     log = messages_of(found[0], backend)
     for new, at in forks.items():
         assert messages_of(base / "paused" / new, backend) == log[:at]
-    assert [finding for finding in examine(base, settings) if finding.task != "busy"] == []
+    assert [finding for finding in examine(OpenBase(base, settings)) if finding.task != "busy"] == []
 
 
 def test_a_fork_shares_contents_and_outputs_and_copies_neither(base: Path, backend: str) -> None:
@@ -185,7 +186,7 @@ def test_a_fork_of_a_finished_task_goes_on(base: Path, backend: str) -> None:
         assert fork.task_key == task.task_key
         fork.message_store.folding.undo()  # what could be undone there can be undone here
         fork.message_store.add_message("user", "another way")
-    assert examine(base, settings) == []
+    assert examine(OpenBase(base, settings)) == []
     with open_catalogue(base, settings) as catalogue:
         row = catalogue.tasks.get(new)
         assert (row.status, row.llm_call_count, row.total_messages) == (TaskStatus.COMPLETED, 0, 14)
@@ -211,8 +212,8 @@ def test_a_fork_in_the_database_whose_row_is_lost_is_adopted(base: Path, postgre
     new = fork_task(base, task.uuid, settings, 10)
     with closing(psycopg.connect(postgres.url, autocommit=True)) as connection:
         connection.execute(f"DELETE FROM {postgres.schema}.tasks WHERE uuid = '{new}'".encode())
-    assert [finding.detail for finding in examine(base, settings)] == ["no_row"]
-    assert [finding.repair for finding in repair(base, settings)] == ["done"]
+    assert [finding.detail for finding in examine(OpenBase(base, settings))] == ["no_row"]
+    assert [finding.repair for finding in repair(OpenBase(base, settings))] == ["done"]
     row = task.catalogue.tasks.get(new)
     assert (row.status, row.backend, row.total_messages) == (TaskStatus.PAUSED, "postgres", 10)
     assert row.metadata["forked_from"] == {"uuid": task.uuid, "at": 10}
@@ -258,10 +259,10 @@ def test_a_killed_fork_leaves_no_half_task(base: Path, backend: str) -> None:
                 finished.add(lines.next().decode())
             time.sleep(chance.random() * 0.2)
             started.kill()
-    found = examine(base, settings)
+    found = examine(OpenBase(base, settings))
     assert {finding.detail for finding in found} <= {"no_row"}, "killed between the folder and the row, at most"
-    assert all(finding.repair == "done" for finding in repair(base, settings))
-    assert examine(base, settings) == []
+    assert all(finding.repair == "done" for finding in repair(OpenBase(base, settings)))
+    assert examine(OpenBase(base, settings)) == []
     log = messages_of(base / "completed" / "long", backend)
     forks = [path for path in (base / "paused").iterdir() if path.name[0] != "."]
     assert finished <= {path.name for path in forks}

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from orihon import TaskContextManager, TaskQueue
+from orihon import TaskContextManager, TaskQueue, list_grants, new_grant, revoke_grant
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, QuotaExceeded
@@ -19,8 +19,8 @@ from orihon.llm.scripted import Reply
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import QuotaSettings, Settings, load_settings
 from orihon.system.clock import utc_now
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.grants import digest_of, list_grants, new_grant, revoke_grant
+from orihon.tasks.base import OpenBase
+from orihon.tasks.grants import digest_of
 from orihon.tasks.quotas import quota_of, tokens_spent
 from orihon.transfer import fork as forking
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
@@ -165,9 +165,9 @@ def test_a_fork_that_comes_too_late_is_refused_and_leaves_nothing(base: Path, pl
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forking._Fork, "made", slowly)
         with refused(QuotaExceeded, "tasks"):
-            forking.fork_task(base, task.uuid, settings, 1, name=new)
+            forking.fork_task(OpenBase(base, settings), task.uuid, 1, name=new)
     queue.close()
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         folder.open_catalogue()
         assert folder.row(new) is None
         assert folder.folders.find(new) is None

@@ -18,6 +18,7 @@ from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
 from tests.integration.agents import SUMMARY, World, effects, summary, world
@@ -64,7 +65,7 @@ def test_a_worker_does_a_task_with_files_and_an_mcp_server(tmp_path: Path) -> No
         assert (row.total_tool_calls, row.tool_call_count) == (3, 3)
         names = {tool["function"]["name"] for tool in made.model.requests[0].body["tools"]}
         assert {"plan_record", "task_start", "context_recall", "sdk_add", "workspace_read_file"} <= names
-        assert [found for found in verify(base, uuid, made.settings) if found.severity != "warning"] == []
+        assert [found for found in verify(OpenBase(base, made.settings), uuid) if found.severity != "warning"] == []
 
 
 def test_the_system_prompt_is_the_one_of_the_settings(tmp_path: Path) -> None:

@@ -13,16 +13,15 @@ from typing import Any
 
 import pytest
 
+from orihon import export_task, import_transcripts
 from orihon.catalogue.connect import open_catalogue
-from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
 from orihon.store.copy import contents_of
 from orihon.store.factory import open_for_reading
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import folders_of
-from orihon.transfer.export import export_task
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
@@ -34,7 +33,7 @@ from tests.services import Database
 def contents(base: Path, uuid: str, settings: Settings) -> Any:
     folder = folders_of(base, settings).find(uuid)
     assert folder is not None
-    with closing(open_for_reading(folder, settings, name=uuid)) as store:
+    with closing(open_for_reading(folder.folder, settings, name=uuid)) as store:
         found = contents_of(store)
     return (
         found.streams,
@@ -67,7 +66,7 @@ def test_the_identical_task_comes_back(tmp_path: Path, here: str, there: str) ->
     with open_catalogue(tmp_path / "there", theirs) as catalogue:
         row = catalogue.tasks.get(uuid)
     assert (row.key, row.status, row.total_messages, row.backend) == (KEY, TaskStatus.PAUSED, 13, there)
-    assert examine(tmp_path / "there", theirs) == []
+    assert examine(OpenBase(tmp_path / "there", theirs)) == []
     with TaskContextManager.resume(tmp_path / "there", uuid, theirs) as again:
         again.message_store.add_message("user", "go on")
         again.message_store.folding.undo()
@@ -82,7 +81,7 @@ def test_into_a_database_and_out_again(tmp_path: Path, postgres: Database) -> No
     assert bring(tmp_path / "there", first, theirs).new_tasks == 1
     assert contents(tmp_path / "there", task.uuid, theirs) == contents(tmp_path / "here", task.uuid, ours)
     assert bring(tmp_path / "there", first, theirs).new_tasks == 0
-    assert examine(tmp_path / "there", theirs) == []
+    assert examine(OpenBase(tmp_path / "there", theirs)) == []
 
 
 def test_a_task_that_is_there_already_comes_not_twice(tmp_path: Path) -> None:
@@ -99,7 +98,7 @@ def test_a_task_that_is_there_already_comes_not_twice(tmp_path: Path) -> None:
     assert bring(tmp_path / "there", later, settings).new_tasks == 0
     os.utime(later)
     assert bring(tmp_path / "there", later, settings).new_tasks == 0
-    assert examine(tmp_path / "there", settings) == []
+    assert examine(OpenBase(tmp_path / "there", settings)) == []
 
 
 def test_many_tasks_in_one_file_and_one_of_them_damaged(tmp_path: Path) -> None:
@@ -208,13 +207,13 @@ def test_a_task_becomes_that_of_the_user_who_is_named(tmp_path: Path) -> None:
     (another,) = bring(there, path, settings, user="eve").tasks  # one of her own
     os.utime(path)
     assert bring(there, path, settings, user="eve").new_tasks == 0
-    with BaseFolder(there, settings) as base:
+    with OpenBase(there, settings) as base:
         base.open_catalogue()
         for task, user in ((uuid, "bob"), (another.uuid, "eve")):
             row, place = base.row(task), base.folders.find(task)
             assert row is not None
             assert place is not None
             assert row.key == replace(KEY, user=user)
-            assert json.loads((place / "metadata.json").read_bytes())["user"] == user
+            assert json.loads((place.folder / "metadata.json").read_bytes())["user"] == user
     assert contents(there, another.uuid, settings) == contents(there, uuid, settings)
-    assert examine(there, settings) == []
+    assert examine(OpenBase(there, settings)) == []

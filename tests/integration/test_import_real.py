@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from orihon import import_transcripts
 from orihon.catalogue.connect import open_catalogue
-from orihon.importers.importer import import_transcripts
 from orihon.settings import load_settings
 from orihon.store.factory import open_for_reading
 from orihon.store.record_codec import StoredMessage
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.upkeep.doctor import examine
 
@@ -37,13 +38,13 @@ def imported(base: Path, name: str) -> dict[str, list[StoredMessage]]:
     """The logs of all threads, by their ids."""
     report = import_transcripts(base, SETTINGS, [NATIVE / name])
     assert (report.problems, report.skipped) == ([], 0)
-    assert examine(base, SETTINGS) == []
+    assert examine(OpenBase(base, SETTINGS)) == []
     logs = {}
     with open_catalogue(base, SETTINGS) as catalogue:
         for row in catalogue.tasks.page():
             folder = folders_of(base, SETTINGS).find(row.uuid)
             assert folder is not None
-            with closing(open_for_reading(folder, SETTINGS, name=row.uuid)) as store:
+            with closing(open_for_reading(folder.folder, SETTINGS, name=row.uuid)) as store:
                 logs[row.task_id] = list(store.messages())
     return logs
 

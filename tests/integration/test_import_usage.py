@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from orihon import import_transcripts
 from orihon.catalogue import UsageRow
-from orihon.importers.importer import import_transcripts
 from orihon.settings import load_settings
 from orihon.store.factory import open_for_reading
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.usage import usage_rows
 from tests.importing import CLAUDE_SESSION, claude_answer, claude_record, write_lines
 
@@ -43,13 +43,13 @@ def session() -> list[dict[str, Any]]:
 def told_and_read(base: Path, path: Path, *, masking: bool) -> tuple[list[UsageRow], list[UsageRow]]:
     settings = load_settings({"masking": {"enabled": masking}, "context_storage": {"durability": "os"}}, environ={})
     import_transcripts(base, settings, [path])
-    with BaseFolder(base, settings) as opened:
+    with OpenBase(base, settings) as opened:
         catalogue = opened.open_catalogue(create=False)
         assert catalogue is not None
         (row,) = catalogue.tasks.page()
         folder = opened.folders.find(row.uuid)
         assert folder is not None
-        with closing(open_for_reading(folder, settings, name=row.uuid)) as store:
+        with closing(open_for_reading(folder.folder, settings, name=row.uuid)) as store:
             assert (SECRET in store.message(1).message.text) is not masking
             return catalogue.usage.of_task(row.uuid), usage_rows(store, row.uuid)
 

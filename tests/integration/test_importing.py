@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from orihon import import_transcripts
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
-from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
 from orihon.system.clock import utc_now
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS
@@ -60,10 +60,10 @@ def rows(base: Path, settings: Settings | None = None) -> list[TaskRow]:
 def story(base: Path, uuid: str, settings: Settings | None = None) -> dict[str, Any]:
     """What a task holds, without what differs from import to import."""
     wanted = settings or settings_for()
-    with BaseFolder(base, wanted) as opened:
+    with OpenBase(base, wanted) as opened:
         folder = opened.folders.find(uuid)
         assert folder is not None
-        with closing(open_for_reading(folder, wanted, name=uuid)) as store:
+        with closing(open_for_reading(folder.folder, wanted, name=uuid)) as store:
             return {
                 "messages": [
                     (one.message.body(), one.timestamp, one.call and one.call.as_dict()) for one in store.messages()
@@ -127,7 +127,7 @@ def test_a_session_is_a_completed_task(base: Path, tmp_path: Path, backend: str)
     assert (body["content"], body["tool_calls"][0]["function"]["name"]) == ("I look.", "Bash")
     assert moment == "2026-01-20T11:57:02.000000+00:00"
     assert call == {"model": "claude-sonnet-4-5", "usage": {"input": 134, "cached": 100, "output": 20}}
-    assert examine(base, settings) == []
+    assert examine(OpenBase(base, settings)) == []
     with open_catalogue(base, settings) as catalogue:
         (used,) = catalogue.usage.of_task(row.uuid)
         assert (used.day, used.calls, used.input_tokens, used.output_tokens) == ("2026-01-20", 2, 268, 40)
@@ -144,7 +144,7 @@ def test_tasks_in_a_database(tmp_path: Path, base: Path, postgres: Database) -> 
     assert bring(base, path, settings=settings).unchanged == 1
     (row,) = rows(base, settings)
     assert story(base, row.uuid, settings)["folds"]
-    assert examine(base, settings) == []
+    assert examine(OpenBase(base, settings)) == []
 
 
 def test_secrets_are_masked_wherever_they_stand(base: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_a_branch_that_was_left_goes_out_of_the_view(base: Path, tmp_path: Path)
     assert len(told["messages"]) == 5
     assert [entry["role"] for entry in told["view"]] == ["system", "user"]
     assert told["view"][0]["content"].endswith("[4 messages that were taken back]")
-    assert examine(base, settings_for()) == []
+    assert examine(OpenBase(base, settings_for())) == []
 
 
 def test_a_clock_that_was_wrong_puts_no_task_into_the_future(base: Path, tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ def test_an_import_that_was_killed_is_completed_by_the_next(
             row.total_tokens,
             row.compression_count,
         )
-        assert [found for found in examine(here, settings) if found.severity == "error"] == []
+        assert [found for found in examine(OpenBase(here, settings)) if found.severity == "error"] == []
 
 
 def test_codex_items_and_events_become_one_conversation(base: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from orihon.guard.encryption.master import MasterKeys, master_keys, read_master_
 from orihon.settings import load_settings
 from orihon.store import MessageStore
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.upkeep.keys import erase_key, keys_overview, new_master_key, rotate_keys
 from tests.helpers import Child, refused
 from tests.sealing import sealed_settings, start_sealed, write_key
@@ -177,17 +178,17 @@ def test_an_erased_key_never_comes_back(tmp_path: Path) -> None:
     start_sealed(base, settings, "gone-1").stop()
     packed = (base / FOLDER / "gone-1.json").read_bytes()
     blind = load_settings({}, environ={})  # nobody needs the master key for that
-    assert erase_key(base, blind, "gone-1")
-    assert not erase_key(base, blind, "gone-1")
-    assert not erase_key(base, blind, "never-1")
+    assert erase_key(OpenBase(base, blind), "gone-1")
+    assert not erase_key(OpenBase(base, blind), "gone-1")
+    assert not erase_key(OpenBase(base, blind), "never-1")
     tombstone = (base / FOLDER / "gone-1.json").read_bytes()
     assert jsonio.decode(packed)["wrapped"].encode() not in tombstone
     with refused(KeyUnavailable, "erased"):
         start_sealed(base, settings, "gone-1")
     with pytest.raises(InvalidId):
-        erase_key(base, settings, "../master")
-    assert keys_overview(base, settings).erased == 1
-    assert rotate_keys(base, settings).rotated == 0
+        erase_key(OpenBase(base, settings), "../master")
+    assert keys_overview(OpenBase(base, settings)).erased == 1
+    assert rotate_keys(OpenBase(base, settings)).rotated == 0
 
 
 # ---- rotation ------------------------------------------------------------------------------------------------------
@@ -198,15 +199,15 @@ def test_rotation_needs_the_former_key_once_and_never_again(tmp_path: Path) -> N
     old, new = write_key(tmp_path / "old"), write_key(tmp_path / "new", "b")
     start_sealed(base, sealed_settings(old), "task-1").fail("words")
     with refused(KeyUnavailable, "other_master"):
-        rotate_keys(base, sealed_settings(new))
+        rotate_keys(OpenBase(base, sealed_settings(new)))
     both = sealed_settings(new, encryption={"enabled": True, "key": new, "former_keys": [old]})
-    before = keys_overview(base, both)
+    before = keys_overview(OpenBase(base, both))
     assert before.to_rotate == sum(before.data_keys.values()) == 2  # the task's, and the catalogue's
     told: list[tuple[int, int]] = []
-    assert rotate_keys(base, both, lambda done, of: told.append((done, of))).rotated == 2
+    assert rotate_keys(OpenBase(base, both), lambda done, of: told.append((done, of))).rotated == 2
     assert told == [(1, 2), (2, 2)]
-    assert rotate_keys(base, both).rotated == 0
-    assert keys_overview(base, sealed_settings(new)).to_rotate == 0
+    assert rotate_keys(OpenBase(base, both)).rotated == 0
+    assert keys_overview(OpenBase(base, sealed_settings(new))).to_rotate == 0
     start_sealed(base, sealed_settings(new), "task-2").stop()
     with refused(KeyUnavailable, "other_master"):
         start_sealed(base, sealed_settings(old), "task-1")
@@ -237,11 +238,11 @@ def test_a_rotation_that_is_killed_is_gone_on_with(tmp_path: Path) -> None:
         assert process.stdout.readline() == "20\n"
         process.send_signal(signal.SIGKILL)
     both = sealed_settings(new, encryption={"key": new, "former_keys": [old]})
-    half = keys_overview(base, both)
+    half = keys_overview(OpenBase(base, both))
     assert half.to_rotate == len(sealed) - 20
     under_both = keys_in(base / FOLDER, new, old)
     assert all(under_both.sealer(task).open("x", 1, words) == b"words" for task, words in sealed.items())
-    assert rotate_keys(base, both).rotated == half.to_rotate
+    assert rotate_keys(OpenBase(base, both)).rotated == half.to_rotate
     under_new = keys_in(base / FOLDER, new)
     assert all(under_new.sealer(task).open("x", 1, words) == b"words" for task, words in sealed.items())
 
@@ -255,11 +256,11 @@ def test_rotations_and_erasures_at_the_same_time_leave_no_erased_key(tmp_path: P
         keys.new_sealer(task)
     both = sealed_settings(new, encryption={"key": new, "former_keys": [old]})
     with ThreadPoolExecutor(3) as pool:
-        done = [pool.submit(rotate_keys, base, both), pool.submit(rotate_keys, base, both)]
-        erased = list(pool.map(lambda task: erase_key(base, both, task), tasks))
+        done = [pool.submit(rotate_keys, OpenBase(base, both)) for _ in range(2)]
+        erased = list(pool.map(lambda task: erase_key(OpenBase(base, both), task), tasks))
     assert all(erased)
     assert sum(each.result().rotated for each in done) <= len(tasks)
-    assert keys_overview(base, both).erased == len(tasks)
+    assert keys_overview(OpenBase(base, both)).erased == len(tasks)
 
 
 def test_keys_in_a_database_are_rotated_too(tmp_path: Path, emptied_postgres: Any) -> None:
@@ -269,12 +270,12 @@ def test_keys_in_a_database_are_rotated_too(tmp_path: Path, emptied_postgres: An
     both = sealed_settings(
         new, "postgres", emptied_postgres, encryption={"enabled": True, "key": new, "former_keys": [old]}
     )
-    assert rotate_keys(base, both).rotated == 2
-    assert keys_overview(base, both).to_rotate == 0
+    assert rotate_keys(OpenBase(base, both)).rotated == 2
+    assert keys_overview(OpenBase(base, both)).to_rotate == 0
     start_sealed(base, sealed_settings(new, "postgres", emptied_postgres), "task-2").stop()
     assert not (base / FOLDER).exists()
-    assert erase_key(base, both, "task-1")
-    assert keys_overview(base, both).erased == 1
+    assert erase_key(OpenBase(base, both), "task-1")
+    assert keys_overview(OpenBase(base, both)).erased == 1
 
 
 def test_the_library_is_loaded_only_for_sealed_tasks(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from orihon import import_transcripts
 from orihon.importers import lines
-from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import load_settings
 from tests.importing import SAMPLES, Sample, make_chat_lines, make_claude_code, write_lines

@@ -19,6 +19,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import load_settings
 from orihon.tasks.approvals.answers import approve, reject
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task
 from orihon.tasks.verify.verify import verify
 from orihon.upkeep.doctor import examine
@@ -72,7 +73,7 @@ def view(context: TaskContextManager) -> bytes:
 
 def findings(base: Path, uuid: str, config: dict[str, Any]) -> list[str]:
     settings = load_settings(config)
-    found = [*verify(base, uuid, settings), *examine(base, settings)]
+    found = [*verify(OpenBase(base, settings), uuid), *examine(OpenBase(base, settings))]
     return [finding.cause for finding in found if finding.severity != "warning"]
 
 
@@ -216,7 +217,7 @@ def test_an_answer_is_in_the_mirror_before_its_task_goes_on(tmp_path: Path, mirr
     here = filled(tmp_path / "a", mirrored)
     with pytest.raises(Waiting):
         here.checkpoint("plan", "Shall I?")
-    approve(tmp_path / "a", here.uuid, load_settings(mirrored), by="ann", reason="Go ahead.")
+    approve(OpenBase(tmp_path / "a", load_settings(mirrored)), here.uuid, by="ann", reason="Go ahead.")
     shutil.rmtree(tmp_path / "a")  # the machine is lost before anybody has opened the task again
     with TaskContextManager.resume(tmp_path / "b", here.uuid, mirrored) as there:
         assert there.checkpoint("plan", "Shall I?").by == "ann"
@@ -232,8 +233,10 @@ def test_a_change_from_outside_is_made_on_any_machine_and_known_on_the_others(
     with pytest.raises(Waiting):
         here.checkpoint("plan", "Shall I?")
     (tmp_path / "b").mkdir()
-    reject(tmp_path / "b", here.uuid, settings, by="bob", reason="Not yet.")  # whose base folder has never seen it
-    with changing_task(tmp_path / "b", here.uuid, settings) as task:
+    reject(
+        OpenBase(tmp_path / "b", settings), here.uuid, by="bob", reason="Not yet."
+    )  # whose base folder has never seen it
+    with changing_task(OpenBase(tmp_path / "b", settings), here.uuid) as task:
         task.messages.folding.undo()
         changed = list(task.messages.task_store.view_lines())
     with TaskContextManager.resume(tmp_path / "a", here.uuid, mirrored) as again:
@@ -250,7 +253,7 @@ def test_a_change_that_cannot_be_mirrored_is_made_and_told(
     shelf = tmp_path / "shelf"
     shelf.rename(tmp_path / "away")
     shelf.write_bytes(b"")  # where the storage should be
-    with changing_task(tmp_path / "a", here.uuid, load_settings(mirrored)) as task:
+    with changing_task(OpenBase(tmp_path / "a", load_settings(mirrored)), here.uuid) as task:
         task.messages.folding.undo()
     assert "not mirrored" in caplog.text
     shelf.unlink()

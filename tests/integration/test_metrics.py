@@ -25,6 +25,7 @@ from orihon.reports.metrics.ages import write_ages
 from orihon.reports.metrics.collect import MOST_TASKS
 from orihon.reports.sizes import NAME, known_sizes, measure, size_of, sizes_of
 from orihon.settings import Settings, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.damage import start_task
 from tests.helpers import raw_database, refused
@@ -260,4 +261,4 @@ def test_the_age_of_a_write_follows_the_files(tmp_path: Path) -> None:
     for name, age in (("messages.jsonl", 500), ("tools.jsonl", 100)):
         (folder / name).touch()
         os.utime(folder / name, (time.time() - age,) * 2)
-    assert write_ages(tmp_path, Settings(), ["a", "b"]) == {"a": pytest.approx(200, abs=100)}
+    assert write_ages(OpenBase(tmp_path, Settings()), ["a", "b"]) == {"a": pytest.approx(200, abs=100)}

@@ -21,6 +21,7 @@ from orihon.errors import InvalidId, InvalidInput, OrihonError, StaleWriter, Sto
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task
 from orihon.tasks.place import folders_of
@@ -119,7 +120,7 @@ class World:
         """Every byte that must survive, read where the task is found."""
         place = folders_of(self.base, self.both).find(uuid)
         assert place is not None
-        with closing(open_for_reading(place, self.both, name=uuid)) as store:
+        with closing(open_for_reading(place.folder, self.both, name=uuid)) as store:
             records = store.records
             return {
                 **{stream: list(records.read(stream)) for stream in STREAMS},
@@ -135,9 +136,9 @@ class World:
     def backend(self, uuid: str) -> str:
         place = folders_of(self.base, self.both).find(uuid)
         assert place is not None
-        if place.parent.name == "scratch":
+        if place.is_in_database:
             return "postgres"
-        return "sqlite" if (place / "context.db").exists() else "files"
+        return "sqlite" if (place.folder / "context.db").exists() else "files"
 
     def arrived(self, uuid: str) -> TaskRow:
         """The task is at the target and nowhere else, and nothing is wrong with it."""
@@ -150,10 +151,10 @@ class World:
         place = folders_of(self.base, self.both).find(uuid)
         assert place is not None
         wrong = {"files": ["context.db", "context.db-wal"], "sqlite": ["messages.jsonl", "writer.json"]}
-        assert not [name for name in wrong.get(self.target, []) if (place / name).exists()]
-        assert verify(self.base, uuid, self.settings(self.target)) == []
+        assert not [name for name in wrong.get(self.target, []) if (place.folder / name).exists()]
+        assert verify(OpenBase(self.base, self.settings(self.target)), uuid) == []
         if self.target != "postgres":
-            assert examine(self.base, self.settings(self.target)) == []
+            assert examine(OpenBase(self.base, self.settings(self.target))) == []
         if self.source == "postgres":
             assert self.in_database(uuid) == 0
         return row
@@ -332,7 +333,7 @@ def test_what_is_left_of_the_source_is_not_removed_when_it_is_something_else(wor
     killed_at("unmarked", world, uuid)
     place = folders_of(world.base, world.both).find(uuid)
     assert place is not None
-    edit_record(place, "messages", 1, lambda line: line.replace(b"careful", b"careles"))
+    edit_record(place.folder, "messages", 1, lambda line: line.replace(b"careful", b"careles"))
     before = world.files()
     (outcome,) = world.migrate().tasks
     assert outcome.outcome == "failed"
@@ -371,7 +372,7 @@ def test_whoever_wrote_before_the_move_is_refused_after_it(world: World) -> None
     world = dataclasses.replace(world, lease_seconds=1.0)
     stale = world.start()
     stale.message_store.add_message("user", "acknowledged")
-    stale._heartbeat.stop()  # as if the process stood still
+    stale._ownership.rest()  # as if the process stood still
     eventually(lambda: not stale.catalogue.leases.is_held(stale.catalogue.tasks.get(stale.uuid)))
     assert [task.outcome for task in world.migrate().tasks] == ["moved"]
     before = world.contents(stale.uuid)
@@ -402,13 +403,13 @@ def _append(task: TaskContextManager, errors: list[OrihonError]) -> None:
 def test_nobody_changes_a_task_beside_its_move(world: World) -> None:
     """Where several may write, a command joins the owner of a running task; a move is no owner to join."""
     task = world.start()
-    task._heartbeat.stop()
+    task._ownership.rest()
     task.catalogue.leases.release(task.lease)  # as if its process were dead
     seen: list[OrihonError] = []
 
     def undo() -> None:
         try:
-            with changing_task(world.base, task.uuid, world.settings(world.source)) as changing:
+            with changing_task(OpenBase(world.base, world.settings(world.source)), task.uuid) as changing:
                 changing.messages.folding.undo()
         except OrihonError as error:
             seen.append(error)
@@ -440,13 +441,13 @@ def test_a_damaged_task_is_reported_and_left(world: World) -> None:
     damaged, sound = world.paused(), world.paused()
     place = folders_of(world.base, world.both).find(damaged)
     assert place is not None
-    edit_record(place, "messages", 5, lambda line: line.replace(b"tokens", b"tokenz"))
+    edit_record(place.folder, "messages", 5, lambda line: line.replace(b"tokens", b"tokenz"))
     report = world.migrate()
     assert {task.uuid: task.outcome for task in report.tasks} == {damaged: "failed", sound: "moved"}
     assert world.backend(damaged) == world.source
     (row,) = world.rows(damaged).values()
     assert (row.status, row.requested, row.lease_owner) == (TaskStatus.PAUSED, None, None)
-    found = [finding.kind for finding in examine(world.base, world.settings("files"))]
+    found = [finding.kind for finding in examine(OpenBase(world.base, world.settings("files")))]
     assert ("catalogue", "epoch") not in found
 
 
@@ -551,11 +552,11 @@ def test_another_task_of_the_same_name_is_found_before_anything_is_moved(crossin
 def test_the_doctor_makes_no_second_row_for_a_task_that_tasks_db_knows(tmp_path: Path, postgres: Database) -> None:
     world = World(tmp_path / "contexts", "files", "postgres", postgres)
     uuid = world.paused()
-    for found in (examine(world.base, world.both), repair(world.base, world.both)):
+    for found in (examine(OpenBase(world.base, world.both)), repair(OpenBase(world.base, world.both))):
         about = [finding for finding in found if finding.task == uuid]
         assert [(finding.kind, finding.repair) for finding in about] == [(("catalogue", "not_moved"), "none")]
         assert "orihon migrate" in about[0].remedy
-    assert [finding.detail for finding in verify(world.base, uuid, world.both)] == ["not_moved"]
+    assert [finding.detail for finding in verify(OpenBase(world.base, world.both), uuid)] == ["not_moved"]
     assert list(world.rows(uuid)) == ["files"]
     world.migrate()
     world.arrived(uuid)
@@ -566,7 +567,9 @@ def test_what_was_wanted_of_a_task_is_wanted_after_the_move(crossing: World) -> 
     with crossing.catalogue(crossing.source) as catalogue:
         assert catalogue.queue.request(uuid, "resume", TaskStatus.PAUSED)
     killed_at("switched", crossing, uuid)
-    repair(crossing.base, crossing.settings(crossing.source))  # finds no loss in a row whose records have gone ahead
+    repair(
+        OpenBase(crossing.base, crossing.settings(crossing.source))
+    )  # finds no loss in a row whose records have gone ahead
     crossing.migrate()
     (row,) = crossing.rows(uuid).values()
     assert (row.requested, row.status) == ("resume", TaskStatus.PAUSED)

@@ -20,6 +20,7 @@ from orihon.drivers.objects import ObjectInfo, ObjectStorage
 from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import DamagedStore, InvalidId, StaleWriter, StorageUnavailable
 from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
 from orihon.tasks.mirror import Mirror
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskKey, TaskStatus
@@ -85,7 +86,7 @@ def test_another_machine_goes_on_at_exactly_the_view_of_a_paused_task(tmp_path: 
     two.message_store.folding.undo()
     two.message_store.add_message("assistant", "going on")
     two.complete()
-    assert verify(tmp_path / "two", one.uuid, load_settings(config)) == []
+    assert verify(OpenBase(tmp_path / "two", load_settings(config)), one.uuid) == []
 
 
 def test_what_a_lost_machine_had_mirrored_is_there_and_it_is_refused_when_it_comes_back(
@@ -140,7 +141,7 @@ sys.stdin.read()
     assert said == [f"message {number}" for number in range(1, 5)]
     talk(two, 5, 9)
     two.complete()
-    assert verify(tmp_path / "two", uuid, load_settings(config)) == []
+    assert verify(OpenBase(tmp_path / "two", load_settings(config)), uuid) == []
 
 
 def test_a_machine_that_gets_its_own_task_back_goes_on_from_the_newer_history(

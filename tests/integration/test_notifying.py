@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from orihon import Notification, TaskContextManager, TaskKey, Waiting, list_notifications
+from orihon import Notification, TaskContextManager, TaskKey, Waiting, deliver_notifications, list_notifications
 from orihon.catalogue.outbox import NewNotice
 from orihon.notifications import sender
 from orihon.notifications.delivery import Delivery
 from orihon.notifications.sender import send_soon, wait_until_sent
-from orihon.reports.notifications import deliver_notifications
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, reject, sweep
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.child import ROOT
@@ -285,9 +285,9 @@ def asked(place: CataloguePlace, name: str, **options: Any) -> TaskContextManage
 def test_questions_and_answers_are_told_once_each_and_without_their_words(place: CataloguePlace) -> None:
     yes = asked(place, "plan")
     no = asked(place, "fuel")
-    approve(place.base_dir, yes.uuid, place.settings, by="mika", reason="the secret is safe")
-    reject(place.base_dir, no.uuid, place.settings, by="taro", reason="no secret")
-    sweep(place.base_dir, place.settings)
+    approve(OpenBase(place.base_dir, place.settings), yes.uuid, by="mika", reason="the secret is safe")
+    reject(OpenBase(place.base_dir, place.settings), no.uuid, by="taro", reason="no secret")
+    sweep(OpenBase(place.base_dir, place.settings))
     assert kinds(place) == [
         ("approval_asked", {"checkpoint": 1, "name": "plan"}),
         ("approval_asked", {"checkpoint": 1, "name": "fuel"}),
@@ -310,10 +310,10 @@ def test_a_task_that_waits_again_for_the_same_answer_tells_it_once(place: Catalo
 
 def test_reminders_and_time_limits_are_told(place: CataloguePlace) -> None:
     asked(place, "plan", remind_every=0.001, timeout=3600)
-    sweep(place.base_dir, place.settings)
-    sweep(place.base_dir, place.settings)
+    sweep(OpenBase(place.base_dir, place.settings))
+    sweep(OpenBase(place.base_dir, place.settings))
     asked(place, "fuel", timeout=0.001)
-    sweep(place.base_dir, place.settings)
+    sweep(OpenBase(place.base_dir, place.settings))
     told = [kind for kind, _ in kinds(place)]
     assert told.count("approval_reminded") == 3
     assert told.count("approval_expired") == 1

@@ -34,7 +34,7 @@ def settings_of(postgres: Database) -> Settings:
 
 
 def records_of(postgres: Database, folder: Path, epoch: int) -> PostgresRecords:
-    records = open_task_store(folder, settings_of(postgres), key_file=folder.parent / "k", epoch=epoch).records
+    records = open_task_store(folder, settings_of(postgres), epoch=epoch).records
     assert isinstance(records, PostgresRecords)
     records.claim(epoch)
     return records

@@ -10,25 +10,26 @@ from typing import Any
 import psycopg
 import pytest
 
-from orihon import TaskContextManager, import_transcripts
+from orihon import (
+    TaskContextManager,
+    anonymize_task,
+    archive_task,
+    erase_user,
+    export_user,
+    import_transcripts,
+    list_grants,
+    new_grant,
+    search_history,
+)
 from orihon.audit import verify_audit
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy, TaskNotFound
 from orihon.runtime.queue import TaskQueue
-from orihon.search import search_history
 from orihon.settings import Settings, load_settings
 from orihon.system import jsonio
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.grants import list_grants, new_grant
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task
-from orihon.upkeep.privacy import (
-    GDPRCompliantStorage,
-    anonymize_personal_data,
-    anonymize_task,
-    erase_user,
-    export_user,
-)
+from orihon.upkeep.privacy import GDPRCompliantStorage, anonymize_personal_data
 from orihon.values.task import TaskKey
 from orihon.values.view import PlannedFold
 from tests.helpers import refused
@@ -126,21 +127,21 @@ def _audit(base: Path, settings: Settings) -> list[Any]:
 def test_an_erased_name_is_never_used_again_and_late_writes_are_refused(base: Path, settings: Settings) -> None:
     late = task_of("ann-7731", base, settings)
     uuid = late.uuid
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         catalogue = folder.open_catalogue()
         assert catalogue is not None
         with pytest.raises(OrihonError):  # nothing is erased under a live writer's feet
             if erase_user(base, settings, "ann-7731", wait=0.0).failed:
                 raise TaskBusy("view", uuid=uuid, owner="-", host="-", pid=0)
         # The writer is thought dead, as one is that was cut off from the catalogue for long.
-        assert late._lease is not None
-        catalogue.leases.release(late._lease)
+        assert late._owned is not None
+        catalogue.leases.release(late._owned.lease)
     assert erase_user(base, settings, "ann-7731", wait=0.0).is_complete
     with pytest.raises(OrihonError):
         late.message_store.add_message("user", f"late {CANARY}")
     with refused(IllegalTransition, "erased"):
         TaskContextManager(base, TaskKey("cli", "", "", "task", "1", "ann-7731"), settings, uuid=uuid)
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         catalogue = folder.open_catalogue()
         assert catalogue is not None
         assert [stone.uuid for stone in catalogue.tombstones.all()] == [uuid]
@@ -155,7 +156,7 @@ def test_an_erasure_that_was_killed_is_finished_by_the_next(base: Path, settings
         "from pathlib import Path\n"
         "from orihon.system import jsonio\n"
         "from orihon.transfer.archive.work import Work\n"
-        "from orihon.upkeep.privacy import erase_user\n"
+        "from orihon import erase_user\n"
         "from orihon.settings import load_settings\n"
         "base, wanted, config = Path(sys.argv[1]), sys.argv[2], jsonio.decode(sys.argv[3])\n"
         "def stop(self, step):\n"
@@ -257,13 +258,13 @@ def test_a_task_that_was_made_anonymous_tells_nobodys_name_and_is_sound(base: Pa
     after = _records(base, settings, task.uuid)
     assert [record["seq"] for record in after] == list(range(1, 7))
     assert [record.get("redacted", {}).get("digest", record["digest"]) for record in after] == before
-    assert [found for found in verify(base, task.uuid, settings) if found.severity == "error"] == []
+    assert [found for found in verify(OpenBase(base, settings), task.uuid) if found.severity == "error"] == []
     names = {word for record in after for word in str(record).split() if word.startswith("[NAME]")}
     assert len({name.rstrip(".,") for name in names}) >= 3
 
 
 def _records(base: Path, settings: Settings, uuid: str) -> list[dict[str, Any]]:
-    with reading_task(base, uuid, settings) as (store, _):
+    with reading_task(OpenBase(base, settings), uuid) as (store, _):
         return list(store.read("messages"))
 
 
@@ -276,14 +277,14 @@ def test_a_person_may_be_called_as_a_field_is_and_a_second_run_changes_nothing(
     anonymize_task(base, settings, task.uuid)
     name = _user_of(base, settings, task.uuid)
     assert name.startswith("[NAME]#")
-    assert [str(found) for found in verify(base, task.uuid, settings)] == []
+    assert [str(found) for found in verify(OpenBase(base, settings), task.uuid)] == []
     assert anonymize_task(base, settings, task.uuid).records == 0
     assert _user_of(base, settings, task.uuid) == name
-    assert [str(found) for found in verify(base, task.uuid, settings)] == []
+    assert [str(found) for found in verify(OpenBase(base, settings), task.uuid)] == []
 
 
 def _user_of(base: Path, settings: Settings, uuid: str) -> str:
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         folder.open_catalogue()
         row = folder.row(uuid)
         assert row is not None

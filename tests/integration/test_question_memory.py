@@ -7,13 +7,14 @@ from pathlib import Path
 
 from orihon.tasks.approvals.answers import approve, pending, sweep
 from orihon.tasks.approvals.question_cache import QuestionMemory
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from tests.conformance.backends import BACKENDS
 from tests.integration.test_approvals import Loop, files_loop
 
 
 def names(loop: Loop, memory: QuestionMemory) -> list[tuple[str, int]]:
-    found = pending(loop.base, loop.settings, memory=memory)
+    found = pending(OpenBase(loop.base, loop.settings), memory=memory)
     return [(one.checkpoint.name, len(one.checkpoint.reminded_at)) for one in found if one.uuid == loop.uuid]
 
 
@@ -22,9 +23,9 @@ def test_what_is_remembered_follows_asking_reminding_and_answering(kind: str, tm
     assert names(loop, memory) == []
     loop.ask(remind_every=0.001)
     assert names(loop, memory) == names(loop, memory) == [("concept", 0)]
-    sweep(loop.base, loop.settings)
+    sweep(OpenBase(loop.base, loop.settings))
     assert names(loop, memory) == [("concept", 1)]
-    approve(loop.base, loop.uuid, loop.settings, by="mika")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="mika")
     assert names(loop, memory) == []
     loop.resume()
     loop.ask("plan")
@@ -37,7 +38,7 @@ def test_a_task_that_has_not_changed_is_not_opened_again(tmp_path: Path) -> None
     assert names(loop, memory) == [("concept", 0)]
     folder = folders_of(loop.base, loop.settings).find(loop.uuid)
     assert folder is not None
-    folder.rename(tmp_path / "elsewhere")
+    folder.folder.rename(tmp_path / "elsewhere")
     assert names(loop, memory) == [("concept", 0)]
     assert names(loop, QuestionMemory()) == []
 
@@ -56,5 +57,7 @@ def test_only_the_questions_of_one_user(tmp_path: Path) -> None:
     loop, memory = files_loop(tmp_path), QuestionMemory()
     loop.ask()
     for user in (None, "me", None):
-        assert [one.uuid for one in pending(loop.base, loop.settings, user=user, memory=memory)] == [loop.uuid]
-        assert pending(loop.base, loop.settings, user="somebody", memory=memory) == []
+        assert [one.uuid for one in pending(OpenBase(loop.base, loop.settings), user=user, memory=memory)] == [
+            loop.uuid
+        ]
+        assert pending(OpenBase(loop.base, loop.settings), user="somebody", memory=memory) == []

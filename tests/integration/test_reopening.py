@@ -41,7 +41,7 @@ def leased(tmp_path: Path, backend: str) -> Opener:
 
     def opened(epoch: int) -> MessageStore:
         settings = load_settings({"context_storage": {"backend": backend}})
-        store = open_task_store(tmp_path / "task", settings, key_file=tmp_path / "mask.key", epoch=epoch)
+        store = open_task_store(tmp_path / "task", settings, epoch=epoch)
         return MessageStore(tmp_path / "task", settings, task_store=store)
 
     return opened
@@ -266,7 +266,7 @@ from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading, open_task_store
 from pathlib import Path
 folder, settings = Path(sys.argv[1]), load_settings({})
-task = open_task_store(folder, settings, key_file=folder.parent / "mask.key", epoch=1)
+task = open_task_store(folder, settings, epoch=1)
 store = MessageStore(folder, settings, task_store=task)
 store.add_message("user", "first")
 real = os.fsync
@@ -289,7 +289,7 @@ except Exception as error:
         assert process.stdout is not None
         assert process.stdout.readline() == "waiting\n"
         settings = load_settings({"context_storage": {"db_timeout": 60}})
-        task = open_task_store(folder, settings, key_file=tmp_path / "mask.key", epoch=2)
+        task = open_task_store(folder, settings, epoch=2)
         store = MessageStore(folder, settings, task_store=task)
         assert store.add_message("user", "taken over") == 3
         process.stdin.write("\n")

@@ -10,7 +10,16 @@ from typing import Any
 import apsw
 import pytest
 
-from orihon import TaskContextManager
+from orihon import (
+    TaskContextManager,
+    archive_old_contexts,
+    archive_task,
+    delete_old_contexts,
+    keep_task,
+    maintain,
+    restore_task,
+    vacuum_databases,
+)
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.rows import CLEANED
@@ -20,11 +29,10 @@ from orihon.settings import Settings, load_settings
 from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading
 from orihon.store.postgres_moving import all_tasks
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task, restore_task
 from orihon.upkeep.doctor import examine
-from orihon.upkeep.retention import archive_old_contexts, delete_old_contexts, keep_task, maintain, vacuum_databases
 from orihon.upkeep.retention.lock import only_one
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import start_task
@@ -57,7 +65,7 @@ def row_of(base: Path, uuid: str, settings: Settings) -> TaskRow:
 def contents(base: Path, uuid: str, settings: Settings) -> StoreContents:
     place = folders_of(base, settings).find(uuid)
     assert place is not None
-    with closing(open_for_reading(place, settings)) as store:
+    with closing(open_for_reading(place.folder, settings)) as store:
         return contents_of(store)
 
 
@@ -82,7 +90,7 @@ def assert_tombstone(base: Path, tmp_path: Path, uuid: str, settings: Settings, 
     figures = ("total_messages", "total_tokens", "llm_call_count", "total_tool_calls", "completed_at", "error_message")
     assert [getattr(row, name) for name in figures] == [getattr(before, name) for name in figures]
     assert places_of(base, tmp_path, uuid, settings) == set(), "nothing of it is left anywhere"
-    assert verify(base, uuid, settings) == []
+    assert verify(OpenBase(base, settings), uuid) == []
     for action in (restore_task, archive_task):
         with refused(IllegalTransition, "cleaned"):
             action(base, uuid, settings)
@@ -112,7 +120,7 @@ def test_a_cleaned_task_leaves_its_statistics_and_its_final_summary(
     assert sum(run.counts_after.values()) == counted, "no row is lost"
     assert_tombstone(base, tmp_path, uuid, settings, row)
     assert row_of(base, young, settings).status is TaskStatus.COMPLETED
-    assert [finding.kind for finding in examine(base, settings)] == []
+    assert [finding.kind for finding in examine(OpenBase(base, settings))] == []
     assert delete_old_contexts(base, settings, days=0).tasks == [], "a tombstone is not cleaned again"
 
 
@@ -229,7 +237,7 @@ def test_a_task_that_ran_again_since_it_was_listed_is_not_removed(base: Path) ->
     run = delete_old_contexts(base, settings, days=0, progress=lambda done, _: run_again() if done == 1 else None)
     assert [task.uuid for task in run.tasks] == [first]
     assert row_of(base, uuid, settings).status is TaskStatus.COMPLETED
-    assert verify(base, uuid, settings) == []
+    assert verify(OpenBase(base, settings), uuid) == []
 
 
 def test_tasks_that_nobody_ever_opened_are_no_trouble(base: Path) -> None:
@@ -307,7 +315,7 @@ def test_vacuum_gives_room_back_and_harms_nobody(base: Path, settings: Settings)
         assert run.bytes_after <= dry.bytes_after
         assert vacuum_databases(base, settings).databases == 0, "there is no room left to give back"
     assert contents(base, uuid, settings) == before
-    assert examine(base, settings) == []
+    assert examine(OpenBase(base, settings)) == []
 
 
 def test_workers_go_on_while_the_catalogue_is_vacuumed(base: Path) -> None:
@@ -334,4 +342,4 @@ def test_workers_go_on_while_the_catalogue_is_vacuumed(base: Path) -> None:
         worker.join(timeout=240)
     with closing(open_catalogue(base, settings)) as catalogue:
         assert all(catalogue.tasks.find(uuid) is not None for uuid in registered)
-    assert examine(base, settings) == []
+    assert examine(OpenBase(base, settings)) == []

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, scan_tasks
 from orihon.audit import AuditFilter, audit_records
 from orihon.catalogue.outbox import NewNotice
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
-from orihon.upkeep.scan import scan_tasks
 from orihon.values.task import TaskKey
 from orihon.values.view import PlannedFold
 
@@ -90,7 +90,7 @@ def test_a_fix_takes_the_secret_out_and_keeps_the_proof(tmp_path: Path, config: 
     assert fixed.is_fixed
     assert [one.task for one in audit_records(base, settings, AuditFilter(action="redact"))] == [uuid]
     assert places_with_the_secret(base, config) == []
-    assert verify(base, uuid, settings) == []
+    assert verify(OpenBase(base, settings), uuid) == []
     [again] = scan_tasks(base, settings)
     assert again.hits == ()
 
@@ -112,7 +112,7 @@ def base_place(base: Path, uuid: str, settings: Settings) -> Path:
 
     found = folders_of(base, settings).find(uuid)
     assert found is not None
-    return found
+    return found.folder
 
 
 def test_a_task_at_work_is_not_touched(tmp_path: Path, config: dict[str, Any]) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import TaskContextManager, scan_tasks
 from orihon.settings import Settings
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import Finding, verify
-from orihon.upkeep.scan import scan_tasks
 from tests.integration.killing import count_changes, killed_at_change
 from tests.integration.test_scan import KEY, SECRET, leaky_task, places_with_the_secret, settings_of
 from tests.sealing import sealed_settings, write_key
@@ -44,7 +44,7 @@ def test_a_fix_that_is_killed_can_be_done_again(tmp_path: Path, backend: str) ->
 
 def damage(base: Path, uuid: str, settings: Settings) -> list[Finding]:
     """What is wrong with the task; a temporary file that a killed process leaves behind is not."""
-    return [finding for finding in verify(base, uuid, settings) if finding.severity != "warning"]
+    return [finding for finding in verify(OpenBase(base, settings), uuid) if finding.severity != "warning"]
 
 
 @pytest.mark.parametrize("backend", ["files", "sqlite"])

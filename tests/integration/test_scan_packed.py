@@ -9,23 +9,27 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager
+from orihon import (
+    TaskContextManager,
+    anonymize_task,
+    archive_task,
+    delete_old_contexts,
+    restore_task,
+    scan_tasks,
+    search_history,
+)
 from orihon.audit import AuditFilter, audit_records
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.drivers.objects.folder import FolderStorage
 from orihon.errors import StorageUnavailable, TaskNotFound
 from orihon.runtime.queue import TaskQueue
-from orihon.search import search_history
 from orihon.settings import Settings
 from orihon.store.redaction_traces import REPACKING, Begun
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task, restore_task
 from orihon.transfer.archive.work import Work
-from orihon.upkeep.privacy import anonymize_task
-from orihon.upkeep.retention import delete_old_contexts
-from orihon.upkeep.scan import Scanned, scan_tasks
+from orihon.upkeep.scan import Scanned
 from orihon.values.task import TaskKey, TaskStatus
 from tests.acceptance.test_cli import run
 from tests.integration.killing import count_changes, killed_at_change
@@ -55,7 +59,7 @@ def leaky_archive(base: Path, config: dict[str, Any]) -> str:
 
 
 def row_of(base: Path, uuid: str, settings: Settings) -> TaskRow:
-    with BaseFolder(base, settings) as folder:
+    with OpenBase(base, settings) as folder:
         folder.open_catalogue()
         row = folder.row(uuid)
     assert row is not None
@@ -98,7 +102,7 @@ def test_a_fix_packs_the_task_again_without_the_secret(tmp_path: Path, shelved: 
     [again] = scan_tasks(base, settings)
     assert again == Scanned(uuid)
     assert unpacked_secrets(base, uuid, shelved) == []
-    assert verify(base, uuid, settings) == []
+    assert verify(OpenBase(base, settings), uuid) == []
 
 
 def test_a_packed_task_without_a_secret_is_not_packed_again(tmp_path: Path, shelved: dict[str, Any]) -> None:
@@ -251,7 +255,7 @@ def test_a_fix_that_is_killed_can_be_done_again(tmp_path: Path, backend: str) ->
         scan_tasks(base, settings, fix=True)
         assert row_of(base, uuid, settings).status is TaskStatus.ARCHIVED, moment
         assert unpacked_secrets(base, uuid, config) == [], moment
-        assert [one for one in verify(base, uuid, settings) if one.severity != "warning"] == [], moment
+        assert [one for one in verify(OpenBase(base, settings), uuid) if one.severity != "warning"] == [], moment
 
 
 @pytest.mark.parametrize("backend", ["files", "sqlite"])

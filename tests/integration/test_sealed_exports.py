@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orihon import export_task, export_tasks, import_transcripts
 from orihon.errors import InvalidInput
-from orihon.importers.importer import import_transcripts
 from orihon.importers.report import ImportReport
 from orihon.settings import Settings, load_settings
-from orihon.transfer.export import export_task, export_tasks
 from orihon.transfer.export.export import FORMS
 from tests.sealing import CANARY, files_with, sealed_settings, start_sealed, write_key
 

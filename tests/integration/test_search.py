@@ -32,6 +32,7 @@ from orihon.search.task_search import ranked_messages
 from orihon.settings import Settings, load_settings
 from orihon.store.record_codec import Said
 from orihon.system.clock import utc_now
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.transfer.archive.cleanup import Cleaning
 from orihon.transfer.archive.work import at_work
@@ -206,7 +207,7 @@ def test_a_finished_task_is_not_opened_again(place: Place) -> None:
     assert place.found("") == [("message", 1)]
     folder = folders_of(place.base, place.settings).find(task.uuid)
     assert folder is not None
-    for path in folder.iterdir():
+    for path in folder.folder.iterdir():
         if path.suffix in (".db", ".jsonl"):
             path.write_bytes(b"nothing that anybody can read\n")
     for _ in range(2):
@@ -244,7 +245,7 @@ def test_a_damaged_task_is_told_and_others_are_found(local: Place) -> None:
     assert list(results.problems) == [damaged.uuid]
     assert list(local.search("", tasks=[whole.uuid]).problems) == []
     log.write_bytes(kept)
-    with open_index(local.base, local.settings) as index:
+    with open_index(OpenBase(local.base, local.settings)) as index:
         index.note_progress("", IndexProgress("2999", utc_now()))  # nothing else is looked at
     for _ in range(2):
         results = local.search("")
@@ -268,7 +269,7 @@ def test_what_was_begun_is_gone_on_with(local: Place, monkeypatch: pytest.Monkey
         task.message_store.task_store.append(said)
     monkeypatch.setattr("orihon.search.indexer._BATCH_DOCUMENTS", 20)
     runs = 1
-    while not catch_up(local.base, local.settings, seconds=0.001):  # no machine reads all of it in that time
+    while not catch_up(OpenBase(local.base, local.settings), seconds=0.001):  # no machine reads all of it in that time
         runs += 1
     assert runs > 1
     assert local.search("", seconds=0).matches == 120
@@ -280,9 +281,10 @@ def test_a_process_that_is_killed_leaves_nothing_twice(local: Place) -> None:
             task.message_store.task_store.append([Said(Message("user", local.word)) for _ in range(200)])
     program = (
         "import sys; from orihon.search import indexer, rebuild_index; from orihon.settings import load_settings;"
-        "indexer._BATCH_DOCUMENTS = 10; print('go', flush=True); rebuild_index(sys.argv[1], load_settings({}))"
+        "from orihon.tasks.base import OpenBase; indexer._BATCH_DOCUMENTS = 10; print('go', flush=True);"
+        "rebuild_index(OpenBase(sys.argv[1], load_settings({})))"
     )
-    with open_index(local.base, local.settings) as index:
+    with open_index(OpenBase(local.base, local.settings)) as index:
         command = [sys.executable, "-c", program, str(local.base)]
         reader = subprocess.Popen(command, stdout=subprocess.PIPE)
         while not index.count() and reader.poll() is None:
@@ -308,7 +310,7 @@ def test_a_folder_that_moves_all_the_time_is_found(local: Place) -> None:
     moving = threading.Thread(target=move)
     moving.start()
     try:
-        counts = [rebuild_index(local.base, local.settings) for _ in range(5)]
+        counts = [rebuild_index(OpenBase(local.base, local.settings)) for _ in range(5)]
         results = local.search("")
     finally:
         stop.set()
@@ -322,7 +324,7 @@ def test_another_process_that_reads_is_not_waited_for_long(local: Place) -> None
     with index_turn(local.base, 0):
         results = local.search("", seconds=0.01)
         assert (results.hits, results.is_current) == ((), False)
-        assert catch_up(local.base, local.settings, seconds=1)
+        assert catch_up(OpenBase(local.base, local.settings), seconds=1)
     assert len(local.search("").hits) == 1
 
 
@@ -352,11 +354,11 @@ def test_a_row_that_is_gone_takes_its_words_along(local: Place) -> None:
     with raw_database(local.base / "tasks.db") as connection:
         connection.execute("DELETE FROM tasks")
     assert local.search("").matches == 0
-    with open_index(local.base, local.settings) as index:
+    with open_index(OpenBase(local.base, local.settings)) as index:
         assert index.count() == 1  # not noticed yet
         index.compare_again()
     assert local.search("").matches == 0
-    with open_index(local.base, local.settings) as index:
+    with open_index(OpenBase(local.base, local.settings)) as index:
         assert (index.count(), index.marks()) == (0, {})
 
 
@@ -370,7 +372,7 @@ def test_archived_tasks_stay_and_cleaned_ones_go(local: Place) -> None:
     restore_task(local.base, task.uuid, local.settings)
     (hit,) = local.search("tank").hits
     assert hit.snippet is not None
-    with at_work(local.base, task.uuid, local.settings, Cleaning) as work:
+    with at_work(OpenBase(local.base, local.settings), task.uuid, Cleaning) as work:
         work.clean(datetime.now(UTC) + timedelta(days=1))
     assert local.search("").hits == ()
     with open_catalogue(local.base, local.settings) as catalogue:
@@ -381,10 +383,10 @@ def test_what_is_forgotten_is_read_anew_if_it_is_still_there(place: Place) -> No
     with place.task() as task:
         task.message_store.add_message("user", place.word)
     assert len(place.search("").hits) == 1
-    forget(place.base, place.settings, task.uuid)
+    forget(OpenBase(place.base, place.settings), task.uuid)
     assert place.search("", seconds=0).hits == ()
     assert len(place.search("").hits) == 1
-    assert rebuild_index(place.base, place.settings) >= 1
+    assert rebuild_index(OpenBase(place.base, place.settings)) >= 1
     assert len(place.search("").hits) == 1
 
 
@@ -423,12 +425,12 @@ def test_a_damaged_index_is_made_anew(local: Place, damage: Callable[[Path], Non
             task.message_store.add_message("user", f"{local.word} tank")
     assert local.search("").matches == 50
     damage(local.base / FILE)
-    assert [finding.kind for finding in examine(local.base, local.settings)] == [("search", "damaged")]
+    assert [finding.kind for finding in examine(OpenBase(local.base, local.settings))] == [("search", "damaged")]
     assert local.search("tank").matches == 50
-    assert examine(local.base, local.settings) == []
+    assert examine(OpenBase(local.base, local.settings)) == []
     damage(local.base / FILE)
-    assert [finding.repair for finding in repair(local.base, local.settings)] == ["done"]
-    assert examine(local.base, local.settings) == []
+    assert [finding.repair for finding in repair(OpenBase(local.base, local.settings))] == ["done"]
+    assert examine(OpenBase(local.base, local.settings)) == []
     assert local.search("tank", seconds=0).matches == 50
 
 
@@ -437,7 +439,7 @@ def test_an_index_that_is_open_to_others_is_closed_to_them(local: Place) -> None
         task.message_store.add_message("user", local.word)
     assert len(local.search("").hits) == 1
     (local.base / FILE).chmod(0o644)
-    assert [finding.kind for finding in repair(local.base, local.settings)] == [("base", "permissions")]
+    assert [finding.kind for finding in repair(OpenBase(local.base, local.settings))] == [("base", "permissions")]
     assert (local.base / FILE).stat().st_mode & 0o777 == 0o600
 
 

@@ -17,6 +17,7 @@ from orihon.catalogue import Catalogue
 from orihon.catalogue.connect import open_catalogue
 from orihon.search import SearchResults, catch_up
 from orihon.settings import Settings, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus, new_uuid
 from tests.services import own_schema
 
@@ -159,7 +160,7 @@ def _catch_up_in_looks(place: Place, looks: int, monkeypatch: pytest.MonkeyPatch
     clock = SimpleNamespace(monotonic=itertools.count().__next__, sleep=time.sleep)
     with monkeypatch.context() as patch:
         patch.setattr("orihon.search.indexer.time", clock)
-        return catch_up(place.base, place.settings, seconds=looks)
+        return catch_up(OpenBase(place.base, place.settings), seconds=looks)
 
 
 def test_a_folder_on_the_move_is_looked_for_again_after_the_others(local: Place) -> None:

@@ -12,9 +12,17 @@ from typing import Any
 
 import pytest
 
-from orihon import Message, TaskContextManager, TaskKey, archive_task, restore_task, search_history
+from orihon import (
+    Message,
+    TaskContextManager,
+    TaskKey,
+    archive_task,
+    delete_old_contexts,
+    import_transcripts,
+    restore_task,
+    search_history,
+)
 from orihon.catalogue.connect import open_catalogue
-from orihon.importers.importer import import_transcripts
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.search.connect import open_index
@@ -22,8 +30,8 @@ from orihon.search.index import IndexProgress
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.settings import Settings, load_settings
 from orihon.store.record_codec import Said
+from orihon.tasks.base import OpenBase
 from orihon.upkeep.doctor import examine, repair
-from orihon.upkeep.retention import delete_old_contexts
 from tests.helpers import raw_database
 
 HANDLER = "tests.integration.worker_handlers:PromptHandler"
@@ -71,7 +79,7 @@ def test_a_row_that_the_doctor_has_made_is_found_at_once(base: Path, settings: S
         connection.execute("DELETE FROM tasks WHERE uuid = ?", (uuid,))
     assert row is not None
     assert found(base, settings, "valve") == []
-    repair(base, settings)
+    repair(OpenBase(base, settings))
     assert found(base, settings, "valve") == [(uuid, 1)]
 
 
@@ -79,12 +87,12 @@ def test_a_clock_that_was_set_back_hides_nothing(base: Path, settings: Settings)
     told(base, settings, "the valve")
     assert len(found(base, settings, "valve")) == 1
     ahead = (datetime.now(UTC) + timedelta(days=400)).isoformat(timespec="microseconds")
-    with open_index(base, settings) as index:
+    with open_index(OpenBase(base, settings)) as index:
         index.note_progress("", IndexProgress(ahead, ahead))
     for number, word in (("2", "turbine"), ("3", "boiler")):
         told(base, settings, f"the {word}", number=number)
         assert len(found(base, settings, word)) == 1
-    with open_index(base, settings) as index:
+    with open_index(OpenBase(base, settings)) as index:
         assert index.progress("").since < ahead
 
 
@@ -150,7 +158,7 @@ def test_what_is_removed_while_another_process_reads_goes_with_the_next_search(
     with index_turn(base, 1):
         delete_old_contexts(base, settings, LATER)
     assert found(base, settings, "valve") == []
-    with open_index(base, settings) as index:
+    with open_index(OpenBase(base, settings)) as index:
         assert index.count() == 0
 
 
@@ -162,9 +170,9 @@ def test_the_doctor_leaves_a_newer_index_alone(base: Path, settings: Settings) -
     assert len(found(base, settings, "valve")) == 1
     with raw_database(base / FILE) as connection:
         connection.execute("PRAGMA user_version = 99")
-    (finding,) = examine(base, settings)
+    (finding,) = examine(OpenBase(base, settings))
     assert (finding.kind, finding.severity, finding.repair) == (("search", "unusable"), "warning", "none")
-    assert [finding.repair for finding in repair(base, settings)] == ["none"]
+    assert [finding.repair for finding in repair(OpenBase(base, settings))] == ["none"]
 
 
 def test_an_idle_worker_leaves_the_index_alone_if_so_wished(base: Path) -> None:

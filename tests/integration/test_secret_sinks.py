@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager, import_transcripts
+from orihon import TaskContextManager, import_transcripts, list_grants, new_grant
 from orihon.errors import InvalidInput
 from orihon.guard import Redactor
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.settings.in_force import settings_as_dict
 from orihon.store.factory import make_redactor
-from orihon.tasks.grants import list_grants, new_grant
 from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
 from tests.helpers import refused
@@ -114,7 +113,7 @@ SERVERS = {
 
 def guard_of(tmp_path: Path, sections: dict[str, Any]) -> tuple[Settings, Redactor]:
     settings = load_settings(sections, environ={})
-    return settings, make_redactor(settings, tmp_path / "mask.key")
+    return settings, make_redactor(settings, tmp_path)
 
 
 def test_keys_that_servers_of_tools_are_given_are_known(tmp_path: Path) -> None:
@@ -146,7 +145,7 @@ def test_a_password_in_an_address_of_the_settings_is_not_shown(tmp_path: Path, k
     assert "Pa55wordXy" not in told
     assert ADDRESSES[key].partition("@")[2] in told
     assert settings.get(key) == ADDRESSES[key]
-    redactor = make_redactor(settings, tmp_path / "mask.key")
+    redactor = make_redactor(settings, tmp_path)
     assert "Pa55wordXy" not in redactor.mask("it printed Pa55wordXy there")
 
 

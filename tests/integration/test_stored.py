@@ -14,6 +14,7 @@ from orihon import MessageStore, TaskContextManager, TaskKey, import_transcripts
 from orihon.catalogue import Catalogue
 from orihon.catalogue.connect import open_catalogue
 from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
 from tests.helpers import raw_database
@@ -58,7 +59,7 @@ def test_an_old_task_is_read_whole_and_found_clean(base_dir: Path) -> None:
     ]
     assert [record.kind for record in store.compressions()] == ["pin", "compress", "undo", "redo", "compress"]
     store.close()
-    assert verify(base_dir, uuid, load_settings({})) == []
+    assert verify(OpenBase(base_dir, load_settings({})), uuid) == []
 
 
 def test_an_old_catalogue_goes_on(base_dir: Path) -> None:

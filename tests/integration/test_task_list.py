@@ -14,6 +14,7 @@ from orihon.reports.span_report import span_report
 from orihon.reports.task_list import WantedTasks, meter_of, page_of_tasks, tasks_by_uuid, title_of
 from orihon.reports.tool_times import tool_times
 from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.conformance.backends import BACKENDS
@@ -30,7 +31,9 @@ def register(catalogue: Catalogue, uuid: str, status: TaskStatus = TaskStatus.RU
 
 
 def names(place: CataloguePlace, wanted: WantedTasks, limit: int = 50) -> list[str]:
-    return [task.row.uuid for task in page_of_tasks(place.base_dir, place.settings, wanted, limit=limit).tasks]
+    return [
+        task.row.uuid for task in page_of_tasks(OpenBase(place.base_dir, place.settings), wanted, limit=limit).tasks
+    ]
 
 
 def test_what_runs_and_what_waits_stands_first(place: CataloguePlace) -> None:
@@ -54,7 +57,7 @@ def test_pages_follow_each_other_without_a_gap(place: CataloguePlace) -> None:
             register(catalogue, f"t{number}", TaskStatus.COMPLETED)
     found, wanted = [], WantedTasks(repository="acme/shop")
     while True:
-        page = page_of_tasks(place.base_dir, place.settings, wanted, limit=3)
+        page = page_of_tasks(OpenBase(place.base_dir, place.settings), wanted, limit=3)
         found.append([task.row.uuid for task in page.tasks])
         if page.next is None:
             break
@@ -74,7 +77,7 @@ def test_a_line_says_how_full_the_context_is_and_what_it_cost(place: CataloguePl
         catalogue.usage.add("one", "gpt-4o", today, input=1_000_000, output=0)
         catalogue.usage.add("one", "gpt-4o", today, input=0, output=100_000)
         catalogue.usage.add("two", "homemade", today, input=10, output=5)
-    three, two, one = tasks_by_uuid(place.base_dir, place.settings, ["one", "two", "three", "no"])
+    three, two, one = tasks_by_uuid(OpenBase(place.base_dir, place.settings), ["one", "two", "three", "no"])
     assert (one.title, two.title, three.is_cleaned, one.is_cleaned) == ("Mend the shop", "First line", True, False)
     assert one.meter is not None
     assert two.meter is None
@@ -97,7 +100,8 @@ def test_a_task_that_nobody_works_on_is_marked(place: CataloguePlace) -> None:
         register(catalogue, "queued", TaskStatus.QUEUED)
         place.change("UPDATE tasks SET lease_until = lease_heartbeat - 1 WHERE uuid = ?", "left")
     marked = {
-        task.row.uuid: task.is_orphaned for task in page_of_tasks(place.base_dir, place.settings, WantedTasks()).tasks
+        task.row.uuid: task.is_orphaned
+        for task in page_of_tasks(OpenBase(place.base_dir, place.settings), WantedTasks()).tasks
     }
     assert marked == {"held": False, "left": True, "queued": False}
 
@@ -129,26 +133,26 @@ def test_a_span_names_every_day_and_adds_up(place: CataloguePlace) -> None:
         catalogue.counters.add(
             {"context_compression_failures_total": 1, 'context_compression_duration_seconds_bucket{le="1"}': 4}
         )
-    report = span_report(place.base_dir, place.settings, "2026-03-01", "2026-03-05", "user")
+    report = span_report(OpenBase(place.base_dir, place.settings), "2026-03-01", "2026-03-05", "user")
     assert [day.day[-2:] for day in report.days] == ["01", "02", "03", "04", "05"]
     assert [day.cost.cost for day in report.days] == [0.0, 2.5, 0.0, 2.5, 0.0]
     assert report.days[1].cost.saved_cost == pytest.approx(1.25)
     assert [line.name for line in report.groups.lines] == ["mika"]
     assert report.total.cost == 5.0
     assert (report.compressions, report.compression_success, report.ended) == (0, None, {})
-    now = span_report(place.base_dir, place.settings, today)
+    now = span_report(OpenBase(place.base_dir, place.settings), today)
     assert now.days[-1].ended == now.ended == {"completed": 1, "failed": 1}
     assert (now.compressions, now.compression_failures, now.compression_success) == (4, 1, 0.75)
-    ever = span_report(place.base_dir, place.settings)
+    ever = span_report(OpenBase(place.base_dir, place.settings))
     assert ever.days[-1].day == today
     assert len(ever.days) <= 400
     with refused(InvalidInput, "days_backwards"):
-        span_report(place.base_dir, place.settings, "2026-03-05", "2026-03-01")
+        span_report(OpenBase(place.base_dir, place.settings), "2026-03-05", "2026-03-01")
     # Days that nobody has lived to see have no figures; and there is an end to days.
     for since, until, days in ((today, "9999-12-31", [today]), ("9999-12-30", "9999-12-31", [])):
-        report = span_report(place.base_dir, place.settings, since, until)
+        report = span_report(OpenBase(place.base_dir, place.settings), since, until)
         assert [one.day for one in report.days] == days
-    oldest = span_report(place.base_dir, place.settings, None, "0001-01-01")
+    oldest = span_report(OpenBase(place.base_dir, place.settings), None, "0001-01-01")
     assert oldest.days == ()
 
 
@@ -163,7 +167,7 @@ def test_slow_tools_are_named_with_what_was_read(kind: str, tmp_path: Path) -> N
             task.tool_store.add_tool_call("untimed", {}, "ok")
             task.update_statistics(tool_calls=5)
             last = task.uuid
-    found = tool_times(tmp_path, settings, limit=1000)
+    found = tool_times(OpenBase(tmp_path, settings), limit=1000)
     tools = {tool.name: tool for tool in found.tools}
     assert [(tools[name].calls, tools[name].errors) for name in (slow, quick)] == [(6, 0), (2, 2)]
     assert (tools[slow].median_ms, tools[slow].slowest_ms, tools[slow].slowest_task) == (20.0, 5000.0, last)

@@ -8,18 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from orihon import archive_task, delete_old_contexts, follow_messages, storage_summary, task_overview
 from orihon.catalogue import Catalogue
 from orihon.classic.tools.context_stats import print_statistics_report
 from orihon.errors import InvalidInput
-from orihon.reports.follow import follow_messages
-from orihon.reports.overview import inherited_by, task_overview
-from orihon.reports.storage import SizeGroup, collect_global_statistics, storage_summary, task_size
+from orihon.reports.overview import inherited_by
+from orihon.reports.storage import SizeGroup, collect_global_statistics, task_size
 from orihon.settings import Settings, load_settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
-from orihon.transfer.archive import archive_task
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskKey, TaskStatus
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
@@ -71,12 +69,12 @@ def test_what_a_task_has_inherited_and_its_parts(tmp_path: Path) -> None:
     assert found.inherited is not None
     assert (found.inherited.final_summary, found.inherited.plans) == (True, 1)
     assert [child.uuid for child in found.children] == ["part-1"]
-    given = inherited_by(tmp_path, second.uuid, settings)
+    given = inherited_by(OpenBase(tmp_path, settings), second.uuid)
     assert given is not None
     assert given.uuid == first.uuid
     second.complete()
     archive_task(tmp_path, first.uuid, settings)
-    assert inherited_by(tmp_path, second.uuid, settings) is None
+    assert inherited_by(OpenBase(tmp_path, settings), second.uuid) is None
     packed = task_overview(tmp_path, first.uuid, settings)
     assert (packed.records, packed.figures, packed.last_messages) == ("archived", None, ())
     assert task_overview(tmp_path, "part-1", settings).records == "none"
@@ -130,12 +128,12 @@ def test_a_task_without_a_catalogue(tmp_path: Path) -> None:
 def test_messages_by_number_and_role(
     tmp_path: Path, settings: Settings, task: TaskContextManager, choice: Choice, seqs: list[int]
 ) -> None:
-    with reading_task(tmp_path, task.uuid, settings) as (store, _):
+    with reading_task(OpenBase(tmp_path, settings), task.uuid) as (store, _):
         assert [one.seq for one in chosen_messages(store, choice)] == seqs
 
 
 def test_other_records_by_number(tmp_path: Path, settings: Settings, task: TaskContextManager) -> None:
-    with reading_task(tmp_path, task.uuid, settings) as (store, _):
+    with reading_task(OpenBase(tmp_path, settings), task.uuid) as (store, _):
         numbers = {
             run: [record["id"] for record in chosen_records(store, "summaries", Choice.parse(run, newest=2))]
             for run in ("1-", "-2", "7-")
@@ -221,7 +219,7 @@ def test_the_picture_of_the_storage(tmp_path: Path) -> None:
 
 
 def test_a_task_of_every_back_end_is_measured(tmp_path: Path, settings: Settings, task: TaskContextManager) -> None:
-    with BaseFolder(tmp_path, settings) as base:
+    with OpenBase(tmp_path, settings) as base:
         assert (task_size(base, task.uuid) or 0) > 1_500, "the blob alone"
         assert task_size(base, "nobody") is None
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon import MessageStore, TaskContextManager, TaskKey, get_llm_client
+from orihon import MessageStore, TaskContextManager, TaskKey, fork_task, get_llm_client
 from orihon.catalogue import UsageRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import OrihonError
@@ -22,9 +22,9 @@ from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptSte
 from orihon.reports.costs import cost_report, costs_of_task
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.tasks.usage import record_usage_of_log, usage_rows
-from orihon.transfer.fork import fork_task
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
 from orihon.values.records import ModelCall, Usage
@@ -94,7 +94,7 @@ def rows(base: Path, settings: Settings, uuid: str) -> list[UsageRow]:
 def rows_of_log(base: Path, settings: Settings, uuid: str, after: int = 0) -> list[UsageRow]:
     place = folders_of(base, settings).find(uuid)
     assert place is not None
-    with closing(open_for_reading(place, settings, name=uuid)) as store:
+    with closing(open_for_reading(place.folder, settings, name=uuid)) as store:
         return usage_rows(store, uuid, after=after)
 
 
@@ -216,7 +216,7 @@ def test_the_doctor_writes_down_again_what_a_lost_catalogue_knew(tmp_path: Path)
     before = rows(tmp_path, settings, context.uuid)
     for path in tmp_path.glob("tasks.db*"):
         path.unlink()
-    repair(tmp_path, settings)
+    repair(OpenBase(tmp_path, settings))
     assert rows(tmp_path, settings, context.uuid) == before
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
         row = catalogue.tasks.get(context.uuid)
@@ -241,10 +241,10 @@ def test_the_doctor_counts_a_call_whose_process_died_before_it_was_counted(tmp_p
         uncounted = context.catalogue.usage.of_task(context.uuid)
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
         before = catalogue.tasks.get(context.uuid)
-    (found,) = examine(tmp_path, settings)
+    (found,) = examine(OpenBase(tmp_path, settings))
     assert (found.kind, found.fields["count"]) == (("catalogue", "usage"), 1)
-    repair(tmp_path, settings)
-    assert examine(tmp_path, settings) == []
+    repair(OpenBase(tmp_path, settings))
+    assert examine(OpenBase(tmp_path, settings)) == []
     answers, summaries = rows(tmp_path, settings, context.uuid)
     assert (answers.calls, answers.input_tokens) == (uncounted[0].calls + 1, uncounted[0].input_tokens + 10)
     assert summaries.calls == 1, "the final summary"
@@ -274,7 +274,7 @@ def test_a_fork_has_not_made_the_calls_that_it_has_copied(tmp_path: Path) -> Non
     assert rows_of_log(tmp_path, settings, new, after=5) == []
     for path in tmp_path.glob("tasks.db*"):
         path.unlink()
-    repair(tmp_path, settings)
+    repair(OpenBase(tmp_path, settings))
     assert rows(tmp_path, settings, new) == []
 
 

@@ -15,6 +15,7 @@ from orihon.errors import DamagedStore, IllegalTransition, NothingToUndo, StaleW
 from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system.counters import SUMMARIES
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task, check_changeable
 from orihon.tasks.verify.verify import verify
@@ -35,7 +36,7 @@ def row_of(base: Path, backend: str, uuid: str) -> TaskRow:
 
 
 def undo(base: Path, backend: str, uuid: str) -> None:
-    with changing_task(base, uuid, settings_for(backend)) as task:
+    with changing_task(OpenBase(base, settings_for(backend)), uuid) as task:
         task.messages.folding.undo(made_by="test")
 
 
@@ -46,7 +47,7 @@ def test_a_dead_owners_task_stays_running_and_is_put_right(tmp_path: Path, backe
     undo(tmp_path, backend, uuid)
     row = row_of(tmp_path, backend, uuid)
     assert (row.status, row.lease_owner, row.view_tokens) == (TaskStatus.RUNNING, None, 413)
-    assert verify(tmp_path, uuid, settings_for(backend)) == []
+    assert verify(OpenBase(tmp_path, settings_for(backend)), uuid) == []
     with TaskContextManager.resume(tmp_path, uuid, settings_for(backend)) as task:
         assert task.message_store.compressions()[-1].made_by == "test"
         assert len(task.message_store.get_messages_for_llm()) == 11
@@ -66,9 +67,9 @@ def test_the_window_and_correction_are_the_tasks_own(tmp_path: Path, backend: st
     task.report_usage({"prompt_tokens": 810}, request_tokens=405)
     usage = task.usage
     task.stop()
-    with changing_task(tmp_path, task.uuid, settings_for(backend)) as changing:
+    with changing_task(OpenBase(tmp_path, settings_for(backend)), task.uuid) as changing:
         assert changing.messages.gauge.usage(405) == usage
-    with reading_view(tmp_path, task.uuid, settings_for(backend)) as view:
+    with reading_view(OpenBase(tmp_path, settings_for(backend)), task.uuid) as view:
         assert view.figures().usage == usage
 
 
@@ -77,7 +78,7 @@ def test_a_folder_that_a_crash_left_elsewhere_is_moved_first(tmp_path: Path, bac
     folder.rename(tmp_path / "running" / uuid)
     undo(tmp_path, backend, uuid)
     assert folder.is_dir()
-    assert verify(tmp_path, uuid, settings_for(backend)) == []
+    assert verify(OpenBase(tmp_path, settings_for(backend)), uuid) == []
 
 
 def test_a_folder_that_was_opened_alone_has_a_higher_epoch(tmp_path: Path, backend: str) -> None:
@@ -87,13 +88,13 @@ def test_a_folder_that_was_opened_alone_has_a_higher_epoch(tmp_path: Path, backe
             alone.add_message("user", "alone")
     undo(tmp_path, backend, uuid)
     assert row_of(tmp_path, backend, uuid).lease_owner is None
-    assert verify(tmp_path, uuid, settings_for(backend)) == []
+    assert verify(OpenBase(tmp_path, settings_for(backend)), uuid) == []
 
 
 def test_a_change_that_fails_lets_the_task_go(tmp_path: Path, backend: str) -> None:
     uuid, _ = paused_task(tmp_path, backend)
     before = row_of(tmp_path, backend, uuid)
-    with refused(NothingToUndo, "no_fold"), changing_task(tmp_path, uuid, settings_for(backend)) as task:
+    with refused(NothingToUndo, "no_fold"), changing_task(OpenBase(tmp_path, settings_for(backend)), uuid) as task:
         task.messages.folding.unfold(99)
     after = row_of(tmp_path, backend, uuid)
     assert (after.status, after.lease_owner, after.view_tokens) == (before.status, None, before.view_tokens)
@@ -102,7 +103,7 @@ def test_a_change_that_fails_lets_the_task_go(tmp_path: Path, backend: str) -> N
 
 def test_a_change_that_is_taken_over_is_refused(tmp_path: Path, backend: str) -> None:
     uuid, _ = paused_task(tmp_path, backend)
-    with pytest.raises(StaleWriter), changing_task(tmp_path, uuid, settings_for(backend)) as changing:
+    with pytest.raises(StaleWriter), changing_task(OpenBase(tmp_path, settings_for(backend)), uuid) as changing:
         worker = TaskContextManager.resume(tmp_path, uuid, settings_for(backend), take_over=True)
         changing.messages.folding.undo()
     assert len(worker.message_store.get_messages_for_llm()) == 8
@@ -117,16 +118,16 @@ def test_a_live_owner_is_joined_only_where_several_may_write(tmp_path: Path, bac
             undo(tmp_path, backend, worker.uuid)
         assert worker.lease.owner in str(caught.value)
         with refused(TaskBusy, "view"):
-            check_changeable(tmp_path, worker.uuid, settings_for(backend))
+            check_changeable(OpenBase(tmp_path, settings_for(backend)), worker.uuid)
     else:
-        check_changeable(tmp_path, worker.uuid, settings_for(backend))
+        check_changeable(OpenBase(tmp_path, settings_for(backend)), worker.uuid)
         undo(tmp_path, backend, worker.uuid)
         assert worker.message_store.get_current_token_count() == 413
     row = row_of(tmp_path, backend, worker.uuid)
     assert (row.lease_owner, row.epoch) == (worker.lease.owner, worker.lease.epoch)
     worker.message_store.add_message("user", "the worker goes on")
     worker.stop()
-    assert verify(tmp_path, worker.uuid, settings_for(backend)) == []
+    assert verify(OpenBase(tmp_path, settings_for(backend)), worker.uuid) == []
 
 
 def test_somebody_who_holds_a_paused_task_is_not_joined(tmp_path: Path, backend: str) -> None:
@@ -136,9 +137,9 @@ def test_somebody_who_holds_a_paused_task_is_not_joined(tmp_path: Path, backend:
         with refused(TaskBusy, "view"):
             undo(tmp_path, backend, uuid)
         with refused(TaskBusy, "view"):
-            check_changeable(tmp_path, uuid, settings_for(backend))
+            check_changeable(OpenBase(tmp_path, settings_for(backend)), uuid)
         catalogue.leases.release(lease)
-    check_changeable(tmp_path, uuid, settings_for(backend))
+    check_changeable(OpenBase(tmp_path, settings_for(backend)), uuid)
     undo(tmp_path, backend, uuid)
 
 
@@ -150,7 +151,7 @@ def test_what_has_ended_is_not_changed(tmp_path: Path, backend: str, end: str) -
     with refused(IllegalTransition, "unchangeable"):
         undo(tmp_path, backend, task.uuid)
     with refused(IllegalTransition, "unchangeable"):
-        check_changeable(tmp_path, task.uuid, settings_for(backend))
+        check_changeable(OpenBase(tmp_path, settings_for(backend)), task.uuid)
     assert row_of(tmp_path, backend, task.uuid).epoch == epoch, "its lease was not even taken"
 
 
@@ -159,7 +160,7 @@ def test_what_has_not_begun_is_not_changed(tmp_path: Path, backend: str) -> None
         catalogue.tasks.register(KEY, "queued-1", status=TaskStatus.QUEUED)
     with refused(IllegalTransition, "unchangeable"):
         undo(tmp_path, backend, "queued-1")
-    with refused(TaskNotFound, "no_folder"), reading_view(tmp_path, "queued-1", settings_for(backend)):
+    with refused(TaskNotFound, "no_folder"), reading_view(OpenBase(tmp_path, settings_for(backend)), "queued-1"):
         pass
     with refused(TaskNotFound, "uuid"):
         undo(tmp_path, backend, "nobody")
@@ -180,7 +181,7 @@ def test_a_log_that_has_lost_messages_is_left_as_it_is(tmp_path: Path, backend: 
 
 def test_an_edited_text_is_masked(tmp_path: Path, backend: str) -> None:
     uuid, folder = paused_task(tmp_path, backend)
-    with changing_task(tmp_path, uuid, settings_for(backend)) as task:
+    with changing_task(OpenBase(tmp_path, settings_for(backend)), uuid) as task:
         task.messages.folding.edit(2, "the key is sk-ant-api03-" + "aB3dE6gH9jK2" * 6)
     with closing(open_for_reading(folder, settings_for(backend))) as store:
         assert b"sk-ant-api03-aB3d" not in b"".join(store.view_lines())
@@ -188,7 +189,7 @@ def test_an_edited_text_is_masked(tmp_path: Path, backend: str) -> None:
 
 def test_a_reading_is_the_view_of_one_moment(tmp_path: Path, backend: str) -> None:
     worker = start_task(tmp_path, backend)
-    with reading_view(tmp_path, worker.uuid, settings_for(backend)) as view:
+    with reading_view(OpenBase(tmp_path, settings_for(backend)), worker.uuid) as view:
         worker.message_store.add_message("user", "later")
         worker.message_store.folding.undo()
         assert view.figures().entries == 8
@@ -199,7 +200,7 @@ def test_a_reading_is_the_view_of_one_moment(tmp_path: Path, backend: str) -> No
 def test_what_is_folded_from_outside_is_counted_like_what_the_task_folds_itself(tmp_path: Path, backend: str) -> None:
     uuid, _ = paused_task(tmp_path, backend)
     before = counted_folds(tmp_path, backend)
-    with changing_task(tmp_path, uuid, settings_for(backend)) as task:
+    with changing_task(OpenBase(tmp_path, settings_for(backend)), uuid) as task:
         for number in range(30):
             task.messages.add_message("user", f"{number} " + "words that say nothing " * 50)
         compressor = ContextCompressor(message_store=task.messages, outbox=task.outbox, counts=task.counts)

@@ -15,6 +15,7 @@ from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.tasks.approvals.answers import approve, pending, reject, sweep
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
 from tests.integration.agents import world
@@ -57,11 +58,11 @@ def test_a_worker_is_free_for_others_while_a_task_waits(queue: TaskQueue) -> Non
         eventually(lambda: all(is_done(queue, uuid) for uuid in others))
         assert queue.catalogue.tasks.get(first).attempts == 0
         assert (queue.base_dir / "paused" / first).is_dir()
-        done = approve(queue.base_dir, first, SETTINGS, by="ann")
+        done = approve(OpenBase(queue.base_dir, SETTINGS), first, by="ann")
         assert done.requested == "resume"
-        eventually(lambda: [one.checkpoint.name for one in pending(queue.base_dir, SETTINGS)] == ["step 2"])
+        eventually(lambda: [one.checkpoint.name for one in pending(OpenBase(queue.base_dir, SETTINGS))] == ["step 2"])
         eventually(lambda: is_waiting(queue, first))
-        reject(queue.base_dir, first, SETTINGS, by="bob", reason="not that")
+        reject(OpenBase(queue.base_dir, SETTINGS), first, by="bob", reason="not that")
         eventually(lambda: is_done(queue, first))
         started.process.send_signal(signal.SIGTERM)
         assert started.wait() == 0
@@ -74,7 +75,7 @@ def test_a_worker_is_free_for_others_while_a_task_waits(queue: TaskQueue) -> Non
         "## Rejected: step 2",
         "step 2: reject",
     ]
-    assert [found for found in verify(queue.base_dir, first, SETTINGS) if found.severity != "warning"] == []
+    assert [found for found in verify(OpenBase(queue.base_dir, SETTINGS), first) if found.severity != "warning"] == []
 
 
 def test_an_answer_that_comes_before_the_worker_has_let_go_costs_no_attempt(queue: TaskQueue) -> None:
@@ -100,7 +101,7 @@ def test_a_waiting_task_survives_the_death_of_every_worker_and_can_be_cancelled(
         for pid in started.pids().values():
             os.kill(pid, signal.SIGKILL)
     assert queue.cancel(dropped).status is TaskStatus.CANCELLED
-    approve(queue.base_dir, kept, SETTINGS, by="ann")
+    approve(OpenBase(queue.base_dir, SETTINGS), kept, by="ann")
     with workers(queue, 1, handler=HANDLER, until_empty=True) as started:
         assert started.wait() == 0
     assert said(queue, kept)[1:] == ["## Approved: step 1", "step 1: approve"]
@@ -113,7 +114,7 @@ def test_a_wish_to_cancel_that_comes_while_a_task_asks_is_seen(queue: TaskQueue)
     assert queue.catalogue.queue.request(uuid, "cancel", TaskStatus.RUNNING)
     with pytest.raises(Waiting):
         AskingHandler(SETTINGS, queue.base_dir).handle(task, lambda: False)
-    assert sweep(queue.base_dir, SETTINGS).to_cancel == [uuid]
+    assert sweep(OpenBase(queue.base_dir, SETTINGS)).to_cancel == [uuid]
     assert queue.ack(task, stopped=True) is TaskStatus.CANCELLED
 
 
@@ -131,12 +132,12 @@ def test_a_model_asks_by_a_tool_and_gets_the_answer_as_a_message(tmp_path: Path)
             return made.queue.catalogue.tasks.get(uuid).status
 
         assert work() is TaskStatus.WAITING
-        (found,) = pending(made.folder, made.settings)
+        (found,) = pending(OpenBase(made.folder, made.settings))
         assert (found.checkpoint.name, found.checkpoint.question) == ("tables", "Delete the old tables?")
         assert work() is TaskStatus.WAITING  # nobody goes on before it is answered
-        reject(made.folder, uuid, made.settings, by="ann", reason="keep them")
+        reject(OpenBase(made.folder, made.settings), uuid, by="ann", reason="keep them")
         assert work() is TaskStatus.WAITING
-        approve(made.folder, uuid, made.settings, by="ann")
+        approve(OpenBase(made.folder, made.settings), uuid, by="ann")
         assert work() is TaskStatus.COMPLETED
         roles = [stored.message.role for stored in made.messages(uuid)]
         assert roles == ["system", "user", *["assistant", "tool", "user"] * 2, "assistant"]
@@ -146,7 +147,9 @@ def test_a_model_asks_by_a_tool_and_gets_the_answer_as_a_message(tmp_path: Path)
         assert "Delete" not in told  # a model does not speak with a person's voice
         last = made.model.requests[2].body["messages"]
         assert [message["role"] for message in last][-3:] == ["assistant", "tool", "user"]
-        assert [found for found in verify(made.folder, uuid, made.settings) if found.severity != "warning"] == []
+        assert [
+            found for found in verify(OpenBase(made.folder, made.settings), uuid) if found.severity != "warning"
+        ] == []
 
 
 def test_a_helper_has_nobody_to_ask(tmp_path: Path) -> None:

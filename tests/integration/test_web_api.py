@@ -16,6 +16,7 @@ from orihon import Settings, TaskKey, load_settings
 from orihon.cli.main import main
 from orihon.errors import TaskNotFound
 from orihon.system.json_shapes import definitions, schema_of, to_json
+from orihon.tasks.base import OpenBase
 from orihon.texts import set_language
 from orihon.web.broadcaster import Broadcaster
 from orihon.web.call import Call, Endpoint, Site
@@ -216,7 +217,8 @@ def test_what_cannot_be_answered_is_refused_with_cause_and_remedy(
 
 def test_a_user_reads_their_own_tasks_and_no_sums_over_everybodys(tmp_path: Path, plain: Client) -> None:
     base, settings = tmp_path / "contexts", settings_for("files")
-    site = Site(base, settings, Broadcaster(partial(open_topic, base, settings)))
+    opened = OpenBase(base, settings)
+    site = Site(opened, Broadcaster(partial(open_topic, opened)))
 
     def ask(name: str, **given: str) -> Any:
         endpoint = next(one for one in ENDPOINTS if one.name == name)

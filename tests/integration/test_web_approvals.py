@@ -15,6 +15,7 @@ from orihon import load_settings
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import TaskQueue
 from orihon.tasks.approvals.answers import approve
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.browser import PATIENCE, chromium, late_news
 from tests.conformance.backends import BACKENDS
@@ -208,7 +209,7 @@ def test_what_somebody_writes_is_not_lost_when_questions_come_and_go(tmp_path: P
         mine = page.locator(f"[data-task='{first.uuid}'][data-checkpoint] textarea")
         assert mine.input_value() == "My long answer"
         assert mine.evaluate("box => box === document.activeElement")
-        approve(first.base, other.uuid, first.settings, by="ann")
+        approve(OpenBase(first.base, first.settings), other.uuid, by="ann")
         page.locator(f"[data-task='{other.uuid}'][data-checkpoint]").wait_for(state="detached")
         assert mine.input_value() == "My long answer"
 

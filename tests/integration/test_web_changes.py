@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from orihon import Settings, TaskContextManager, TaskKey, load_settings
+from orihon import Settings, TaskContextManager, TaskKey, export_task, load_settings
 from orihon.audit import AuditFilter, audit_records
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalFold, TaskNotFound
+from orihon.tasks.base import OpenBase
 from orihon.tasks.hand_edits import change_view, preview_compression
 from orihon.tasks.verify.verify import verify
 from orihon.tasks.view_reader import reading_view
-from orihon.transfer.export import export_task
 from orihon.values.task import TaskStatus
 from orihon.web.api.notices import GROUPS, list_notices
 from orihon.web.broadcaster import Broadcaster
@@ -61,7 +61,7 @@ class Shown:
         return found
 
     def view(self) -> list[str]:
-        with reading_view(self.base, self.uuid, self.settings) as view:
+        with reading_view(OpenBase(self.base, self.settings), self.uuid) as view:
             return [str(shown.message.get("content")) for shown in view.entries()]
 
 
@@ -83,7 +83,7 @@ def shown(kind: str, tmp_path: Path) -> Iterator[Shown]:
     task.catalogue.close()
     with serving(base, settings) as server:
         yield Shown(base, settings, task.uuid, Client(server).log_in())
-    findings = verify(base, task.uuid, settings)
+    findings = verify(OpenBase(base, settings), task.uuid)
     assert [found for found in findings if found.severity != "warning"] == []
 
 
@@ -142,7 +142,7 @@ def test_one_goes_back_and_forks(shown: Shown) -> None:
     assert len(shown.view()) == 6
     assert shown.view()[-1].endswith("We try it again.")
     forked = shown.changed("fork", at=9)
-    with reading_view(shown.base, forked["uuid"], shown.settings) as view:
+    with reading_view(OpenBase(shown.base, shown.settings), forked["uuid"]) as view:
         assert view.last_seq == 9
 
 
@@ -335,7 +335,7 @@ def test_the_feed_has_pages(plain: Shown) -> None:
 
 
 def test_only_the_newest_previews_are_kept(plain: Shown) -> None:
-    planned = preview_compression(plain.base, plain.uuid, plain.settings, target=0.001)
+    planned = preview_compression(OpenBase(plain.base, plain.settings), plain.uuid, target=0.001)
     drafts = Drafts()
     names = [drafts.keep(planned) for _ in range(MOST_KEPT + 1)]
     assert list(drafts.names()) == names[1:]
@@ -348,7 +348,7 @@ def test_only_the_newest_previews_are_kept(plain: Shown) -> None:
 def test_an_undone_compression_of_somebody_else_is_seen(plain: Shown) -> None:
     """The buttons follow what others do."""
     number = plain.changed("compress", target=0.001)["compression"]["id"]
-    change_view(plain.base, plain.uuid, plain.settings, lambda folding: folding.undo(made_by="cli"))
+    change_view(OpenBase(plain.base, plain.settings), plain.uuid, lambda folding: folding.undo(made_by="cli"))
     refused = plain.change("undo", compression=number)
     assert (refused.status, refused.reason) == (409, "NothingToUndo.no_undo")
     assert _row(plain).status is TaskStatus.PAUSED
@@ -357,7 +357,8 @@ def test_an_undone_compression_of_somebody_else_is_seen(plain: Shown) -> None:
 @pytest.mark.parametrize("role", ["read", "operate", "approve"])
 def test_who_is_no_administrator_sees_their_own_tasks_alone(plain: Shown, role: Role) -> None:
     plain.changed("compress", target=0.001)
-    site = Site(plain.base, plain.settings, Broadcaster(partial(open_topic, plain.base, plain.settings)))
+    opened = OpenBase(plain.base, plain.settings)
+    site = Site(opened, Broadcaster(partial(open_topic, opened)))
     given = {"task": plain.uuid, "since": 0, "before": None, "limit": 50, "group": None}
     mine, other = (Call(site, Visitor(user, role), given) for user in ("me", "bob"))
     assert task_of(mine) == plain.uuid

@@ -14,6 +14,7 @@ import pytest
 from orihon import Settings, load_settings
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.outbox import NewNotice
+from orihon.tasks.base import OpenBase
 from orihon.tasks.hand_edits import apply_preview, change_view, preview_compression
 from orihon.tasks.view_reader import reading_view
 from tests.browser import PATIENCE, TOASTS_STAY, chromium
@@ -49,7 +50,7 @@ class Screen:
         return self.page.locator(".toast").filter(has_text=words)
 
     def view(self) -> list[str]:
-        with reading_view(self.base, self.uuid, self.settings) as view:
+        with reading_view(OpenBase(self.base, self.settings), self.uuid) as view:
             return [str(shown.message.get("content")) for shown in view.entries()]
 
     def label(self) -> str:
@@ -59,8 +60,8 @@ class Screen:
 
     def fold(self) -> int:
         """As somebody else does it, meanwhile."""
-        planned = preview_compression(self.base, self.uuid, self.settings, target=0.001)
-        return apply_preview(self.base, self.settings, planned, made_by="cli").record.id
+        planned = preview_compression(OpenBase(self.base, self.settings), self.uuid, target=0.001)
+        return apply_preview(OpenBase(self.base, self.settings), planned, made_by="cli").record.id
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +123,7 @@ def test_a_preview_of_what_has_changed_is_refused_and_made_anew(screen: Screen) 
     dialog.get_by_role("button", name="Fold like this").click()
     dialog.get_by_text("What this preview folds has been changed since it was made.").wait_for()
     dialog.locator(".planned[aria-busy=false]").wait_for()
-    with reading_view(screen.base, screen.uuid, screen.settings) as view:
+    with reading_view(OpenBase(screen.base, screen.settings), screen.uuid) as view:
         assert view.compression == number
     page.keyboard.press("Escape")
     dialog.wait_for(state="detached")
@@ -130,7 +131,7 @@ def test_a_preview_of_what_has_changed_is_refused_and_made_anew(screen: Screen) 
 
 def test_a_text_that_is_refused_stays_in_the_dialog(screen: Screen) -> None:
     line = "We decided to keep part 0."
-    change_view(screen.base, screen.uuid, screen.settings, lambda folding: folding.pin(3, line))
+    change_view(OpenBase(screen.base, screen.settings), screen.uuid, lambda folding: folding.pin(3, line))
     page = screen.open()
     page.keyboard.press("c")
     dialog = screen.dialog()

@@ -13,6 +13,7 @@ import pytest
 
 from orihon.errors import DamagedStore, InvalidInput, StorageUnavailable
 from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
 from orihon.transfer.backup import backup
 from orihon.web import access
 from orihon.web.call import Call, Page, PageRoute
@@ -306,7 +307,7 @@ def test_the_key_is_for_its_owner_and_stays_here(tmp_path: Path) -> None:
     key = base / access.KEY_FILE
     assert key.stat().st_mode & 0o777 == 0o600
     assert token not in key.read_text()
-    backup(base, SETTINGS, str(tmp_path / "backup"))
+    backup(OpenBase(base, SETTINGS), str(tmp_path / "backup"))
     assert not [
         path for path in (tmp_path / "backup").rglob("*") if path.is_file() and key.read_bytes() in path.read_bytes()
     ]

@@ -18,6 +18,7 @@ from orihon.catalogue import Catalogue, WorkerStatistics
 from orihon.catalogue.outbox import NewNotice
 from orihon.reports.costs import cost_report
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from orihon.web import site_snapshot as site_look
 from orihon.web.site_events import MOST_PUSHED
@@ -214,7 +215,7 @@ def test_a_page_that_hears_late_is_told_everything(
     monkeypatch.setattr("orihon.web.site_snapshot.MOST_KEPT", 3)
     for uuid in ("one", "two"):
         register(catalogue, uuid)
-    look, page = SiteSnapshots(place.base_dir, place.settings), SiteDelta()
+    look, page = SiteSnapshots(OpenBase(place.base_dir, place.settings)), SiteDelta()
     try:
         assert told(look, page)["first"]
         catalogue.tasks.update("one", priority=1)
@@ -231,7 +232,7 @@ def test_a_page_that_hears_late_is_told_everything(
         assert len(late["tasks"]) == 3
     finally:
         look.close()
-    again = SiteSnapshots(place.base_dir, place.settings)  # counts its rounds anew
+    again = SiteSnapshots(OpenBase(place.base_dir, place.settings))  # counts its rounds anew
     try:
         assert told(again, page)["first"]
     finally:
@@ -242,7 +243,7 @@ def test_a_look_at_nothing_new_reads_nothing(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(catalogue, "one")
-    look = SiteSnapshots(place.base_dir, place.settings)
+    look = SiteSnapshots(OpenBase(place.base_dir, place.settings))
     try:
         before = look.state()
         opened = look._base.catalogue
@@ -270,7 +271,7 @@ def test_a_look_that_was_held_up_silences_no_page_for_minutes(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register(catalogue, "one")
-    look = SiteSnapshots(place.base_dir, place.settings)
+    look = SiteSnapshots(OpenBase(place.base_dir, place.settings))
     try:
         hours = iter((0.0, 3600.0))
         with monkeypatch.context() as patch:

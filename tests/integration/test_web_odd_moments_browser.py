@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orihon import TaskContextManager, load_settings
+from orihon import TaskContextManager, erase_user, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.tasks.view_reader import reading_view
-from orihon.upkeep.privacy import erase_user
 from orihon.values.view import PlannedFold
 from orihon.web.server import WebServer
 from tests.browser import PATIENCE, TOASTS_STAY, chromium
@@ -49,7 +49,7 @@ class Place:
         return page
 
     def changes(self) -> int:
-        with reading_view(self.base, self.uuid, SETTINGS) as view:
+        with reading_view(OpenBase(self.base, SETTINGS), self.uuid) as view:
             return len(list(view.compressions()))
 
 

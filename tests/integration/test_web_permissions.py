@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager, TaskQueue
+from orihon import TaskContextManager, TaskQueue, new_grant, revoke_grant
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.grants import Grant
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import Waiting
 from orihon.settings import QuotaSettings, Settings, load_settings
 from orihon.system.clock import utc_now
-from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of, new_grant, revoke_grant
+from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of
 from orihon.values.task import TaskKey
 from orihon.values.view import PlannedFold
 from orihon.web import access

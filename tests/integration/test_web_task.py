@@ -13,14 +13,22 @@ from typing import Any
 
 import pytest
 
-from orihon import Settings, TaskContextManager, TaskKey, archive_task, load_settings, view_at
+from orihon import (
+    Settings,
+    TaskContextManager,
+    TaskKey,
+    archive_task,
+    delete_old_contexts,
+    load_settings,
+    view_at,
+    view_diff,
+)
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import OrihonError
 from orihon.reports.task_list import tasks_by_uuid
-from orihon.reports.view_diff import view_diff
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import reading_view
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskStatus
 from orihon.values.view import PlannedFold
 from orihon.web.api.timeline import MOST_POINTS
@@ -150,8 +158,8 @@ def test_list_page_and_view_have_one_measure(plain: Shown) -> None:
     plain.task.stop()
     with open_catalogue(plain.base, plain.settings) as catalogue:
         catalogue.tasks.update(plain.uuid, correction=1.25)
-    (listed,) = tasks_by_uuid(plain.base, plain.settings, [plain.uuid])
-    with reading_view(plain.base, plain.uuid, plain.settings) as view:
+    (listed,) = tasks_by_uuid(OpenBase(plain.base, plain.settings), [plain.uuid])
+    with reading_view(OpenBase(plain.base, plain.settings), plain.uuid) as view:
         figures = view.figures()
     assert listed.meter is not None
     assert (listed.meter.tokens, listed.meter.budget, listed.meter.usage) == (
@@ -255,7 +263,7 @@ def test_a_very_long_message_is_sent_only_to_who_asks_for_it(plain: Shown) -> No
 
 def test_each_figure_of_the_timeline_is_exact(looked_at: Shown) -> None:
     found = looked_at.timeline()
-    with reading_view(looked_at.base, looked_at.uuid, looked_at.settings) as reading:
+    with reading_view(OpenBase(looked_at.base, looked_at.settings), looked_at.uuid) as reading:
         assert found["tokens"] == reading.figures().tokens
         assert [band["id"] for band in found["folds"]] == [fold.id for fold in reading.folds]
     assert [(change["id"], change["kind"], change["seq"]) for change in found["changes"]] == [
@@ -280,7 +288,7 @@ def test_the_timeline_follows_what_is_added_folded_and_undone(shown: Shown) -> N
     assert [band["id"] for band in folded["folds"]] == [2, number]
     shown.task.message_store.folding.undo()
     undone = shown.timeline()
-    with reading_view(shown.base, shown.uuid, shown.settings) as reading:
+    with reading_view(OpenBase(shown.base, shown.settings), shown.uuid) as reading:
         assert undone["tokens"] == reading.figures().tokens
     assert [change["kind"] for change in undone["changes"]] == ["compress", "compress", "pin", "compress", "undo"]
 
@@ -421,7 +429,7 @@ def test_a_sealed_task_without_its_key_is_no_fault_of_the_server(tmp_path: Path)
 
 def test_a_damaged_message_hides_no_other(kind: str, shown: Shown) -> None:
     shown.task.stop()
-    with reading_task(shown.base, shown.uuid, shown.settings) as (store, _):
+    with reading_task(OpenBase(shown.base, shown.settings), shown.uuid) as (store, _):
         folder = store.records.folder
     BACKENDS[kind].damage(folder, 100, b'{"seq": 100, "role": "user"}')
     page = shown.page()
@@ -468,15 +476,15 @@ def test_a_new_message_is_told_as_it_is_shown(shown: Shown) -> None:
         assert "Is it &lt;i&gt;done&lt;/i&gt;?" in new["html"]
         fold(shown.task, 61, 80, "Turns 29 to 38.")
         folded = until(events, compressions=4)
-        with reading_view(shown.base, shown.uuid, shown.settings) as reading:
+        with reading_view(OpenBase(shown.base, shown.settings), shown.uuid) as reading:
             assert folded["tokens"] == reading.figures().tokens
         shown.task.stop()
         assert until(events, status="paused")["messages"] == LAST + 1
 
 
 def test_a_task_on_its_way_to_another_place_has_what_it_had(plain: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    look = TaskSnapshots(plain.base, plain.settings, plain.uuid)
-    before, folder = look.state(), look._folder
+    look = TaskSnapshots(OpenBase(plain.base, plain.settings), plain.uuid)
+    before, folder = look.state(), look._place
     with monkeypatch.context() as patch:
         patch.setattr(look._base.folders, "find", lambda _: folder)  # looked for just before it is moved
         plain.task.stop()

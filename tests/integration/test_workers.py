@@ -19,6 +19,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.runtime.worker import WorkerProcess
 from orihon.system.clock import is_alive
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
 from tests.helpers import refused
@@ -73,7 +74,7 @@ def check_done_once(queue: TaskQueue, count: int, *uuids: str) -> None:
     assert statuses(queue, *uuids) == {TaskStatus.COMPLETED}
     for uuid in uuids:
         assert steps_of(queue, uuid) == [f"step {number}" for number in range(1, count + 1)]
-        findings = verify(queue.base_dir, uuid, load_settings({}))
+        findings = verify(OpenBase(queue.base_dir, load_settings({})), uuid)
         assert [finding for finding in findings if finding.severity != "warning"] == []
     assert sorted((queue.base_dir / "effects").read_text().split()) == sorted(uuids)
     assert queue.is_empty()

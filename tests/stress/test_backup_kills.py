@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from orihon.tasks.base import OpenBase
 from orihon.transfer.backup import backup, list_backups, restore_backup
 from orihon.upkeep.doctor import examine
 from tests.conformance.child import ROOT, Lines, unmeasured
@@ -45,7 +46,7 @@ def test_a_killed_backup_harms_none(backend: str, kills: int, tmp_path: Path) ->
     for _ in range(4):
         _, folder = paused_task(base, backend)
         (folder / "notes.txt").write_text("")
-    backup(base, settings, vault)
+    backup(OpenBase(base, settings), vault)
     chance = random.Random()
     rounds = max(5, kills // 20)
     ended = 0
@@ -55,16 +56,16 @@ def test_a_killed_backup_harms_none(backend: str, kills: int, tmp_path: Path) ->
         assert known, "the former ones are there"
         for info in known:
             restore_backup(vault, tmp_path / "copy", settings, run=info.run)
-            assert examine(tmp_path / "copy", settings) == [], f"after kill {number}"
+            assert examine(OpenBase(tmp_path / "copy", settings)) == [], f"after kill {number}"
             shutil.rmtree(tmp_path / "copy")
     assert ended, "no backup came to its end"
     settings = settings.replace(**{"audit.enabled": False})  # the record of a backup would be new in the next one
-    last = backup(base, settings, vault, keep=1)
+    last = backup(OpenBase(base, settings), vault, keep=1)
     assert [info.run for info in list_backups(vault, settings)] == [last.run]
     restore_backup(vault, tmp_path / "copy", settings)
-    assert examine(tmp_path / "copy", settings) == []
+    assert examine(OpenBase(tmp_path / "copy", settings)) == []
     needed = {path.name for path in (vault / "pieces").rglob("*") if path.is_file() and path.name[0] != "."}
-    assert backup(base, settings, vault, keep=1).removed_pieces == 0
+    assert backup(OpenBase(base, settings), vault, keep=1).removed_pieces == 0
     assert {path.name for path in (vault / "pieces").rglob("*") if path.is_file() and path.name[0] != "."} == needed
 
 

@@ -19,6 +19,7 @@ import pytest
 from orihon import MessageStore, load_settings
 from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from orihon.runtime.queue import TaskQueue
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskKey, TaskStatus
 from tests.conformance.child import ROOT
@@ -146,4 +147,6 @@ def check_log(folder: Path, uuid: str, task: str, queue: TaskQueue) -> None:
     children = [row for row in queue.catalogue.tasks.page(limit=10_000) if row.parent_uuid == uuid]
     assert len(children) == STEPS // 5
     for one in (uuid, *(row.uuid for row in children)):
-        assert [found for found in verify(folder, one, load_settings({})) if found.severity != "warning"] == []
+        assert [
+            found for found in verify(OpenBase(folder, load_settings({})), one) if found.severity != "warning"
+        ] == []

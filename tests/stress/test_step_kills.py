@@ -16,7 +16,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from orihon import Settings, TaskContextManager, fork_task, load_settings
+from orihon import (
+    Settings,
+    TaskContextManager,
+    archive_task,
+    delete_old_contexts,
+    fork_task,
+    load_settings,
+    restore_task,
+)
 from orihon.catalogue.metadata import read_object
 from orihon.errors import IllegalTransition, NotWaiting
 from orihon.store.copy import StoreContents, contents_of
@@ -24,13 +32,12 @@ from orihon.store.factory import open_for_reading
 from orihon.store.files import FilesRecords
 from orihon.tasks.approvals.answers import approve, reject, sweep
 from orihon.tasks.approvals.phase_restore import restore_phase
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.archive import archive_task, restore_task
 from orihon.transfer.backup import backup, list_backups, restore_backup
 from orihon.upkeep.doctor import examine, repair
-from orihon.upkeep.retention import delete_old_contexts
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import paused_task, settings_for, start_task
 from tests.helpers import SomeSteps
@@ -62,18 +69,18 @@ class World:
         place = folders_of(self.base, self.settings).find(uuid)
         if place is None:
             return None
-        with closing(open_for_reading(place, self.settings, name=uuid)) as store:
+        with closing(open_for_reading(place.folder, self.settings, name=uuid)) as store:
             return contents_of(store)
 
     def view(self, uuid: str) -> list[bytes]:
         place = folders_of(self.base, self.settings).find(uuid)
         assert place is not None
-        with closing(open_for_reading(place, self.settings, name=uuid)) as store:
+        with closing(open_for_reading(place.folder, self.settings, name=uuid)) as store:
             return list(store.view_lines())
 
     def check(self, uuid: str) -> None:
         """Nothing is wrong but what a process that dies may leave: a temporary file, a view to be made anew."""
-        found = verify(self.base, uuid, self.settings)
+        found = verify(OpenBase(self.base, self.settings), uuid)
         assert [finding for finding in found if finding.severity != "warning"] == []
 
     def finished(self) -> str:
@@ -123,7 +130,7 @@ def folded(world: World) -> Loop:
     """A task whose exploration was approved and is folded."""
     loop = Loop(world.base, world.config)
     loop.ask()
-    approve(loop.base, loop.uuid, loop.settings, by="ann")
+    approve(OpenBase(loop.base, loop.settings), loop.uuid, by="ann")
     return loop
 
 
@@ -135,9 +142,9 @@ def test_a_rejection(world: World, some_steps: SomeSteps) -> None:
         return loop
 
     def check(loop: Loop) -> None:
-        sweep(loop.base, loop.settings)
+        sweep(OpenBase(loop.base, loop.settings))
         with suppress(NotWaiting):  # the answer of the one who died counts
-            reject(loop.base, loop.uuid, loop.settings, by="ann", reason=REASON)
+            reject(OpenBase(loop.base, loop.settings), loop.uuid, by="ann", reason=REASON)
         assert loop.row().status is TaskStatus.PAUSED
         assert "GDScript" in loop.shown()
         answers = [one.answer for one in loop.ledger().checkpoints]
@@ -146,20 +153,23 @@ def test_a_rejection(world: World, some_steps: SomeSteps) -> None:
         world.check(loop.uuid)
 
     at_each_change(
-        some_steps, prepare, lambda loop: reject(loop.base, loop.uuid, loop.settings, by="ann", reason=REASON), check
+        some_steps,
+        prepare,
+        lambda loop: reject(OpenBase(loop.base, loop.settings), loop.uuid, by="ann", reason=REASON),
+        check,
     )
 
 
 def test_a_section_that_is_restored(world: World, some_steps: SomeSteps) -> None:
     def restore(loop: Loop) -> None:
-        restore_phase(loop.base, loop.uuid, loop.settings, section="Godot")
+        restore_phase(OpenBase(loop.base, loop.settings), loop.uuid, section="Godot")
 
     def check(loop: Loop) -> None:
         world.check(loop.uuid)
         restore(loop)
         assert "GDScript" in loop.shown()
         assert loop.row().status is TaskStatus.PAUSED
-        with changing_task(loop.base, loop.uuid, loop.settings) as task:
+        with changing_task(OpenBase(loop.base, loop.settings), loop.uuid) as task:
             task.messages.folding.undo()
         assert "GDScript" not in loop.shown(), "it was opened once"
         world.check(loop.uuid)
@@ -169,13 +179,13 @@ def test_a_section_that_is_restored(world: World, some_steps: SomeSteps) -> None
 
 def test_a_rewind(world: World, some_steps: SomeSteps) -> None:
     def rewind(uuid: str) -> None:
-        with changing_task(world.base, uuid, world.settings) as task:
+        with changing_task(OpenBase(world.base, world.settings), uuid) as task:
             task.messages.folding.unpin(8)
             task.messages.rewind(7)
 
     def check(uuid: str) -> None:
         world.check(uuid)
-        with TaskContextManager.resume(world.base, uuid, world.settings) as task:
+        with TaskContextManager.resume(world.base, uuid) as task:
             records = task.message_store.compressions()
             if not any(record.strategy == "rewind" for record in records):
                 if records[-1].pins:
@@ -217,8 +227,8 @@ def test_a_fork(world: World, some_steps: SomeSteps) -> None:
     def check(both: tuple[str, str]) -> None:
         old, new = both
         before = world.contents(old)
-        assert {finding.detail for finding in examine(world.base, world.settings)} <= {"no_row"}
-        assert all(finding.repair == "done" for finding in repair(world.base, world.settings))
+        assert {finding.detail for finding in examine(OpenBase(world.base, world.settings))} <= {"no_row"}
+        assert all(finding.repair == "done" for finding in repair(OpenBase(world.base, world.settings)))
         with suppress(IllegalTransition):  # it is there already
             fork_task(world.base, old, world.settings, 10, name=new)
         assert world.contents(old) == before
@@ -274,7 +284,7 @@ def test_a_cleanup(world: World, some_steps: SomeSteps) -> None:
         assert run.left == {}
         assert world.contents(uuid) is None
         assert places_of(world, uuid) == [Path("database")], "which has nothing of it either, says the next line"
-        assert verify(world.base, uuid, world.settings) == []
+        assert verify(OpenBase(world.base, world.settings), uuid) == []
 
     def prepare() -> tuple[str, StoreContents | None]:
         uuid = world.finished()
@@ -290,7 +300,7 @@ def test_a_cleanup(world: World, some_steps: SomeSteps) -> None:
 def test_a_backup_and_its_restoring(backend: str, tmp_path: Path, some_steps: SomeSteps) -> None:
     base, vault, copy, settings = tmp_path / "base", tmp_path / "vault", tmp_path / "copy", settings_for(backend)
     _, folder = paused_task(base, backend)
-    backup(base, settings, vault)
+    backup(OpenBase(base, settings), vault)
 
     def prepare() -> str:
         notes = folder / "notes.txt"
@@ -299,17 +309,17 @@ def test_a_backup_and_its_restoring(backend: str, tmp_path: Path, some_steps: So
         return list_backups(vault, settings)[-1].run
 
     def check(last: str) -> None:
-        for run in {last, backup(base, settings, vault).run}:
+        for run in {last, backup(OpenBase(base, settings), vault).run}:
             restore_backup(vault, copy, settings, run=run)
-            assert examine(copy, settings) == []
+            assert examine(OpenBase(copy, settings)) == []
             shutil.rmtree(copy)
-        backup(base, settings, vault, keep=1)
+        backup(OpenBase(base, settings), vault, keep=1)
 
-    at_each_change(some_steps, prepare, lambda last: backup(base, settings, vault), check)
+    at_each_change(some_steps, prepare, lambda last: backup(OpenBase(base, settings), vault), check)
 
     def restored(last: str) -> None:
         if copy.exists() and any(copy.iterdir()):
-            assert examine(copy, settings) == [], "whole or not at all"
+            assert examine(OpenBase(copy, settings)) == [], "whole or not at all"
             shutil.rmtree(copy)
         check(last)
 

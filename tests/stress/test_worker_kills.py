@@ -22,6 +22,7 @@ from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.system.clock import is_alive
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
 from tests.brokers import BROKERS, own_queue
@@ -94,13 +95,13 @@ def test_no_task_is_lost_and_no_effect_doubled(worker_kills: int, tmp_path: Path
     for uuid in uuids:
         folder = queue.folders.find(uuid)
         assert folder is not None
-        store = MessageStore(folder, queue.settings)
+        store = MessageStore(folder.folder, queue.settings)
         results = [stored.message for stored in store.get_messages() if stored.message.role == "tool"]
         store.close()
         assert [result.tool_call_id for result in results] == [f"call-{call}" for call in range(1, CALLS + 1)]
         done = {f"{uuid}/{result.tool_call_id}" for result in results if result.content == "done"}
         assert done <= set(effects)
-        findings = verify(tmp_path, uuid, queue.settings)
+        findings = verify(OpenBase(tmp_path, queue.settings), uuid)
         assert [finding for finding in findings if finding.severity != "warning"] == []
     dead = [row for row in collect_worker_stats(tmp_path, queue.settings)["workers"] if row["state"] == "dead"]
     assert len(dead) >= kills

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from orihon import ChainLink, Inherited, TaskContextManager, TaskKey, TaskQueue, task_chain
+from orihon import ChainLink, Inherited, TaskContextManager, TaskKey, TaskQueue, archive_task, task_chain
 from orihon.errors import IllegalTransition, InvalidId, InvalidInput, OrihonError, TaskNotFound
 from orihon.runtime.handler import open_context
 from orihon.settings import load_settings
-from orihon.transfer.archive import archive_task
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.helpers import refused

@@ -24,7 +24,7 @@ def test_reading_the_settings_changes_nothing_else(tmp_path: Path) -> None:
     handlers = list(logging.getLogger("orihon").handlers)
     options = CommandOptions(base_dir=tmp_path, language="ja")
     assert options.settings.language == "ja"
-    assert options.base == tmp_path
+    assert options.base_path == tmp_path
     assert options.settings is options.settings
     assert logging.getLogger("orihon").handlers == handlers
     assert language() == "en"

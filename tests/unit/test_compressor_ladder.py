@@ -17,6 +17,7 @@ from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput
 from orihon.notifications import webhook
 from orihon.settings.rungs import EVENTS
 from orihon.store import MessageStore
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
 from orihon.values.records import FoldReport
@@ -465,7 +466,7 @@ def test_folds_that_were_stored_without_a_report_are_read(tmp_path: Path, name: 
     assert {fold.report for fold in folds} == {None}
     assert isinstance(ContextCompressor(message_store=store).preview(), Draft | NothingToFold)
     store.close()
-    assert verify(folder, UUIDS[name], load({})) == []
+    assert verify(OpenBase(folder, load({})), UUIDS[name]) == []
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -17,6 +17,7 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.findings import Finding
 from orihon.upkeep.doctor import examine, repair
@@ -49,11 +50,11 @@ def healed(base: Path, backend: str, *expected: str) -> None:
     """The doctor finds these things and no others, repairs them, and finds nothing any more."""
     settings = settings_for(backend)
     before = _everything(base)
-    assert kinds(examine(base, settings)) == [f"{kind} possible" for kind in expected]
+    assert kinds(examine(OpenBase(base, settings))) == [f"{kind} possible" for kind in expected]
     assert _everything(base) == before, "looking changes nothing"
-    assert sorted(kinds(repair(base, settings))) == sorted(f"{kind} done" for kind in expected)
-    assert examine(base, settings) == []
-    assert repair(base, settings) == []
+    assert sorted(kinds(repair(OpenBase(base, settings)))) == sorted(f"{kind} done" for kind in expected)
+    assert examine(OpenBase(base, settings)) == []
+    assert repair(OpenBase(base, settings)) == []
 
 
 def _everything(base: Path) -> dict[str, bytes]:
@@ -77,7 +78,7 @@ def goes_on(base: Path, uuid: str, backend: str) -> None:
     task = TaskContextManager.resume(base, uuid, settings_for(backend))
     assert task.message_store.add_message("user", "and on") == 14
     task.stop()
-    assert examine(base, settings_for(backend)) == []
+    assert examine(OpenBase(base, settings_for(backend))) == []
 
 
 # ---- nothing to do -------------------------------------------------------------------------------------------------
@@ -88,17 +89,17 @@ def test_a_sound_folder_needs_no_doctor(tmp_path: Path, backend: str) -> None:
     start_task(tmp_path, backend).complete()
     start_task(tmp_path, backend).fail("a reason")
     running = start_task(tmp_path, backend)
-    assert examine(tmp_path, running.settings) == []
-    assert repair(tmp_path, running.settings) == []
+    assert examine(OpenBase(tmp_path, running.settings)) == []
+    assert repair(OpenBase(tmp_path, running.settings)) == []
     running.message_store.add_message("user", "the doctor has not touched me")
     running.close()
 
 
 def test_an_empty_folder_stays_empty(tmp_path: Path) -> None:
-    assert repair(tmp_path, settings_for("files")) == []
+    assert repair(OpenBase(tmp_path, settings_for("files"))) == []
     assert list(tmp_path.iterdir()) == []
     with refused(StorageUnavailable, "no_base_dir"):
-        examine(tmp_path / "elsewhere", settings_for("files"))
+        examine(OpenBase(tmp_path / "elsewhere", settings_for("files")))
 
 
 # ---- the task's folder ---------------------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ def test_a_file_of_somebody_else_does_not_end_the_run(tmp_path: Path, monkeypatc
         change_mode(path, mode)
 
     monkeypatch.setattr(Path, "chmod", refusing)
-    outcome = repair(tmp_path, settings_for("files"))
+    outcome = repair(OpenBase(tmp_path, settings_for("files")))
     assert [(finding.task, finding.repair) for finding in outcome] == [("a-foreign", "failed"), ("b-mine", "done")]
     assert "No permission" in outcome[0].note
 
@@ -252,11 +253,11 @@ def test_of_two_folders_the_longer_one_stays(tmp_path: Path, backend: str) -> No
     shutil.copytree(folder, tmp_path / "completed" / uuid)
     for number in (13, 12, 11):
         edit_record(folder, "messages", number, lambda line: None)
-    (found,) = examine(tmp_path, settings_for(backend))
+    (found,) = examine(OpenBase(tmp_path, settings_for(backend)))
     assert (found.check, found.detail) == ("catalogue", "two_folders")
-    done = kinds(repair(tmp_path, settings_for(backend)))
+    done = kinds(repair(OpenBase(tmp_path, settings_for(backend))))
     assert sorted(done) == ["catalogue.misplaced done", "catalogue.two_folders done"]
-    assert examine(tmp_path, settings_for(backend)) == []
+    assert examine(OpenBase(tmp_path, settings_for(backend))) == []
     assert aside(tmp_path) == [f"{uuid}.paused"]
     goes_on(tmp_path, uuid, backend)
 
@@ -277,7 +278,7 @@ def test_a_folder_that_tells_nothing_still_gets_a_row(tmp_path: Path, backend: s
     _execute(tmp_path, "DELETE FROM tasks WHERE uuid = ?", uuid)
     (folder / "metadata.json").write_bytes(b'{"uuid": 1, "created_at": "yesterday"}')
     edit_record(folder, "messages", 13, lambda line: line.replace(b"seq", b"SEQ") if backend == "files" else line)
-    done = {finding.kind: finding.repair for finding in repair(tmp_path, settings_for(backend))}
+    done = {finding.kind: finding.repair for finding in repair(OpenBase(tmp_path, settings_for(backend)))}
     assert (done[("catalogue", "no_row")], done[("folder", "metadata")]) == ("done", "done")
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         row = catalogue.tasks.get(uuid)
@@ -301,7 +302,7 @@ def test_a_task_that_died_before_it_had_a_folder_is_no_finding(tmp_path: Path) -
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         catalogue.tasks.register(KEY, "task-1", status=TaskStatus.RUNNING)
         catalogue.tasks.register(KEY, "task-2", status=TaskStatus.QUEUED)
-    assert examine(tmp_path, settings_for("files")) == []
+    assert examine(OpenBase(tmp_path, settings_for("files"))) == []
 
 
 def test_without_a_catalogue_it_is_made_from_the_folders(tmp_path: Path, backend: str) -> None:
@@ -312,10 +313,10 @@ def test_without_a_catalogue_it_is_made_from_the_folders(tmp_path: Path, backend
     for path in tmp_path.glob("tasks.db*"):
         path.unlink()
     settings = settings_for(backend)
-    assert kinds(examine(tmp_path, settings)) == ["catalogue.missing possible"]
+    assert kinds(examine(OpenBase(tmp_path, settings))) == ["catalogue.missing possible"]
     assert not (tmp_path / "tasks.db").exists()
-    assert kinds(repair(tmp_path, settings)) == ["catalogue.missing done", *["catalogue.no_row done"] * 2]
-    assert examine(tmp_path, settings) == []
+    assert kinds(repair(OpenBase(tmp_path, settings))) == ["catalogue.missing done", *["catalogue.no_row done"] * 2]
+    assert examine(OpenBase(tmp_path, settings)) == []
     assert status_of(tmp_path, done.uuid) is TaskStatus.COMPLETED
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         (previous,) = catalogue.tasks.previous(KEY)
@@ -327,9 +328,9 @@ def test_a_catalogue_of_rubbish_is_kept_and_replaced(tmp_path: Path, backend: st
     uuid, _ = paused_task(tmp_path, backend)
     (tmp_path / "tasks.db").write_bytes(b"rubbish" * 1000)
     settings = settings_for(backend)
-    assert kinds(examine(tmp_path, settings)) == ["catalogue.damaged possible"]
-    assert kinds(repair(tmp_path, settings)) == ["catalogue.damaged done", "catalogue.no_row done"]
-    assert examine(tmp_path, settings) == []
+    assert kinds(examine(OpenBase(tmp_path, settings))) == ["catalogue.damaged possible"]
+    assert kinds(repair(OpenBase(tmp_path, settings))) == ["catalogue.damaged done", "catalogue.no_row done"]
+    assert examine(OpenBase(tmp_path, settings)) == []
     (kept,) = (tmp_path / "aside").glob("tasks.db.????????")
     assert kept.read_bytes() == b"rubbish" * 1000
     goes_on(tmp_path, uuid, backend)
@@ -341,8 +342,8 @@ def test_rows_that_can_be_read_outlive_a_damaged_catalogue(tmp_path: Path) -> No
         catalogue.tasks.register(TaskKey("local", "", "", "task", "2"), "only-a-row", status=TaskStatus.QUEUED)
     _break_page(tmp_path / "tasks.db", "tasks_by_key")
     settings = settings_for("files")
-    assert kinds(repair(tmp_path, settings)) == ["catalogue.damaged done"]
-    assert examine(tmp_path, settings) == []
+    assert kinds(repair(OpenBase(tmp_path, settings))) == ["catalogue.damaged done"]
+    assert examine(OpenBase(tmp_path, settings)) == []
     assert status_of(tmp_path, "only-a-row") is TaskStatus.QUEUED
     assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
 
@@ -353,7 +354,7 @@ def test_names_of_erased_tasks_stay_buried_when_the_catalogue_is_made_anew(tmp_p
         catalogue.tombstones.bury("gone-1", erased_by="law")
         stones = catalogue.tombstones.all()
     _break_page(tmp_path / "tasks.db", "tasks_by_key")
-    assert kinds(repair(tmp_path, settings_for("files"))) == ["catalogue.damaged done"]
+    assert kinds(repair(OpenBase(tmp_path, settings_for("files")))) == ["catalogue.damaged done"]
     with Catalogue(tmp_path / "tasks.db") as catalogue:
         assert catalogue.tombstones.all() == stones != []
 
@@ -361,7 +362,7 @@ def test_names_of_erased_tasks_stay_buried_when_the_catalogue_is_made_anew(tmp_p
 def test_a_row_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     uuid, _ = paused_task(tmp_path, "files")
     _execute(tmp_path, "UPDATE tasks SET status = 'asleep'")
-    done = kinds(repair(tmp_path, settings_for("files")))
+    done = kinds(repair(OpenBase(tmp_path, settings_for("files"))))
     assert done == ["catalogue.damaged done", "catalogue.no_row done"]
     assert status_of(tmp_path, uuid) is TaskStatus.PAUSED
 
@@ -370,7 +371,7 @@ def test_a_damaged_catalogue_in_use_is_left_alone(tmp_path: Path) -> None:
     task = start_task(tmp_path, "files")
     task.catalogue.close()
     _break_page(tmp_path / "tasks.db", "tasks_by_key")
-    (finding,) = repair(tmp_path, task.settings)
+    (finding,) = repair(OpenBase(tmp_path, task.settings))
     assert (finding.kind, finding.repair) == (("catalogue", "damaged"), "failed")
     assert task.uuid in finding.note
     assert not (tmp_path / "aside").exists()
@@ -381,7 +382,7 @@ def test_somebody_elses_database_is_left_alone(tmp_path: Path) -> None:
     with closing(apsw.Connection(str(tmp_path / "tasks.db"))) as connection:
         connection.execute("CREATE TABLE recipes (name)")
     with refused(DamagedStore, "foreign"):
-        repair(tmp_path, settings_for("files"))
+        repair(OpenBase(tmp_path, settings_for("files")))
 
 
 def test_wrong_sums_are_added_up_again(tmp_path: Path) -> None:
@@ -416,8 +417,8 @@ def test_a_live_task_is_not_touched(tmp_path: Path, backend: str) -> None:
     (task.context_dir / "metadata.json").write_bytes(b"{")
     (task.context_dir / "request.json").write_bytes(b"{}")
     (task.context_dir / "request.json").chmod(0o600)
-    assert kinds(examine(tmp_path, task.settings)) == ["folder.metadata none"]
-    (finding,) = repair(tmp_path, task.settings)
+    assert kinds(examine(OpenBase(tmp_path, task.settings))) == ["folder.metadata none"]
+    (finding,) = repair(OpenBase(tmp_path, task.settings))
     assert (finding.repair, finding.detail) == ("failed", "metadata")
     assert task.uuid in finding.note
     assert not (task.context_dir / "aside").exists()
@@ -430,7 +431,7 @@ def test_a_live_writer_is_not_disturbed_when_the_catalogue_is_lost(tmp_path: Pat
     task.catalogue.close()
     for path in tmp_path.glob("tasks.db*"):
         path.unlink()
-    outcome = {finding.detail: finding for finding in repair(tmp_path, task.settings)}
+    outcome = {finding.detail: finding for finding in repair(OpenBase(tmp_path, task.settings))}
     assert outcome["no_row"].repair == "failed"
     assert str(os.getpid()) in outcome["no_row"].note
     assert task.message_store.add_message("user", "still mine") == 14
@@ -445,11 +446,11 @@ def test_lost_history_is_not_glossed_over(tmp_path: Path, backend: str) -> None:
     edit_record(folder, "messages", 5, with_fields(content="another text"))
     edit_record(folder, "messages", 8, lambda line: None)
     settings = settings_for(backend)
-    findings = examine(tmp_path, settings)
+    findings = examine(OpenBase(tmp_path, settings))
     assert {("log", "digest"), ("stream", "line")} <= {finding.kind for finding in findings}
     assert {finding.repair for finding in findings} == {"none"}
     before = _everything(tmp_path)
-    assert kinds(repair(tmp_path, settings)) == kinds(findings)
+    assert kinds(repair(OpenBase(tmp_path, settings))) == kinds(findings)
     assert _everything(tmp_path) == before
 
 
@@ -458,7 +459,7 @@ def test_what_only_the_view_remembers_is_not_thrown_away(tmp_path: Path) -> None
     lines = (folder / "messages.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "messages.jsonl").write_bytes(b"".join(lines[:-2]))
     before = (folder / "current.jsonl").read_bytes()
-    kept = {finding.kind for finding in repair(tmp_path, settings_for("files"))}
+    kept = {finding.kind for finding in repair(OpenBase(tmp_path, settings_for("files")))}
     assert {("view", "longer"), ("catalogue", "lost_messages")} <= kept
     assert (folder / "current.jsonl").read_bytes() == before
 
@@ -466,7 +467,7 @@ def test_what_only_the_view_remembers_is_not_thrown_away(tmp_path: Path) -> None
 def test_a_folder_that_cannot_be_a_task_is_named(tmp_path: Path) -> None:
     paused_task(tmp_path, "files")
     (tmp_path / "paused" / "my notes\n").mkdir(mode=0o700)
-    (finding,) = repair(tmp_path, settings_for("files"))
+    (finding,) = repair(OpenBase(tmp_path, settings_for("files")))
     assert (finding.kind, finding.repair, finding.where) == (("base", "foreign"), "none", "paused/my notes\\n")
 
 
@@ -476,7 +477,7 @@ def test_one_unreadable_task_does_not_hide_the_others(tmp_path: Path) -> None:
     with closing(apsw.Connection(str(folder / "context.db"))) as connection:
         connection.execute("PRAGMA user_version = 99")
     tear(other)
-    findings = {finding.task: finding.kind for finding in examine(tmp_path, settings_for("files"))}
+    findings = {finding.task: finding.kind for finding in examine(OpenBase(tmp_path, settings_for("files")))}
     assert findings == {first: ("folder", "unreachable"), second: ("stream", "torn")}
 
 
@@ -485,7 +486,7 @@ def test_a_pipe_in_the_place_of_a_file_keeps_nobody_waiting(tmp_path: Path, name
     uuid, folder = paused_task(tmp_path, "files")
     (folder / name).unlink(missing_ok=True)
     os.mkfifo(folder / name, 0o600)
-    (finding,) = examine(tmp_path, settings_for("files"))
+    (finding,) = examine(OpenBase(tmp_path, settings_for("files")))
     assert (finding.task, finding.kind) == (uuid, ("folder", "unreachable"))
     assert name in str(finding.fields["why"])
 
@@ -494,7 +495,7 @@ def test_progress_is_told(tmp_path: Path) -> None:
     paused_task(tmp_path, "files")
     paused_task(tmp_path, "files")
     steps: list[tuple[int, int]] = []
-    examine(tmp_path, settings_for("files"), lambda done, of: steps.append((done, of)))
+    examine(OpenBase(tmp_path, settings_for("files")), lambda done, of: steps.append((done, of)))
     assert steps == [(1, 2), (2, 2)]
 
 

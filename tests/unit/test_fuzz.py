@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
+from orihon import import_transcripts
 from orihon.audit.record import AuditRecord, BrokenLine, head_of, read_line
 from orihon.catalogue import Catalogue
 from orihon.compression.documents.optimizer import TokenOptimizer
@@ -30,7 +31,6 @@ from orihon.drivers.postgres.address import addressed
 from orihon.errors import DamagedStore, OrihonError
 from orihon.guard.encryption.sealer import Sealer
 from orihon.guard.masking.redaction import Redactor
-from orihon.importers.importer import import_transcripts
 from orihon.importers.peek import peek
 from orihon.llm import answers, sse, text_calls
 from orihon.notifications.webhook import Webhook

@@ -61,9 +61,9 @@ def fingerprint(folder: Path) -> dict[Path, tuple[int, str]]:
 
 
 def folder_of(base_dir: Path, uuid: str) -> Path:
-    folder = TaskFolders(base_dir).find(uuid)
-    assert folder is not None
-    return folder
+    place = TaskFolders(base_dir).find(uuid)
+    assert place is not None
+    return place.folder
 
 
 # ---- finding ---------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from orihon.llm.retry import RetryPolicy
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest
 from orihon.settings import load_settings
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.upkeep.doctor import repair
 from tests.helpers import refused
@@ -299,8 +300,8 @@ with ScriptedModel(kill) as model:
     left = tmp_path / "running" / "one" / "request.json"
     assert left.exists()
     settings = load_settings({})
-    assert "request" in [finding.detail for finding in verify(tmp_path, "one", settings)]
-    repair(tmp_path, settings)
+    assert "request" in [finding.detail for finding in verify(OpenBase(tmp_path, settings), "one")]
+    repair(OpenBase(tmp_path, settings))
     assert not left.exists()
     with TaskContextManager.resume(tmp_path, "one") as task:
         assert task.message_store.count_messages() == 1

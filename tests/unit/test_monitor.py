@@ -14,14 +14,15 @@ from typing import Any
 import apsw
 import pytest
 
-from orihon import TaskContextManager, TaskKey, monthly_report
+from orihon import TaskContextManager, TaskKey, list_notifications, monthly_report
 from orihon.catalogue import Catalogue, TaskRow, sqlite_db
 from orihon.drivers import sqlite as database
 from orihon.drivers.sqlite import LockErrors
 from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.reports.monitor import ContextMonitor, MonitorSnapshot
-from orihon.reports.notifications import list_notifications, maintain_notifications
+from orihon.reports.notifications import maintain_notifications
 from orihon.system.counters import COMPRESSION_FAILURES, COMPRESSION_SECONDS, LOCK_ERRORS, Counts
+from orihon.tasks.base import OpenBase
 from orihon.transfer.archive.archive import ended_before
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
@@ -358,8 +359,8 @@ def test_a_month_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
 def test_figures_by_time_are_forgotten_after_two_months(place: CataloguePlace, catalogue: Catalogue) -> None:
     count(catalogue, locks=1)
     made_earlier(place, days=61)
-    maintain_notifications(place.base_dir, place.settings)
+    maintain_notifications(OpenBase(place.base_dir, place.settings))
     assert catalogue.counters.counted("2000-01-01T")["lock_errors"] == 1
     made_earlier(place, days=63)
-    maintain_notifications(place.base_dir, place.settings)
+    maintain_notifications(OpenBase(place.base_dir, place.settings))
     assert catalogue.counters.counted("2000-01-01T")["lock_errors"] == 0

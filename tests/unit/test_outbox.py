@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orihon import deliver_notifications, list_notifications
 from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import InvalidSettings
@@ -22,13 +23,9 @@ from orihon.notifications.delivery import Delivery, deliver, pause_after
 from orihon.notifications.notification import KINDS, Notification, said
 from orihon.notifications.outbox import Outbox, event_of
 from orihon.notifications.webhook import Webhook, signed_headers
-from orihon.reports.notifications import (
-    deliver_notifications,
-    follow_notifications,
-    list_notifications,
-    maintain_notifications,
-)
+from orihon.reports.notifications import follow_notifications, maintain_notifications
 from orihon.settings import Settings, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.texts import set_language
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace
@@ -409,9 +406,9 @@ def test_the_library_lists_follows_delivers_and_forgets(place: CataloguePlace, r
         deliver_notifications(place.base_dir, place.settings)
     assert deliver_notifications(place.base_dir, settings) == Delivery(delivered=2)
     assert [one.webhook for one in list_notifications(place.base_dir, settings)] == ["delivered", "delivered"]
-    assert maintain_notifications(place.base_dir, settings).as_dict()["removed"] == 0
+    assert maintain_notifications(OpenBase(place.base_dir, settings)).as_dict()["removed"] == 0
     made_ago(place, 31)
-    assert maintain_notifications(place.base_dir, settings).removed == 2
+    assert maintain_notifications(OpenBase(place.base_dir, settings)).removed == 2
     assert list_notifications(place.base_dir, settings) == []
 
 
@@ -420,7 +417,7 @@ def test_following_goes_on_with_what_comes(place: CataloguePlace) -> None:
     with place.open() as catalogue:
         add(catalogue, "first")
         following = follow_notifications(
-            place.base_dir, place.settings, wait=lambda _: add(catalogue, "second", task=None)
+            OpenBase(place.base_dir, place.settings), wait=lambda _: add(catalogue, "second", task=None)
         )
         assert [next(following).body["name"] for _ in range(2)] == ["first", "second"]
         following.close()
@@ -438,7 +435,7 @@ def test_following_goes_on_in_a_catalogue_that_was_made_anew(tmp_path: Path) -> 
         with place.open() as anew:
             add(anew, "third")
 
-    following = follow_notifications(place.base_dir, place.settings, wait=make_anew)
+    following = follow_notifications(OpenBase(place.base_dir, place.settings), wait=make_anew)
     assert [next(following).body["name"] for _ in range(3)] == ["first", "second", "third"]
     following.close()
 
@@ -446,8 +443,9 @@ def test_following_goes_on_in_a_catalogue_that_was_made_anew(tmp_path: Path) -> 
 def test_nothing_is_looked_after_without_a_catalogue_or_with_an_address_that_is_none(
     place: CataloguePlace, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert maintain_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 0
-    assert "not maintained" in caplog.text
+    base = OpenBase(place.base_dir, with_webhook(place, "http://h:99999/x"), create=True)
+    assert maintain_notifications(base).removed == 0
+    assert "not sent" in caplog.text
 
 
 def test_an_address_that_is_none_keeps_nothing_from_being_forgotten(place: CataloguePlace) -> None:
@@ -455,7 +453,7 @@ def test_an_address_that_is_none_keeps_nothing_from_being_forgotten(place: Catal
     with place.open() as catalogue:
         add(catalogue)
     made_ago(place, 31)
-    assert maintain_notifications(place.base_dir, with_webhook(place, "http://h:99999/x")).removed == 1
+    assert maintain_notifications(OpenBase(place.base_dir, with_webhook(place, "http://h:99999/x"))).removed == 1
 
 
 def test_what_the_webhook_has_not_got_is_not_forgotten_before_it_is_given_up(place: CataloguePlace) -> None:
@@ -464,15 +462,17 @@ def test_what_the_webhook_has_not_got_is_not_forgotten_before_it_is_given_up(pla
     settings = with_webhook(place, f"http://127.0.0.1:{closed_port()}/", keep_days=0)
     with place.open() as catalogue:
         add(catalogue)
-        assert maintain_notifications(place.base_dir, settings).as_dict() == Delivery(failed=1, waiting=1).as_dict() | {
-            "removed": 0
-        }
+        assert maintain_notifications(OpenBase(place.base_dir, settings)).as_dict() == Delivery(
+            failed=1, waiting=1
+        ).as_dict() | {"removed": 0}
         made_ago(place, 3)
-        assert maintain_notifications(place.base_dir, settings).removed == 1
+        assert maintain_notifications(OpenBase(place.base_dir, settings)).removed == 1
         add(catalogue, "again")
-        assert maintain_notifications(place.base_dir, place.settings.replace(**{"notifications.keep_days": 0})).removed
+        assert maintain_notifications(
+            OpenBase(place.base_dir, place.settings.replace(**{"notifications.keep_days": 0}))
+        ).removed
         forever = place.settings.replace(**{"notifications.keep_days": 10**12})
-        assert maintain_notifications(place.base_dir, forever).removed == 0
+        assert maintain_notifications(OpenBase(place.base_dir, forever)).removed == 0
 
 
 def test_a_slow_receiver_gets_so_much_time_and_no_more(catalogue: Catalogue, receiver: Receiver) -> None:

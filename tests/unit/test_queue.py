@@ -24,6 +24,7 @@ from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, CataloguePlace
@@ -310,7 +311,7 @@ def test_a_queued_task_is_held_back_let_go_and_cancelled(queue: TaskQueue) -> No
     assert queue.resume(uuid).requested is None
     assert queue.depth() == 1
     assert queue.cancel(uuid).status is TaskStatus.CANCELLED
-    assert examine(queue.base_dir, queue.settings) == []  # it never had a folder
+    assert examine(OpenBase(queue.base_dir, queue.settings)) == []  # it never had a folder
     assert queue.retry(uuid).status is TaskStatus.QUEUED
     assert queue.resume(uuid).status is TaskStatus.QUEUED
     assert claimed(queue).uuid == uuid

@@ -374,14 +374,15 @@ def test_time_grows_with_the_text_and_not_faster() -> None:
 
 
 def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:
-    path = tmp_path / "base" / "mask.key"
+    base = tmp_path / "base"
+    path = base / "mask.key"
     old = os.umask(0)
     try:
-        key = load_key(path)
+        key = load_key(base)
     finally:
         os.umask(old)
     assert len(key) == 32
-    assert load_key(path) == key
+    assert load_key(base) == key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert list(path.parent.iterdir()) == [path]
@@ -418,7 +419,7 @@ def test_a_damaged_key_file_is_reported_and_kept(tmp_path: Path, content: bytes)
     path = tmp_path / "mask.key"
     path.write_bytes(content)
     with pytest.raises(DamagedStore) as caught:
-        load_key(path)
+        load_key(tmp_path)
     assert caught.value.reason == "mask_key"
     assert str(path) in caught.value.cause
     assert path.read_bytes() == content
@@ -427,6 +428,7 @@ def test_a_damaged_key_file_is_reported_and_kept(tmp_path: Path, content: bytes)
 def test_a_key_file_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageUnavailable):
-        load_key(tmp_path / "file" / "mask.key")
+        load_key(tmp_path / "file")
+    (tmp_path / "mask.key").mkdir()
     with pytest.raises(StorageUnavailable):
         load_key(tmp_path)

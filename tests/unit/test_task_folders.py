@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from orihon.errors import DamagedStore
-from orihon.tasks.place import TaskFolders
+from orihon.tasks.place import TaskFolders, TaskPlace
 from orihon.values.task import TaskStatus
 
 MOVER = """
@@ -54,10 +54,10 @@ def test_a_folder_moved_by_somebody_else_in_the_meantime_is_where_they_put_it(tm
     there.parent.mkdir()
 
     class Slow(TaskFolders):
-        def find(self, uuid: str) -> Path | None:
+        def find(self, uuid: str) -> TaskPlace | None:
             found = super().find(uuid)
-            if here.exists():
-                here.rename(there)
+            if here.folder.exists():
+                here.folder.rename(there)
             return found
 
-    assert Slow(tmp_path).settle(uuid, TaskStatus.PAUSED) == there
+    assert Slow(tmp_path).settle(uuid, TaskStatus.PAUSED) == TaskPlace(there)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orihon.catalogue import Catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, TaskNotFound
 from orihon.settings import load_settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.task_name import NamedTask
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.catalogues import CataloguePlace
@@ -23,10 +23,10 @@ LOCAL = TaskKey("cli", "", "", "task", "notes")
 
 
 @pytest.fixture
-def base(place: CataloguePlace) -> BaseFolder:
+def base(place: CataloguePlace) -> OpenBase:
     """Two tasks on an issue, one on a merge request, one without a repository: in this order."""
     place.base_dir.mkdir(exist_ok=True)
-    base = BaseFolder(place.base_dir, place.settings)
+    base = OpenBase(place.base_dir, place.settings)
     catalogue = base.open_catalogue(create=True)
     assert catalogue is not None
     for key, uuid in ((ISSUE, "first-1"), (ISSUE, "second-1"), (REQUEST, "request-1"), (LOCAL, "local-1")):
@@ -50,7 +50,7 @@ def base(place: CataloguePlace) -> BaseFolder:
         ("@last:queued", "second-1", 1),
     ],
 )
-def test_the_task_that_is_meant(base: BaseFolder, name: str, uuid: str, of: int) -> None:
+def test_the_task_that_is_meant(base: OpenBase, name: str, uuid: str, of: int) -> None:
     with base:
         assert base.named(name) == NamedTask(uuid, name, of)
         assert base.resolve(name) == uuid
@@ -71,12 +71,12 @@ def test_the_task_that_is_meant(base: BaseFolder, name: str, uuid: str, of: int)
         ("", InvalidId, "unsafe"),
     ],
 )
-def test_what_names_no_task_is_refused(base: BaseFolder, name: str, kind: type[OrihonError], reason: str) -> None:
+def test_what_names_no_task_is_refused(base: OpenBase, name: str, kind: type[OrihonError], reason: str) -> None:
     with base, refused(kind, reason):
         base.named(name)
 
 
-def test_tasks_of_two_users_are_not_guessed_between(base: BaseFolder) -> None:
+def test_tasks_of_two_users_are_not_guessed_between(base: OpenBase) -> None:
     other = TaskKey("github", "owner", "repo", "issue", "27", "ben")
     with base:
         assert base.catalogue is not None
@@ -91,7 +91,7 @@ def test_a_folder_that_the_catalogue_does_not_know_has_a_name_too(tmp_path: Path
     uuid = new_uuid()
     (tmp_path / "running" / uuid).mkdir(parents=True)
     (tmp_path / "completed" / "lost-1").mkdir(parents=True)
-    with BaseFolder(tmp_path, load_settings(None, environ={})) as base:
+    with OpenBase(tmp_path, load_settings(None, environ={})) as base:
         assert base.resolve(uuid) == uuid
         assert base.resolve(uuid[:7]) == uuid
         assert base.resolve("lost") == "lost-1"
@@ -103,7 +103,7 @@ def test_a_folder_that_the_catalogue_does_not_know_has_a_name_too(tmp_path: Path
 def test_a_damaged_catalogue_hides_no_folder(tmp_path: Path) -> None:
     (tmp_path / "running" / "kept-1").mkdir(parents=True)
     (tmp_path / "tasks.db").write_bytes(b"rubbish" * 1000)
-    with BaseFolder(tmp_path, load_settings(None, environ={})) as base:
+    with OpenBase(tmp_path, load_settings(None, environ={})) as base:
         assert base.resolve("kept") == "kept-1"
 
 
@@ -116,5 +116,5 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(name=st.one_of(st.text(max_size=40), st.from_regex(r"[@#!:/a-z0-9]{1,20}", fullmatch=True)))
 def test_any_text_is_answered_with_an_error_of_ours(name: str, empty: Path) -> None:
-    with BaseFolder(empty, load_settings(None, environ={})) as base, pytest.raises(OrihonError):
+    with OpenBase(empty, load_settings(None, environ={})) as base, pytest.raises(OrihonError):
         base.named(name)

@@ -18,6 +18,7 @@ from orihon.store import MessageStore
 from orihon.store.contract import Stream
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import Exposed, open_to_others
@@ -52,7 +53,7 @@ def kinds(findings: list[Finding]) -> list[tuple[str, str, str]]:
 
 
 def found(base: Path, uuid: str, backend: str) -> list[tuple[str, str, str]]:
-    return kinds(verify(base, uuid, settings_for(backend)))
+    return kinds(verify(OpenBase(base, settings_for(backend)), uuid))
 
 
 # ---- a sound task ----------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def found(base: Path, uuid: str, backend: str) -> list[tuple[str, str, str]]:
 
 def test_a_sound_task_is_clean_in_every_state(tmp_path: Path, backend: str) -> None:
     task = start_task(tmp_path, backend)
-    assert verify(tmp_path, task.uuid, task.settings) == []
+    assert verify(OpenBase(tmp_path, task.settings), task.uuid) == []
     assert verify_task(task.task_store, task.context_dir, in_use=True) == []
     task.stop()
     assert found(tmp_path, task.uuid, backend) == []
@@ -110,7 +111,7 @@ def test_a_task_that_is_being_written_is_no_finding(tmp_path: Path, backend: str
 
 def test_an_unknown_task_is_refused(tmp_path: Path) -> None:
     with refused(TaskNotFound, "uuid"):
-        verify(tmp_path, "no-such-task", settings_for("files"))
+        verify(OpenBase(tmp_path, settings_for("files")), "no-such-task")
 
 
 # ---- records -----------------------------------------------------------------------------------------------------
@@ -234,7 +235,7 @@ def test_flipped_bytes_in_a_database(tmp_path: Path) -> None:
     path = folder / "context.db"
     whole = path.read_bytes()
     path.write_bytes(b"not a database at all" + whole[21:])
-    assert kinds(verify(tmp_path, uuid, settings_for("sqlite"))) == [("stream", "damaged", str(path))] * 2
+    assert kinds(verify(OpenBase(tmp_path, settings_for("sqlite")), uuid)) == [("stream", "damaged", str(path))] * 2
     broken = bytearray(whole)
     broken[4096 * 2 : 4096 * 2 + 200] = bytes(200)
     path.write_bytes(broken)
@@ -283,10 +284,10 @@ def test_a_kill_between_a_fold_and_its_view_is_no_lost_history(tmp_path: Path) -
     task.message_store.create_summary(1, 15, "what came first")
     task.close()
     view.write_bytes(before_the_fold)
-    (finding,) = verify(tmp_path, task.uuid, task.settings)
+    (finding,) = verify(OpenBase(tmp_path, task.settings), task.uuid)
     assert (finding.kind, finding.severity) == (("view", "lines"), "warning")
     view.write_bytes(before_the_fold + b'{"role":"user","content":"lost"}\n' * 2)
-    (finding,) = verify(tmp_path, task.uuid, task.settings)
+    (finding,) = verify(OpenBase(tmp_path, task.settings), task.uuid)
     assert (finding.kind, finding.fields) == (("view", "longer"), {"surplus": 2})
 
 
@@ -306,7 +307,7 @@ def test_files_that_others_can_read(tmp_path: Path, backend: str) -> None:
     uuid, folder = paused_task(tmp_path, backend)
     (folder / "metadata.json").chmod(0o644)
     folder.chmod(0o755)
-    (finding,) = verify(tmp_path, uuid, settings_for(backend))
+    (finding,) = verify(OpenBase(tmp_path, settings_for(backend)), uuid)
     assert (finding.check, finding.detail, finding.where) == ("folder", "permissions", uuid)
     assert finding.fields == {"mode": "0755", "wanted": "0700", "count": 2}
 
@@ -344,7 +345,9 @@ def test_messages_that_were_acknowledged_and_are_gone(tmp_path: Path, backend: s
 def test_records_that_were_acknowledged_and_are_gone(tmp_path: Path, backend: str, stream: Stream, count: int) -> None:
     uuid, folder = paused_task(tmp_path, backend)
     edit_record(folder, stream, count, lambda line: None)
-    lost = [one.fields for one in verify(tmp_path, uuid, settings_for(backend)) if one.detail == "lost_records"]
+    lost = [
+        one.fields for one in verify(OpenBase(tmp_path, settings_for(backend)), uuid) if one.detail == "lost_records"
+    ]
     assert lost == [{"stream": stream, "stored": count - 1, "known": count}]
 
 

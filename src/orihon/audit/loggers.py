@@ -32,7 +32,7 @@ class _Logger:
             raise StorageUnavailable("no_base_dir", path=self.base_dir)
         if len(canonical(details)) > MOST_DETAILS:
             raise InvalidInput("audit_details", most=MOST_DETAILS)
-        redactor = make_redactor(self.settings, self.base_dir / "mask.key")
+        redactor = make_redactor(self.settings, self.base_dir)
         trail.write(action, redactor.mask(task), OK, redactor.clean(dict(details)), **who)
 
 

@@ -38,5 +38,5 @@ class PostgreSQLMessageStore(MessageStore):
             settings,
             context_length=context_length,
             compression_threshold=compression_threshold,
-            task_store=open_task_store(scratch, settings, key_file=base_dir / "mask.key", name=self.task_key),
+            task_store=open_task_store(scratch, settings, name=self.task_key),
         )

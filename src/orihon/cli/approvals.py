@@ -32,8 +32,8 @@ def approvals(
     from orihon.tasks.approvals.answers import SweepReport, pending, sweep
 
     options = context.ensure_object(CommandOptions)
-    done = sweep(options.base, options.settings) if remind else SweepReport()
-    found = pending(options.base, options.settings)
+    done = sweep(options.base) if remind else SweepReport()
+    found = pending(options.base)
     if as_json:
         print_json({"pending": found, **done.as_dict()})
         return
@@ -107,7 +107,7 @@ def _give(
     context: typer.Context, uuid: str, answer: Callable[..., Answered], as_json: bool, *, by: str | None, **said: Any
 ) -> None:
     options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
-    _say(answer(options.base, task, options.settings, by=by or _me(), **said), as_json=as_json)
+    _say(answer(options.base, task, by=by or _me(), **said), as_json=as_json)
 
 
 def _me() -> str:

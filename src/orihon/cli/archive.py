@@ -39,10 +39,10 @@ def archive(
     if uuids:
         tasks = [named_task(context, uuid) for uuid in uuids]
         with progress_bar("cli.archive.working", hidden=as_json):
-            run = ArchiveRun([archive_task(options.base, task, options.settings) for task in tasks])
+            run = ArchiveRun([archive_task(options.base, task) for task in tasks])
     else:
         with progress_bar("cli.archive.working", hidden=as_json) as progress:
-            run = archive_old(options.base, options.settings, days, progress=progress)
+            run = archive_old(options.base, days, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -61,7 +61,7 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
     if uuids:
         raise InvalidInput("options_together", first="UUID", second="--dry-run")
     options = context.ensure_object(CommandOptions)
-    run = archive_old_contexts(options.base, options.settings, days, dry_run=True)
+    run = archive_old_contexts(options.base, days, dry_run=True)
     if as_json:
         print_json(run)
     else:
@@ -70,16 +70,14 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
 
 def unarchive(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
     """Bring a task back."""
-    from orihon.tasks.place import SCRATCH
     from orihon.transfer.archive import restore_task
 
     options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
-    folder = restore_task(options.base, task, options.settings)
-    is_in_database = folder.parent.name == SCRATCH
+    place = restore_task(options.base, task)
     if as_json:
-        print_json({"uuid": task, "folder": None if is_in_database else str(folder)})
-    elif is_in_database:
+        print_json({"uuid": task, "folder": None if place.is_in_database else str(place)})
+    elif place.is_in_database:
         typer.echo(shown(text("cli.unarchive.in_database", uuid=task)))
     else:
-        typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=folder)))
+        typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=place)))

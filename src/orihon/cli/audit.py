@@ -35,7 +35,7 @@ def show(
 
     options = context.ensure_object(CommandOptions)
     wanted = AuditFilter(task, user, action, None if since is None else moment(since))
-    found = audit_records(options.base, options.settings, wanted, limit=limit)
+    found = audit_records(options.base_path, options.settings, wanted, limit=limit)
     if as_json:
         print_json({"records": found})
     elif found:
@@ -54,7 +54,7 @@ def verify(
     from orihon.audit import verify_audit
 
     options = context.ensure_object(CommandOptions)
-    report = verify_audit(options.base, options.settings, anchors=anchors or None)
+    report = verify_audit(options.base_path, options.settings, anchors=anchors or None)
     if as_json:
         print_json(report)
     else:

@@ -59,7 +59,7 @@ def _make(options: CommandOptions, target: str, keep: int | None, *, as_json: bo
     from orihon.transfer.backup import backup as make
 
     with progress_bar("cli.backup.working", hidden=as_json) as progress:
-        report = make(options.base, options.settings, target, progress, keep=keep)
+        report = make(options.base, target, progress, keep=keep)
     if as_json:
         print_json(report)
         return

@@ -14,7 +14,7 @@ def hint_at_tasks_beside(options: CommandOptions) -> None:
     from orihon.errors import StorageError
 
     try:
-        beside = catalogue_beside(options.base, options.settings)
+        beside = catalogue_beside(options.base_path, options.settings)
         if beside is None:
             return
         with beside:
@@ -22,4 +22,4 @@ def hint_at_tasks_beside(options: CommandOptions) -> None:
     except StorageError:  # what was asked for has been shown; the doctor tells of damage
         return
     if count:
-        typer.echo(text("cli.list.beside", path=options.base, count=count), err=True)
+        typer.echo(text("cli.list.beside", path=options.base_path, count=count), err=True)

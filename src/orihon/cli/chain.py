@@ -31,7 +31,7 @@ def chain(
     from orihon.tasks.chain import task_chain
 
     options = context.ensure_object(CommandOptions)
-    links = task_chain(options.base, task, options.settings, limit=limit)
+    links = task_chain(options.base, task, limit=limit)
     if as_json:
         print_json({"tasks": links})
     else:

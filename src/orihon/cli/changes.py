@@ -119,7 +119,7 @@ def edit(
 
     task = named_task(context, uuid)
     options = context.ensure_object(CommandOptions)
-    old = fold_text(options.base, task, options.settings, fold)
+    old = fold_text(options.base, task, fold)
     # No lease is held while a person writes: if the fold is gone afterwards, the text is kept.
     off_disk = options.settings.encryption.key is not None
     with text_from(new_text, file, old, off_disk=off_disk) as new:
@@ -144,7 +144,7 @@ def _change(
     from orihon.tasks.hand_edits import change_view
 
     options = context.ensure_object(CommandOptions)
-    changed = change_view(options.base, task, options.settings, act)
+    changed = change_view(options.base, task, act)
     record = changed.record
     if as_json:
         print_json(record)

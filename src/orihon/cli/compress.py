@@ -37,8 +37,8 @@ def compress(
     task = named_task(context, uuid)
     options = context.ensure_object(CommandOptions)
     if not preview:
-        check_changeable(options.base, task, options.settings)
-    planned = preview_compression(options.base, task, options.settings, strategy=strategy, level=level, target=target)
+        check_changeable(options.base, task)
+    planned = preview_compression(options.base, task, strategy=strategy, level=level, target=target)
     if planned.nothing is not None:
         _print_nothing(planned, as_json=as_json)
         return
@@ -47,7 +47,7 @@ def compress(
     if preview:
         _print_preview(planned, as_json=as_json)
         return
-    changed = apply_preview(options.base, options.settings, planned, made_by=MADE_BY)
+    changed = apply_preview(options.base, planned, made_by=MADE_BY)
     record = changed.record
     if as_json:
         print_json(record)

@@ -33,7 +33,7 @@ def costs(
     from orihon.reports.costs import cost_report
 
     options = context.ensure_object(CommandOptions)
-    report = cost_report(options.base, options.settings, by, since, until, limit=limit)
+    report = cost_report(options.base, None, by, since, until, limit=limit)
     if as_json:
         print_json(report)
     elif report.lines:

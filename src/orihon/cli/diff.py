@@ -39,7 +39,7 @@ def diff(
     from orihon.reports.view_diff import view_diff
 
     options = context.ensure_object(CommandOptions)
-    found = view_diff(options.base, named_task(context, task), options.settings, compression)
+    found = view_diff(options.base, named_task(context, task), compression)
     if as_json:
         print_json(found)
         return

@@ -22,10 +22,10 @@ def doctor(
     options = context.ensure_object(CommandOptions)
     work = orihon.upkeep.doctor.repair if repair else orihon.upkeep.doctor.examine
     with progress_bar("cli.doctor.looking", hidden=as_json) as progress:
-        findings = work(options.base, options.settings, progress)
+        findings = work(options.base, progress)
     left = [finding for finding in findings if finding.repair != "done"]
     if as_json:
-        figures = {"base_dir": str(options.base), "clean": not left, "repaired": len(findings) - len(left)}
+        figures = {"base_dir": str(options.base_path), "clean": not left, "repaired": len(findings) - len(left)}
         print_json({**figures, "findings": findings})
     else:
         print_findings(findings)

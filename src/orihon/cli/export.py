@@ -54,9 +54,7 @@ def export(
     options = context.ensure_object(CommandOptions)
     target = sys.stdout.buffer if out is None or to_stdout else out
     with progress_bar("cli.export.working", hidden=as_json or (to_stdout and sys.stdout.isatty())) as progress:
-        run = export_tasks(
-            options.base, named, options.settings, form.value, target, force=force, clear=clear, progress=progress
-        )
+        run = export_tasks(options.base, named, form.value, target, force=force, clear=clear, progress=progress)
     _report(run, as_json=as_json, quiet=to_stdout)
     if run.failed:
         raise typer.Exit(EXIT_FOUND)
@@ -68,7 +66,7 @@ def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) 
 
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.export.working", hidden=as_json):
-        written = export_task(options.base, task, options.settings, "html", file)
+        written = export_task(options.base, task, "html", file)
     _report(ExportRun([written]), as_json=as_json, quiet=False)
 
 

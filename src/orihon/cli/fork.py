@@ -21,8 +21,8 @@ def fork(context: typer.Context, uuid: Uuid, at: _At, as_json: AsJson = False) -
 
     options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
-    new = fork_task(options.base, task, options.settings, at)
-    with reading_view(options.base, new, options.settings) as view:
+    new = fork_task(options.base, task, at)
+    with reading_view(options.base, new) as view:
         figures = view.figures()
     sizes: dict[str, Any] = {"messages": at, "entries": figures.entries, "tokens": figures.tokens}
     if as_json:

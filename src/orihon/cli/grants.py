@@ -26,7 +26,7 @@ def new(
     from orihon.tasks.grants import new_grant
 
     options = context.ensure_object(CommandOptions)
-    made = new_grant(options.base, options.settings, user=user, role=role, name=name, days=days)
+    made = new_grant(options.base, user=user, role=role, name=name, days=days)
     if as_json:
         print_json({**made.grant.as_dict(), "token": made.token})
         return
@@ -40,7 +40,7 @@ def list_all(context: typer.Context, as_json: AsJson = False) -> None:
     from orihon.tasks.grants import list_grants
 
     options = context.ensure_object(CommandOptions)
-    found = list_grants(options.base, options.settings)
+    found = list_grants(options.base)
     if as_json:
         print_json({"grants": found})
         return
@@ -71,7 +71,7 @@ def revoke(
     from orihon.tasks.grants import revoke_grant
 
     options = context.ensure_object(CommandOptions)
-    done = revoke_grant(options.base, options.settings, grant)
+    done = revoke_grant(options.base, grant)
     if as_json:
         print_json(done)
     else:

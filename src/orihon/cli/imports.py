@@ -39,14 +39,7 @@ def import_(
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.import.reading", hidden=as_json) as progress:
         report = import_transcripts(
-            options.base,
-            options.settings,
-            paths,
-            format=form,
-            user=user,
-            again=again,
-            dry_run=dry_run,
-            progress=progress,
+            options.base, paths, format=form, user=user, again=again, dry_run=dry_run, progress=progress
         )
     if as_json:
         print_json(report)

@@ -18,7 +18,7 @@ def show(context: typer.Context, as_json: AsJson = False) -> None:
     from orihon.upkeep.keys import keys_overview
 
     options = context.ensure_object(CommandOptions)
-    found = keys_overview(options.base, options.settings)
+    found = keys_overview(options.base)
     if as_json:
         print_json(found)
         return
@@ -56,7 +56,7 @@ def rotate(context: typer.Context, as_json: AsJson = False) -> None:
 
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.keys.working", hidden=as_json) as progress:
-        done = rotate_keys(options.base, options.settings, progress)
+        done = rotate_keys(options.base, progress)
     if as_json:
         print_json(done)
         return

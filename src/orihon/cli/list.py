@@ -41,7 +41,7 @@ def list_tasks(
     wanted: dict[str, Any] = {"user": user, "repository": repository, "source": source, "status": status}
     wanted["search"] = search
     wanted["since"] = None if since is None else moment(since)
-    rows = rows_of_tasks(options.base, options.settings, WantedTasks(**wanted), limit=limit)
+    rows = rows_of_tasks(options.base, WantedTasks(**wanted), limit=limit)
     if as_json:
         print_json({"tasks": rows})
     elif rows:

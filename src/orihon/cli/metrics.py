@@ -28,13 +28,13 @@ def metrics(
     options = context.ensure_object(CommandOptions)
     if port is None:
         if as_json:
-            samples = metric_samples(options.base, options.settings)
+            samples = metric_samples(options.base)
             print_json({"metrics": {sample.series: sample.value for sample in samples}})
         else:
-            typer.echo(collect_metrics(options.base, options.settings), nl=False)
+            typer.echo(collect_metrics(options.base), nl=False)
         return
     if as_json:
         raise InvalidInput("options_together", first="--port", second="--json")
-    with MetricsServer(options.base, options.settings, host=host, port=port) as server:
+    with MetricsServer(options.base, host=host, port=port) as server:
         typer.echo(text("cli.metrics.serving", address=server.address), err=True)
         server.serve()

@@ -31,7 +31,7 @@ def migrate(
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.migrate.moving", hidden=as_json) as progress:
         report = migrate_tasks(
-            options.base,
+            options.base_path,
             options.settings,
             source=source,
             target=target,

@@ -45,7 +45,7 @@ def monitor(
     if len(given) > 1:
         raise InvalidInput("options_together", first=given[0], second=given[1])
     if report is not None:
-        _print_report(monthly_report(options.base, options.settings, report), as_json=as_json)
+        _print_report(monthly_report(options.base, report), as_json=as_json)
         return
     watching = ContextMonitor(every, base_dir=options.base, settings=options.settings)
     if every is not None:

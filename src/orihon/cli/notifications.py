@@ -40,11 +40,11 @@ def notifications(
     if deliver and follow:
         raise InvalidInput("options_together", first="--deliver", second="--follow")
     if deliver:
-        _say_delivered(deliver_notifications(options.base, options.settings, early=True), as_json=as_json)
+        _say_delivered(deliver_notifications(options.base, early=True), as_json=as_json)
     if follow:
-        for one in follow_notifications(options.base, options.settings, since=since, limit=limit, task=task):
+        for one in follow_notifications(options.base, since=since, limit=limit, task=task):
             _print_at_once(one, as_json=as_json)
-    found = list_notifications(options.base, options.settings, since=since, limit=limit, task=task)
+    found = list_notifications(options.base, since=since, limit=limit, task=task)
     if as_json:
         print_json({"notifications": found})
     elif found:

@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from orihon.settings import Settings
+    from orihon.tasks.base import OpenBase
 
 
 @dataclass(slots=True)
@@ -22,6 +23,7 @@ class CommandOptions:
     language: str | None = None
     verbosity: int = 0  # how often -v, less how often -q
     _settings: Settings | None = None
+    _base: OpenBase | None = None
 
     @property
     def settings(self) -> Settings:
@@ -41,9 +43,18 @@ class CommandOptions:
         return self.config or find_config()
 
     @property
-    def base(self) -> Path:
-        """The base folder that the settings name."""
+    def base_path(self) -> Path:
+        """The base folder that the settings name, which need not be there yet."""
         return Path(self.settings.context_storage.base_dir)
+
+    @property
+    def base(self) -> OpenBase:
+        """That base, which must be there; opened once for a command."""
+        if self._base is None:
+            from orihon.tasks.base import OpenBase
+
+            self._base = OpenBase(self.base_path, self.settings)
+        return self._base
 
     def apply(self) -> None:
         """Put language and logging in force as the settings say."""

@@ -31,7 +31,7 @@ def export(
     from orihon.upkeep.privacy import export_user
 
     options = context.ensure_object(CommandOptions)
-    done = export_user(options.base, options.settings, user, out)
+    done = export_user(options.base, user, out)
     if as_json:
         print_json(done)
     else:
@@ -55,9 +55,9 @@ def erase(
     from orihon.upkeep.privacy import erase_user
 
     options = context.ensure_object(CommandOptions)
-    found = erase_user(options.base, options.settings, user, dry_run=True)
+    found = erase_user(options.base, user, dry_run=True)
     if not dry_run and (yes or _confirmed(found)):
-        done = erase_user(options.base, options.settings, user, by=by, wait=wait)
+        done = erase_user(options.base, user, by=by, wait=wait)
         _say(done, as_json=as_json)
         raise typer.Exit(0 if done.is_complete else 1)
     if as_json:
@@ -79,7 +79,7 @@ def anonymize(
     from orihon.upkeep.privacy import anonymize_task
 
     options = context.ensure_object(CommandOptions)
-    done = anonymize_task(options.base, options.settings, named_task(context, task), names=names or ())
+    done = anonymize_task(options.base, named_task(context, task), names=names or ())
     if as_json:
         print_json(done)
     else:

@@ -86,7 +86,7 @@ def _queue(context: typer.Context) -> TaskQueue:
     from orihon.runtime.broker_queue import open_queue
 
     options = context.ensure_object(CommandOptions)
-    return open_queue(options.base, options.settings)
+    return open_queue(options.base_path, options.settings)
 
 
 def _request(

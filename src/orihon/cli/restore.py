@@ -35,7 +35,7 @@ def restore(
         raise InvalidInput("options_together", first="--temporary", second="--to")
     options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
     if not temporary and to is None:
-        done = restore_phase(options.base, task, options.settings, phase=phase, section=section)
+        done = restore_phase(options.base, task, phase=phase, section=section)
         sizes = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
         if as_json:
             print_json({"uuid": task, "folds": list(done.folds), **sizes})
@@ -45,7 +45,7 @@ def restore(
         else:
             typer.echo(text("cli.restore.nothing"))
         return
-    content = read_phase(options.base, task, options.settings, phase=phase, section=section)
+    content = read_phase(options.base, task, phase=phase, section=section)
     if to is not None:
         _write(to, content)
     if as_json:

@@ -34,7 +34,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
 
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
-        run = delete_old_contexts(options.base, options.settings, days, dry_run=dry_run, progress=progress)
+        run = delete_old_contexts(options.base, days, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -48,7 +48,7 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
 
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
-        run = vacuum_databases(options.base, options.settings, dry_run=dry_run, progress=progress)
+        run = vacuum_databases(options.base, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -69,7 +69,7 @@ def maintain(
     options = context.ensure_object(CommandOptions)
     with progress_bar("cli.maintain.working", hidden=as_json) as progress:
         done = orihon.upkeep.retention.maintain(
-            options.base, options.settings, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
+            options.base, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
         )
     if as_json:
         print_json(done)
@@ -93,7 +93,7 @@ def keep(
 
     options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
-    keep_task(options.base, task, options.settings, keep=not off)
+    keep_task(options.base, task, keep=not off)
     if as_json:
         print_json({"uuid": task, "keep": not off})
     else:

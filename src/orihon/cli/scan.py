@@ -24,7 +24,7 @@ def scan(
     options = context.ensure_object(CommandOptions)
     named = [named_task(context, task) for task in tasks] if tasks else None
     with progress_bar("cli.scan.looking", hidden=as_json):
-        scanned = scan_tasks(options.base, options.settings, named, fix=fix)
+        scanned = scan_tasks(options.base, named, fix=fix)
     is_clean = all(one.is_clean for one in scanned)
     if as_json:
         print_json({"clean": is_clean, "fixed": fix, "tasks": scanned})

@@ -47,14 +47,14 @@ def search(
     if not query and not rebuild:
         raise InvalidInput("no_query")
     options = context.ensure_object(CommandOptions)
-    base, settings = options.base, options.settings
+    base = options.base
     filtered = partial(search_history, tasks=tasks or (), roles=roles or (), tools=tools or (), kinds=kinds or ())
     filtered = partial(filtered, users=users or (), repositories=repositories or ())
     asked, results = " ".join(query or ()), SearchResults()
     with progress_bar("cli.search.reading", hidden=as_json) as progress:
-        documents = rebuild_index(base, settings, progress=progress) if rebuild else None
+        documents = rebuild_index(base, progress=progress) if rebuild else None
         if query:
-            results = filtered(base, settings, asked, since=since, until=until, limit=limit, progress=progress)
+            results = filtered(base, asked, since=since, until=until, limit=limit, progress=progress)
     if as_json:
         print_json(results.as_dict() | ({} if documents is None else {"rebuilt": documents}))
         return

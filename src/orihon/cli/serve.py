@@ -45,10 +45,10 @@ def serve(
     """Serve until interrupted."""
     options = context.ensure_object(CommandOptions)
     if show_token:
-        _print_token(options.base, renew=new_token, as_json=as_json)
+        _print_token(options.base_path, renew=new_token, as_json=as_json)
         return
     with open_server(
-        options.base,
+        options.base_path,
         options.settings,
         host=host,
         port=port,
@@ -67,7 +67,7 @@ def serve(
             typer.echo(text("cli.serve.serving_only", address=server.address))
         else:
             typer.echo(text("cli.serve.serving", address=server.login_address))
-        with shown_in_browser(server, options.base) if open_page else nullcontext():
+        with shown_in_browser(server, options.base_path) if open_page else nullcontext():
             server.serve()
 
 

@@ -77,7 +77,7 @@ def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
     from orihon.reports.overview import task_overview
 
     options = context.ensure_object(CommandOptions)
-    overview = task_overview(options.base, uuid, options.settings)
+    overview = task_overview(options.base, uuid)
     if as_json:
         print_json(overview)
     else:
@@ -95,7 +95,7 @@ def show_records(
 
     given = _given(options, uuid) if "inherited" in wanted else None
     names = [name for name in wanted if name != "inherited"]
-    with reading_task(options.base, uuid, options.settings) as (store, row):
+    with reading_task(options.base, uuid) as (store, row):
         lists: dict[str, Iterator[Any]] = {name: recorded(store, row, options.settings, name, choice) for name in names}
         if as_json:
             head: dict[str, Any] = {"task": uuid}
@@ -113,7 +113,7 @@ def show_records(
 def _given(options: CommandOptions, uuid: str) -> InheritanceContext | None:
     from orihon.reports.overview import inherited_by
 
-    return inherited_by(options.base, uuid, options.settings)
+    return inherited_by(options.base, uuid)
 
 
 def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as_json: bool) -> None:
@@ -130,7 +130,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
     first: list[Any] = []
     after = 0
     try:
-        with reading_task(options.base, uuid, options.settings) as (store, _):
+        with reading_task(options.base, uuid) as (store, _):
             after = store.count("messages")
             wanted = Choice(last=after, newest=choice.newest or _FIRST_OF_FOLLOWED, role=choice.role)
             first = list(chosen_messages(store, wanted))
@@ -148,7 +148,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
 
     for stored in first:
         show_one(stored)
-    for stored in follow_messages(options.base, uuid, options.settings, after=after):
+    for stored in follow_messages(options.base, uuid, after=after):
         if choice.role in (None, stored.message.role):
             show_one(stored)
 

@@ -44,7 +44,7 @@ def stats(
 def _print_cluster(options: CommandOptions, *, as_json: bool) -> None:
     from orihon.runtime.stats import collect_cluster_stats
 
-    found = collect_cluster_stats(options.base, options.settings)
+    found = collect_cluster_stats(options.base)
     if as_json:
         print_json(found)
         return

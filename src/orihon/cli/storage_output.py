@@ -23,7 +23,7 @@ def print_storage(options: CommandOptions, *, as_json: bool) -> None:
     from orihon.reports.storage import storage_summary
 
     with progress_bar("cli.stats.measuring", hidden=as_json) as progress:
-        found = storage_summary(options.base, options.settings, progress=progress)
+        found = storage_summary(options.base, progress=progress)
     if as_json:
         print_json(found)
         return
@@ -72,7 +72,7 @@ def print_task_statistics(options: CommandOptions, uuid: str, *, as_json: bool) 
     """The figures of one task."""
     from orihon.reports.overview import OverviewStatistics, task_overview
 
-    overview = task_overview(options.base, uuid, options.settings, last=0)
+    overview = task_overview(options.base, uuid, last=0)
     figures = OverviewStatistics(overview).as_dict()
     if as_json:
         print_json(figures)

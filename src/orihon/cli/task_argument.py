@@ -38,28 +38,21 @@ TaskArgument = Annotated[str, task_argument()]
 
 def named_task(context: typer.Context, name: str) -> str:
     """The UUID of the task that is meant; where that is the newest of several on its key, a line says so."""
-    from orihon.tasks.base import BaseFolder
-
-    options = context.ensure_object(CommandOptions)
-    with BaseFolder(options.base, options.settings) as base:
-        found = base.named(name)
+    found = context.ensure_object(CommandOptions).base.named(name)
     if found.of > 1:
         typer.echo(shown(text("cli.naming.newest", name=name, count=found.of, uuid=found.uuid)), err=True)
     return found.uuid
 
 
 def _names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]:
-    from orihon.tasks.base import BaseFolder
-
     typed = context.find_root().params
     options = CommandOptions(base_dir=typed.get("base_dir"), config=typed.get("config"))
-    with BaseFolder(options.base, options.settings) as base:
-        catalogue = base.open_catalogue()
-        rows: list[TaskRow] = []
-        if catalogue is not None:
-            rows = catalogue.tasks.page(limit=_OFFERED)
-            is_id = incomplete and not set(incomplete) & set("@#!/:")
-            rows = [*rows, *catalogue.tasks.find_by_prefix(incomplete, _OFFERED)] if is_id else rows
+    catalogue = options.base.open_catalogue()
+    rows: list[TaskRow] = []
+    if catalogue is not None:
+        rows = catalogue.tasks.page(limit=_OFFERED)
+        is_id = incomplete and not set(incomplete) & set("@#!/:")
+        rows = [*rows, *catalogue.tasks.find_by_prefix(incomplete, _OFFERED)] if is_id else rows
     if incomplete.startswith("@"):
         yield "@last", ""
     for row in {row.uuid: row for row in rows}.values():

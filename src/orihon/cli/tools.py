@@ -22,7 +22,7 @@ def tools(
     from orihon.runtime.task_tools import configured_toolbox
 
     options = context.ensure_object(CommandOptions)
-    with configured_toolbox(options.settings, options.base) as box:
+    with configured_toolbox(options.settings, options.base_path) as box:
         approved = [] if approve is None else box.approve(approve)
         found, changed = box.tools(), box.changed()
     if as_json:

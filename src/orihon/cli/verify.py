@@ -12,7 +12,7 @@ from orihon.cli.task_argument import TaskArgument, named_task
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.tasks.base import BaseFolder
+    from orihon.tasks.base import OpenBase
     from orihon.tasks.verify.verify import Redacted
 
 _SAID = {
@@ -29,18 +29,16 @@ def verify(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Look, print, and exit with 1 when something is wrong."""
-    from orihon.tasks.base import BaseFolder
     from orihon.tasks.verify.verify import Redacted, redacted_records
     from orihon.tasks.verify.verify import verify as look
 
     options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
-    with BaseFolder(options.base, options.settings) as base:
-        base.open_catalogue_if_sound()
-        with progress_bar("cli.doctor.looking", hidden=as_json):
-            findings = look(options.base, task, options.settings)
-        records, noted = _records(base, task) if not findings else (None, {})
-        redacted = redacted_records(base, task) if records == "read" else Redacted()
+    base = options.base
+    with progress_bar("cli.doctor.looking", hidden=as_json):
+        findings = look(base, task)
+    records, noted = _records(base, task) if not findings else (None, {})
+    redacted = redacted_records(base, task) if records == "read" else Redacted()
     if as_json:
         archive = noted if records == "archived" else None
         told = {"records": records, "archive": archive, "redacted": redacted.records}
@@ -63,7 +61,7 @@ def _say_redacted(redacted: Redacted) -> None:
         typer.echo(text("cli.verify.redacted", count=redacted.records))
 
 
-def _records(base: BaseFolder, task: str) -> tuple[str, dict[str, Any]]:
+def _records(base: OpenBase, task: str) -> tuple[str, dict[str, Any]]:
     """Whether there were records to look at, and if not, what the row says of them."""
     from orihon.catalogue.rows import CLEANED
     from orihon.values.task import TaskStatus

@@ -48,7 +48,7 @@ def view(
         raise InvalidInput("options_together", first="--at", second="--folds" if folds else "--fold")
     task = named_task(context, uuid)
     options = context.ensure_object(CommandOptions)
-    reading_it = reading_view(options.base, task, options.settings, at=at)
+    reading_it = reading_view(options.base, task, at=at)
     with paged(off=no_pager or as_json), reading_it as reading:
         if folds:
             _print_compressions(task, reading, as_json=as_json)

@@ -38,17 +38,17 @@ def worker(
     supervisor = Supervisor(
         count or usual,
         settings,
-        base_dir=options.base,
+        base_dir=options.base_path,
         handler=handler or DEFAULT_HANDLER,
         until_empty=until_empty,
         logs=LogPlan(shifted(settings.logging.level, options.verbosity), settings.logging.file, screen),
     )
-    typer.echo(shown(text("cli.worker.begins", count=len(supervisor.workers), folder=options.base)), err=True)
+    typer.echo(shown(text("cli.worker.begins", count=len(supervisor.workers), folder=options.base_path)), err=True)
     could_work = supervisor.run()
     if not could_work:
         typer.echo(f"orihon: {text('cli.worker.refused')}", err=True)
         raise typer.Exit(_EXIT_REFUSED)
-    stats = collect_worker_stats(options.base, settings)
+    stats = collect_worker_stats(options.base_path, settings)
     if as_json:
         print_json(stats)
     else:

@@ -25,7 +25,7 @@ def workers(
     from orihon.runtime.stats import collect_workers
 
     options = context.ensure_object(CommandOptions)
-    found = collect_workers(options.base, options.settings)
+    found = collect_workers(options.base)
     if as_json:
         print_json(found)
         return

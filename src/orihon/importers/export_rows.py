@@ -11,9 +11,9 @@ from orihon.catalogue.rows import IMPORT, IMPORTED_AT
 from orihon.importers.identity import owned_by
 from orihon.importers.ownership import ImportTarget
 from orihon.importers.shapes import fields, words
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import as_utc, utc_now
+from orihon.tasks.owning import totals_of
 from orihon.tasks.usage import record_usage_of_log
 from orihon.values.task import FINISHED, TaskKey, TaskStatus
 
@@ -30,7 +30,7 @@ def key_of(told: Mapping[str, Any], user: str) -> TaskKey:
 def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: ImportTarget, epoch: int, path: str) -> TaskRow:
     """The row. ``InvalidInput`` when the export names no task."""
     key = key_of(told, place.user)
-    tail, now = store.tail, utc_now()
+    now = utc_now()
     created = _time(told.get("created_at")) or now
     origin = {"format": "orihon", "path": path, "uuid": told.get("uuid"), IMPORTED_AT: now}
     metadata = {**fields(told.get("metadata")), IMPORT: origin}
@@ -50,12 +50,7 @@ def row_of(told: Mapping[str, Any], uuid: str, store: TaskStore, place: ImportTa
         keep=told.get("keep") is True,
         metadata=metadata,
         epoch=epoch,
-        total_messages=tail.seq,
-        total_summaries=store.count("summaries"),
-        total_tool_calls=store.count("tools"),
-        final_token_count=tail.view_tokens,
-        final_message_count=tail.view_entries,
-        view_tokens=tail.view_tokens,
+        **totals_of(store),
         **texts,
         **counts,
     )
@@ -67,7 +62,7 @@ def record_usage(place: ImportTarget, row: TaskRow) -> None:
     if here is None:
         return
     at = fields(row.metadata.get("forked_from")).get("at")
-    with closing(open_for_reading(here, place.settings, name=row.uuid)) as store:
+    with closing(place.base.read_store(here)) as store:
         record_usage_of_log(place.catalogue, store, row.uuid, after=at if isinstance(at, int) else 0)
 
 

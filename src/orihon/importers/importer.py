@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orihon.audit.trail import audit_of
-from orihon.catalogue.connect import catalogue_exists
 from orihon.errors import InvalidInput
 from orihon.importers.base import Importer, Problem
 from orihon.importers.files import FoundFile, NotFound, Search, head_of, total_size
@@ -24,16 +22,13 @@ from orihon.importers.report import FileProblems, ImportReport
 from orihon.importers.seen_files import FileFingerprint, SeenFiles
 from orihon.importers.writer import ThreadSource
 from orihon.search.maintenance import invalidate_bookmark
-from orihon.settings import Settings
-from orihon.store.factory import make_redactor
 from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 
 
 def import_transcripts(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     paths: Sequence[Path | str],
     *,
     format: str | None = None,  # noqa: A002 - the word of the command line
@@ -51,31 +46,28 @@ def import_transcripts(
     wanted = [Path(path).expanduser().absolute() for path in paths]
     if not wanted:
         raise InvalidInput("import_nothing")
-    base_path = Path(base_dir).absolute()
     with ExitStack() as at_end:
         if not dry_run:
-            make_private_folder(base_path)
-        elif not catalogue_exists(base_path, settings):
+            make_private_folder(base.path)
+        elif base.open_catalogue() is None:
             # Nothing shall be made there: it would be the same in an empty place.
-            base_path = Path(at_end.enter_context(TemporaryDirectory(prefix="orihon-")))
-        base = at_end.enter_context(BaseFolder(base_path, settings))
-        catalogue = base.open_catalogue(create=True)
-        assert catalogue is not None
-        redactor = make_redactor(settings, base_path / "mask.key")
-        seen = SeenFiles(base_path, user, read_only=dry_run)
+            empty = at_end.enter_context(TemporaryDirectory(prefix="orihon-"))
+            base = at_end.enter_context(OpenBase(empty, base.settings))
+        target = ImportTarget(base, base.needed_catalogue(), base.redactor, user, dry_run)
+        seen = SeenFiles(base.path, user, read_only=dry_run)
         at_end.callback(seen.close)
-        run = _Run(ImportTarget(base, catalogue, redactor, user, dry_run), seen, forced, again, ImportReport(dry_run))
-        size = total_size(wanted, base_path) if progress is not None else 0
+        run = _Run(target, seen, forced, again, ImportReport(dry_run))
+        size = total_size(wanted, base.path) if progress is not None else 0
         done = 0
-        for found in Search(wanted, base_path):
+        for found in Search(wanted, base.path):
             run.read(found)
             if progress is not None and isinstance(found, FoundFile):
                 done += found.status.st_size
                 progress(done, max(size, done))
     if run.report.imported and not dry_run:
-        invalidate_bookmark(base_path, settings)  # rows of an export come with the times that they had
+        invalidate_bookmark(base)  # rows of an export come with the times that they had
         told = {"files": run.report.imported, "tasks": run.report.new_tasks, "messages": run.report.messages}
-        audit_of(base_path, settings).record("import", details=told)
+        base.audit.record("import", details=told)
     return run.report
 
 

@@ -15,11 +15,10 @@ from typing import Any
 from orihon.catalogue import TaskRow
 from orihon.guard import Redactor
 from orihon.importers.tool_pairs import SaidStep
-from orihon.store.factory import open_for_reading
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import matches_digest
 from orihon.system import jsonio
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 
 #: The file with what an import has to remember.
@@ -62,7 +61,7 @@ class Known:
         return jsonio.encode_pretty({"breaks": breaks, "messages": self.position, "hash": self.chain})
 
 
-def known_of(base: BaseFolder, uuid: str) -> Known:
+def known_of(base: OpenBase, uuid: str) -> Known:
     """What is stored under this UUID, by a look that changes nothing."""
     row = base.row(uuid)
     if row is None:
@@ -70,7 +69,7 @@ def known_of(base: BaseFolder, uuid: str) -> Known:
     folder = base.folders.find(uuid)
     if folder is None:
         return Known(row, is_away=row.status is not TaskStatus.COMPLETED or row.total_messages > 0)
-    with closing(open_for_reading(folder, base.settings, name=uuid)) as store:
+    with closing(base.read_store(folder)) as store:
         return counted(store, row)
 
 
@@ -105,7 +104,7 @@ def _remembered(raw: bytes | None) -> tuple[tuple[Break, ...], int, str]:
 class Past:
     """Compares what is read with what is stored, message by message."""
 
-    def __init__(self, base: BaseFolder, uuid: str, known: Known, redactor: Redactor) -> None:
+    def __init__(self, base: OpenBase, uuid: str, known: Known, redactor: Redactor) -> None:
         """``redactor`` masks as the writer does: the log has only masked messages."""
         self.has_changed = False
         self._base = base
@@ -144,6 +143,6 @@ class Past:
         if folder is None:
             return False
         message = step.message.map_strings(self._redactor.mask) if self._redactor.enabled else step.message
-        with closing(open_for_reading(folder, self._base.settings, name=self._uuid)) as store:
+        with closing(self._base.read_store(folder)) as store:
             record = next(store.read("messages", number, number), None)
         return record is not None and matches_digest(message.body(), record["digest"])

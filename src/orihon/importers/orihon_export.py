@@ -32,13 +32,13 @@ from orihon.importers.restore import Restorer
 from orihon.importers.shapes import fields, words
 from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
 from orihon.store.copy import contents_of, copy_records
-from orihon.store.factory import backend_of, open_for_reading, open_task_store
+from orihon.store.factory import backend_of, open_task_store
 from orihon.store.key_places import needed_keys
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.place import IMPORT, SCRATCH, remove_unfinished
+from orihon.tasks.place import IMPORT, remove_unfinished
 from orihon.transfer.export.sealed_pieces import VERSION as SEALED_VERSION
 from orihon.transfer.export.sealed_pieces import open_lines
 from orihon.values.task import check_id, folder
@@ -177,8 +177,7 @@ class _Staging:
 
     def _opened(self, path: Path, backend: str, name: str = "", epoch: int | None = None) -> TaskStore:
         settings = self._place.settings.replace(**{"context_storage.backend": backend})
-        key_file = self._place.base.path / "mask.key"
-        return open_task_store(path, settings, key_file=key_file, name=name, epoch=epoch)
+        return open_task_store(path, settings, name=name, epoch=epoch)
 
     # ---- lines -------------------------------------------------------------------------------------------------
 
@@ -273,7 +272,7 @@ class _Staging:
         mine = contents_of(self.store)
         while (here := self._place.base.folders.find(candidate)) is not None or self._place.base.row(candidate):
             if here is not None:
-                with closing(open_for_reading(here, self._place.settings, name=candidate)) as other:
+                with closing(self._place.base.read_store(here)) as other:
                     theirs = contents_of(other)
                     is_wanted = self._is_for(candidate, other)
                 if is_wanted and (theirs.streams, theirs.view) == (mine.streams, mine.view):
@@ -338,7 +337,9 @@ class _Staging:
         from orihon.store.postgres_moving import remove_task
 
         place = self._place
-        with closing(self._opened(place.base.path / SCRATCH / uuid, "postgres", uuid, self._epoch)) as target:
+        with closing(
+            self._opened(place.base.folders.in_database(uuid).folder, "postgres", uuid, self._epoch)
+        ) as target:
             target.records.claim(self._epoch)
             try:
                 copy_records(self.store.records, target.records)

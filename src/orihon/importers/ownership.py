@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import IMPORT, IMPORTED_AT
@@ -21,10 +20,8 @@ from orihon.importers.known_task import counted
 from orihon.settings import Settings
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
-from orihon.system.files import make_private_folder
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.owning import TaskOpening
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.base import OpenBase
+from orihon.tasks.owning import Ownership, totals_of
 from orihon.tasks.usage import record_usage_of_log
 from orihon.tasks.usage_sums import UsageSums
 from orihon.values.records import ModelCall
@@ -60,7 +57,7 @@ class ThreadUsage:
 class ImportTarget:
     """Where imports go."""
 
-    base: BaseFolder
+    base: OpenBase
     catalogue: Catalogue
     redactor: Redactor
     user: str = ""
@@ -85,15 +82,18 @@ class ImportTarget:
     def own(self, uuid: str, thread: Thread, path: Path, form: str, times: tuple[str, str]) -> OwnedTask:
         """The task, made where it is missing, with its lease and its store; ``times``: its beginning and its end."""
         row = self.catalogue.tasks.find(uuid) or self._registered(uuid, thread, path, form, times)
-        lease = self.catalogue.leases.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
+        owned = self.base.own(uuid)
         with ExitStack() as on_failure:
-            on_failure.callback(self.catalogue.leases.release, lease)
-            opening = _OpeningImported(self.catalogue, self.base.folders, self.settings)
-            store, lease = opening.claim(lease, self._folder(uuid), on_failure)
+            on_failure.callback(owned.release)
+            folders = self.base.folders
+            here = folders.settle(uuid, TaskStatus.COMPLETED) or folders.create(uuid, TaskStatus.COMPLETED)
+            store = owned.claim(here)
+            on_failure.callback(store.close)
             if store.records.kept_file(METADATA) is None:
                 write_metadata(store.records, row, self.settings)
             on_failure.pop_all()
-        return OwnedTask(self, row, lease, store)
+        owned.keep()
+        return OwnedTask(self, row, owned, store)
 
     def _registered(self, uuid: str, thread: Thread, path: Path, form: str, times: tuple[str, str]) -> TaskRow:
         parent = None if thread.parent is None else self.uuid_of(form, thread.parent)
@@ -129,32 +129,15 @@ class ImportTarget:
         cleaned: dict[str, Any] = self.redactor.clean(metadata)
         return cleaned
 
-    def _folder(self, uuid: str) -> Path:
-        here = self.base.folders.settle(uuid, TaskStatus.COMPLETED)
-        if here is not None:
-            return here
-        if self.base.folders.new_place(uuid).parent.name == SCRATCH:
-            return self.base.folders.create(uuid)
-        folder = self.base.path / "completed" / uuid
-        make_private_folder(folder)
-        return folder
-
-
-class _OpeningImported(TaskOpening):
-    def claim(self, lease: Lease, folder: Path, on_failure: ExitStack) -> tuple[TaskStore, Lease]:
-        """The store in this folder, which only this lease may write to."""
-        return self._claimed(folder, lease, on_failure)
-
 
 class OwnedTask:
     """A task that this process may write to."""
 
-    def __init__(self, place: ImportTarget, row: TaskRow, lease: Lease, store: TaskStore) -> None:
+    def __init__(self, place: ImportTarget, row: TaskRow, owned: Ownership, store: TaskStore) -> None:
         self.store = store
         self._place = place
         self.row = row
-        self._lease = lease
-        self._renewed = time.monotonic()
+        self._owned = owned
 
     def refuse_other(self, expected: tuple[int, ...]) -> None:
         """Somebody else may have imported the same thread since it was looked at."""
@@ -162,18 +145,12 @@ class OwnedTask:
             self.close()
             raise TaskBusy("import", uuid=self.row.uuid)
 
-    def renew(self) -> None:
-        """Say now and then that this process is alive."""
-        if time.monotonic() - self._renewed > self._lease.seconds / 3:
-            self._lease = self._place.catalogue.leases.renew(self._lease)
-            self._renewed = time.monotonic()
-
     def finish(self, thread: Thread, figures: ThreadUsage, ended: str, used: UsageSums | None = None) -> None:
         """The figures of the whole thread, whatever of them is in the catalogue already.
 
         ``used`` is what its calls have used; without it the log is read again.
         """
-        catalogue, uuid, epoch, tail = self._place.catalogue, self.row.uuid, self._lease.epoch, self.store.tail
+        catalogue, uuid, epoch = self._place.catalogue, self.row.uuid, self._owned.epoch
         row = catalogue.tasks.get(uuid)
         tools = self.store.count("tools")
         missing = {
@@ -188,19 +165,15 @@ class OwnedTask:
             catalogue.usage.replace(uuid, used.rows())
         elif figures.calls:
             record_usage_of_log(catalogue, self.store, uuid)
-        catalogue.tasks.set_totals(
-            uuid,
-            epoch=epoch,
-            total_messages=tail.seq,
-            total_summaries=self.store.count("summaries"),
-            total_tool_calls=tools,
-            final_token_count=tail.view_tokens,
-            final_message_count=tail.view_entries,
-            view_tokens=tail.view_tokens,
-        )
+        totals = totals_of(self.store)
+        catalogue.tasks.set_totals(uuid, epoch=epoch, **totals)
         origin = row.metadata.get(IMPORT)
         # The last word: it says that all figures are there.
-        known = {**(origin if isinstance(origin, dict) else {}), _MESSAGES: tail.seq, IMPORTED_AT: utc_now()}
+        known = {
+            **(origin if isinstance(origin, dict) else {}),
+            _MESSAGES: totals["total_messages"],
+            IMPORTED_AT: utc_now(),
+        }
         described = self._place.described(thread, known)
         model = figures.model or thread.model or row.model
         metadata = {**row.metadata, **described}
@@ -211,4 +184,4 @@ class OwnedTask:
         try:
             self.store.close()
         finally:
-            self._place.catalogue.leases.release(self._lease)
+            self._owned.release()

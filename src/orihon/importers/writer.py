@@ -281,7 +281,6 @@ class TaskWriter:
                 self._one_by_one(said)
         self._add("tools", tools)
         self._add("planning", plans)
-        self._owned().renew()
 
     def _one_by_one(self, said: list[Said]) -> None:
         store = self._owned().store

@@ -43,7 +43,7 @@ class Outbox:
     ) -> None:
         """Write it down and have it sent; returns before it is."""
         try:
-            redactor = make_redactor(self._settings, self._base_dir / "mask.key")
+            redactor = make_redactor(self._settings, self._base_dir)
             told = redactor.clean(dict(body))
             self._catalogue.outbox.add(NewNotice(event or secrets.token_hex(16), kind, type, task, told))
         except OrihonError as error:

@@ -9,19 +9,18 @@ more than the view that was sent, at the average price that the input of such ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
 from orihon.catalogue import Catalogue, UsageSum
-from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.catalogue.usage import FIRST_DAY, LAST_DAY, UsageGroup
-from orihon.errors import InvalidInput, StorageUnavailable
-from orihon.settings import Settings, load_settings
+from orihon.errors import InvalidInput
+from orihon.settings import Settings
 from orihon.system.clock import as_utc
 from orihon.system.json_shapes import AsJson
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.values.tokens.prices import PriceList, Prices
 
 GROUPS: tuple[str, ...] = get_args(UsageGroup)
@@ -76,7 +75,7 @@ class CostReport(AsJson):
 
 
 def cost_report(
-    base_dir: Path | str | None = None,
+    base_dir: OpenBase | Path | str | None = None,
     settings: Mapping[str, Any] | Settings | None = None,
     by: str = "task",
     since: date | str | None = None,
@@ -92,23 +91,20 @@ def cost_report(
     """
     if by not in GROUPS:
         raise InvalidInput("cost_group", value=by, known=", ".join(GROUPS))
-    loaded = load_settings(settings)
-    base = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
     first, last = _day(since), _day(until)
     if first is not None and last is not None and last < first:
         raise InvalidInput("days_backwards", since=first, until=last)
-    if loaded.database.url is None and not base.is_dir():
-        raise StorageUnavailable("no_base_dir", path=base)
-    if not catalogue_exists(base, loaded):
+    base = opened_base(base_dir, settings)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
         return CostReport(by, first, last, (), CostLine("", ""))
-    with closing(open_catalogue(base, loaded)) as catalogue:
-        days, prices = (first or FIRST_DAY, last or LAST_DAY), PriceList(loaded)
-        sums = catalogue.usage.sums(by, *days, user=user)  # type: ignore[arg-type] # checked above
-        names = _ordered(sums, prices, is_by_day=by == "day")
-        shown = names if limit is None else names[:limit]
-        lines = _lines(sums, prices, shown)
-        total = _total(catalogue.usage.sums("day", *days, user=user) if by == "task" else sums, prices)
-        named = tuple(_labelled(line, catalogue) for line in lines) if by == "task" else tuple(lines)
+    days, prices = (first or FIRST_DAY, last or LAST_DAY), PriceList(base.settings)
+    sums = catalogue.usage.sums(by, *days, user=user)  # type: ignore[arg-type] # checked above
+    names = _ordered(sums, prices, is_by_day=by == "day")
+    shown = names if limit is None else names[:limit]
+    lines = _lines(sums, prices, shown)
+    total = _total(catalogue.usage.sums("day", *days, user=user) if by == "task" else sums, prices)
+    named = tuple(_labelled(line, catalogue) for line in lines) if by == "task" else tuple(lines)
     return CostReport(by, first, last, named, total, len(names) - len(named))
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 from orihon.audit.trail import audit_of
 from orihon.errors import StorageUnavailable, TaskNotFound
-from orihon.settings import Settings
-from orihon.store.factory import open_for_reading
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.values.task import FINISHED, TaskStatus
 
 SECONDS_BETWEEN_LOOKS = 0.25
@@ -24,37 +22,35 @@ _OVER = FINISHED | {TaskStatus.ARCHIVED}
 
 
 def follow_messages(
-    base_dir: Path | str,
+    base: OpenBase,
     uuid: str,
-    settings: Settings,
     *,
     after: int,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[StoredMessage]:
     """The messages numbered above ``after``, each as soon as it is there, until the task is over."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        audit_of(base.path, settings).record("read", uuid, details={"after": after})
-        looking = _Followed(base, uuid)
-        try:
-            while True:
-                is_over = looking.is_over()  # before the look at the log, so that nothing said before the end is missed
-                for stored in looking.messages(after):
-                    after = stored.seq
-                    yield stored
-                if is_over:
-                    return
-                wait(SECONDS_BETWEEN_LOOKS)
-        finally:
-            looking.close()
+    audit_of(base.path, base.settings).record("read", uuid, details={"after": after})
+    looking = _Followed(base, uuid)
+    try:
+        while True:
+            is_over = looking.is_over()  # before the look at the log, so that nothing said before the end is missed
+            for stored in looking.messages(after):
+                after = stored.seq
+                yield stored
+            if is_over:
+                return
+            wait(SECONDS_BETWEEN_LOOKS)
+    finally:
+        looking.close()
 
 
 class _Followed:
     """One task's log, wherever its folder is at the moment."""
 
-    def __init__(self, base: BaseFolder, uuid: str) -> None:
+    def __init__(self, base: OpenBase, uuid: str) -> None:
         self._base = base
         self._uuid = uuid
-        self._folder: Path | None = None
+        self._place: TaskPlace | None = None
         self._store: TaskStore | None = None
 
     def is_over(self) -> bool:
@@ -70,12 +66,12 @@ class _Followed:
                 yield from store.messages(after + 1)
 
     def _at_hand(self) -> TaskStore | None:
-        folder = self._base.folders.find(self._uuid)
-        if folder != self._folder:
+        place = self._base.folders.find(self._uuid)
+        if place != self._place:
             self.close()
-            if folder is not None:
-                self._store = open_for_reading(folder, self._base.settings, name=self._uuid)
-            self._folder = folder
+            if place is not None:
+                self._store = self._base.read_store(place)
+            self._place = place
         return self._store
 
     def close(self) -> None:

@@ -24,11 +24,11 @@ from orihon.errors import OrihonError, StorageUnavailable
 from orihon.notifications.outbox import Outbox, event_of
 from orihon.reports.metrics.ages import write_ages
 from orihon.reports.sizes import sizes_of
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.texts import text
 from orihon.values.task import TaskStatus
 
@@ -86,13 +86,12 @@ class StandingAlert:
     message: str
 
 
-def standing_alerts(base_dir: Path | str, settings: Settings) -> tuple[StandingAlert, ...]:
+def standing_alerts(base: OpenBase) -> tuple[StandingAlert, ...]:
     """What is wrong as far as it was looked at; this only reads."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return ()
-        times, alerts = catalogue.outbox.alert_times(), catalogue.outbox.alerts()
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return ()
+    times, alerts = catalogue.outbox.alert_times(), catalogue.outbox.alerts()
     return tuple(
         StandingAlert(name, times.get(name, ""), text(f"monitor.{name}", **figures)) for name, figures in alerts.items()
     )
@@ -105,14 +104,13 @@ class ContextMonitor:
         self,
         check_interval: float | None = None,
         *,
-        base_dir: Path | str | None = None,
+        base_dir: OpenBase | Path | str | None = None,
         settings: Mapping[str, Any] | Settings | None = None,
     ) -> None:
         """``check_interval`` is in seconds; without it the setting ``monitor.interval``."""
-        self.settings = load_settings(settings)
+        self._base = opened_base(base_dir, settings, create=True)
+        self.settings, self.base_dir = self._base.settings, self._base.path
         self.check_interval = self.settings.monitor.interval if check_interval is None else check_interval
-        where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
-        self.base_dir = Path(where).absolute()
         self.alerts: list[dict[str, str]] = []  # what the last look has found wrong
 
     def check(self) -> MonitorSnapshot:
@@ -120,12 +118,12 @@ class ContextMonitor:
 
         A full disk may well be why the catalogue cannot be used: what is wrong with the disk is said all the same.
         """
-        with BaseFolder(self.base_dir, self.settings) as base:
-            checks = tuple(_disk_checks(self.base_dir, self.settings))
+        with OpenBase(self.base_dir, self.settings) as base:
+            checks = tuple(_disk_checks(base))
             try:
                 catalogue = base.open_catalogue()
                 if catalogue is not None:
-                    checks = tuple(_checks(self.base_dir, self.settings, catalogue, checks))
+                    checks = tuple(_checks(base, catalogue, checks))
             except StorageUnavailable as error:
                 if not any(check.is_wrong for check in checks):
                     raise
@@ -183,21 +181,21 @@ def _notice(check: Check, figures: Mapping[str, Any]) -> NewNotice:
 # ---- the checks ----------------------------------------------------------------------------------------------------
 
 
-def _disk_checks(base_dir: Path, settings: Settings) -> Iterator[Check]:
-    with wrapping(base_dir):
-        free = shutil.disk_usage(base_dir).free / GIGABYTE
-    limit = settings.monitor.min_free_gb
+def _disk_checks(base: OpenBase) -> Iterator[Check]:
+    with wrapping(base.path):
+        free = shutil.disk_usage(base.path).free / GIGABYTE
+    limit = base.settings.monitor.min_free_gb
     yield Check("disk_free", round(free, 3), limit, free < limit)
-    size = sizes_of(base_dir, _SIZE_AGE).total / GIGABYTE
-    yield _at_most("size", round(size, 3), settings.monitor.max_size_gb)
+    size = sizes_of(base.path, _SIZE_AGE).total / GIGABYTE
+    yield _at_most("size", round(size, 3), base.settings.monitor.max_size_gb)
 
 
-def _checks(base_dir: Path, settings: Settings, catalogue: Catalogue, of_disk: tuple[Check, ...]) -> Iterator[Check]:
+def _checks(base: OpenBase, catalogue: Catalogue, of_disk: tuple[Check, ...]) -> Iterator[Check]:
     """All of them; where the catalogue is a database, that takes room, too."""
-    limits = settings.monitor
+    limits = base.settings.monitor
     free, size = of_disk
     yield free
-    if settings.database.url is not None and size.value is not None:
+    if base.settings.database.url is not None and size.value is not None:
         size = _at_most(
             "size", round(size.value + catalogue.statistics.database_bytes() / GIGABYTE, 3), limits.max_size_gb
         )
@@ -205,8 +203,8 @@ def _checks(base_dir: Path, settings: Settings, catalogue: Catalogue, of_disk: t
     old = catalogue.statistics.count_old_tasks(_ago(days=limits.old_days))
     yield _at_most("old_tasks", old, limits.max_old, days=limits.old_days)
     yield _at_most("stale_leases", len(catalogue.leases.stale()), limits.max_stale_leases)
-    yield _compression_failures(catalogue, settings)
-    yield _at_most("write_age", _write_age(base_dir, settings, catalogue), limits.max_write_age)
+    yield _compression_failures(catalogue, base.settings)
+    yield _at_most("write_age", _write_age(base, catalogue), limits.max_write_age)
     locked = catalogue.counters.counted(_ago(hours=1))["lock_errors"]
     yield _at_most("lock_errors", locked, limits.max_lock_errors)
 
@@ -226,10 +224,10 @@ def _compression_failures(catalogue: Catalogue, settings: Settings) -> Check:
     )
 
 
-def _write_age(base_dir: Path, settings: Settings, catalogue: Catalogue) -> float | None:
+def _write_age(base: OpenBase, catalogue: Catalogue) -> float | None:
     """Seconds since any running task has stored something; ``None`` while nothing runs."""
     running = [row.uuid for row in catalogue.tasks.page(status=TaskStatus.RUNNING, limit=_MOST_RUNNING)]
-    ages = write_ages(base_dir, settings, running).values()
+    ages = write_ages(base, running).values()
     return round(min(ages), 1) if ages else None
 
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import MAXYEAR, UTC, date, datetime, timedelta
-from pathlib import Path
 
 from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
 from orihon.reports.costs import cost_report
-from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus, shortened
 
 BIGGEST = 10
@@ -58,17 +56,16 @@ class MonthlyReport(AsJson):
     biggest: tuple[MonthlyTask, ...]
 
 
-def monthly_report(base_dir: Path | str, settings: Settings, month: str = "last") -> MonthlyReport:
+def monthly_report(base: OpenBase, month: str = "last") -> MonthlyReport:
     """The report of a month: ``2026-11``, ``this`` or ``last``."""
     first, last = _days_of(month)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return MonthlyReport(first.isoformat()[:7], 0, {}, 0, 0, 0, 0, None, 0, 0, 0, {}, ())
-        since, beyond = f"{first.isoformat()}T", f"{(last + timedelta(days=1)).isoformat()}T"
-        happened = catalogue.statistics.happened_between(since, beyond, BIGGEST)
-        counted = catalogue.counters.counted(since, beyond)
-    total = cost_report(base_dir, settings, "day", first, last).total
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return MonthlyReport(first.isoformat()[:7], 0, {}, 0, 0, 0, 0, None, 0, 0, 0, {}, ())
+    since, beyond = f"{first.isoformat()}T", f"{(last + timedelta(days=1)).isoformat()}T"
+    happened = catalogue.statistics.happened_between(since, beyond, BIGGEST)
+    counted = catalogue.counters.counted(since, beyond)
+    total = cost_report(base.path, base.settings, "day", first, last).total
     return MonthlyReport(
         month=first.isoformat()[:7],
         created=happened.created,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import islice, takewhile
-from pathlib import Path
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.outbox import NoticeRow
@@ -18,9 +17,8 @@ from orihon.errors import InvalidSettings, OrihonError
 from orihon.notifications.delivery import Delivery, deliver
 from orihon.notifications.notification import Notification
 from orihon.notifications.webhook import Webhook
-from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.notifications")
 
@@ -48,8 +46,7 @@ class NotificationPage:
 
 
 def list_notifications(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     *,
     since: int | None = None,
     limit: int = 100,
@@ -60,17 +57,15 @@ def list_notifications(
     ``task`` names one task as everywhere (``task_name``). Texts are in the language that is set. Whoever follows the
     feed asks again with the number of the last one that it has got: none is missed.
     """
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return []
-        uuid = None if task is None else base.resolve(task)
-        return [Notification.of(row) for row in catalogue.outbox.rows(since=since, limit=limit, task=uuid)]
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return []
+    uuid = None if task is None else base.resolve(task)
+    return [Notification.of(row) for row in catalogue.outbox.rows(since=since, limit=limit, task=uuid)]
 
 
 def notification_page(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     *,
     since: int = 0,
     before: int | None = None,
@@ -83,19 +78,18 @@ def notification_page(
 
     ``users``: only what is about their tasks. Of a task that is gone nobody knows whose it was.
     """
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return NotificationPage([], None)
-        uuid = None if task is None else base.resolve(task)
-        newest = takewhile(lambda row: row.id > since, _newest_first(catalogue, before, uuid))
-        rows = (row for row in newest if kinds is None or row.kind in kinds)
-        known = cache(catalogue.tasks.find)
-        noted = ((row, None if row.task is None else known(row.task)) for row in rows)
-        wanted = (one for one in noted if users is None or (one[1] is not None and one[1].user in users))
-        found = [NotedNotification(Notification.of(row), about) for row, about in islice(wanted, limit)]
-        is_last = next(wanted, None) is None
-        return NotificationPage(found, None if is_last else found[-1].notice.number)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return NotificationPage([], None)
+    uuid = None if task is None else base.resolve(task)
+    newest = takewhile(lambda row: row.id > since, _newest_first(catalogue, before, uuid))
+    rows = (row for row in newest if kinds is None or row.kind in kinds)
+    known = cache(catalogue.tasks.find)
+    noted = ((row, None if row.task is None else known(row.task)) for row in rows)
+    wanted = (one for one in noted if users is None or (one[1] is not None and one[1].user in users))
+    found = [NotedNotification(Notification.of(row), about) for row, about in islice(wanted, limit)]
+    is_last = next(wanted, None) is None
+    return NotificationPage(found, None if is_last else found[-1].notice.number)
 
 
 def _newest_first(catalogue: Catalogue, before: int | None, task: str | None) -> Iterator[NoticeRow]:
@@ -108,8 +102,7 @@ def _newest_first(catalogue: Catalogue, before: int | None, task: str | None) ->
 
 
 def follow_notifications(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     *,
     since: int | None = None,
     limit: int = 100,
@@ -120,7 +113,7 @@ def follow_notifications(
 
     In a catalogue that was made anew meanwhile the numbers begin anew, too: it is followed from its beginning.
     """
-    found = list_notifications(base_dir, settings, since=since, limit=limit, task=task)
+    found = list_notifications(base, since=since, limit=limit, task=task)
     last, seen = since or 0, 0
     while True:
         for one in found:
@@ -128,25 +121,22 @@ def follow_notifications(
             yield one
         if not found:
             wait(SECONDS_BETWEEN_LOOKS)
-            newest = list_notifications(base_dir, settings, limit=1) if seen else []
+            newest = list_notifications(base, limit=1) if seen else []
             last = 0 if newest and newest[0].number < seen else last
-        found = list_notifications(base_dir, settings, since=last, limit=limit, task=task)
+        found = list_notifications(base, since=last, limit=limit, task=task)
 
 
-def deliver_notifications(
-    base_dir: Path | str, settings: Settings, *, early: bool = False, seconds: float = math.inf
-) -> Delivery:
+def deliver_notifications(base: OpenBase, *, early: bool = False, seconds: float = math.inf) -> Delivery:
     """Send what the webhook has not got yet, here and now; ``early``: also what was put off after a failure.
 
     What would be begun after so many ``seconds`` is left to the next one. ``InvalidSettings`` without a webhook.
     """
-    wanted = settings.notifications
+    wanted = base.settings.notifications
     if wanted.webhook is None:
         raise InvalidSettings("no_webhook")
     webhook = Webhook(wanted.webhook, wanted.webhook_secret, allow_metadata=wanted.allow_metadata)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        return Delivery() if catalogue is None else deliver(catalogue, webhook, early=early, seconds=seconds)
+    catalogue = base.open_catalogue()
+    return Delivery() if catalogue is None else deliver(catalogue, webhook, early=early, seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,24 +149,23 @@ class NotificationRun(AsJson):
     delivery: Delivery = field(default_factory=Delivery)
 
 
-def maintain_notifications(base_dir: Path | str, settings: Settings) -> NotificationRun:
+def maintain_notifications(base: OpenBase) -> NotificationRun:
     """Send what is due, where there is a webhook; take out what is older than ``notifications.keep_days``.
 
     Nothing else fails because of it: a catalogue or an address that is none is logged. A receiver that is slow gets a
     minute.
     """
     delivery, removed = Delivery(), 0
-    is_wanted = settings.notifications.webhook is not None
+    is_wanted = base.settings.notifications.webhook is not None
     try:
         if is_wanted:
-            delivery = deliver_notifications(base_dir, settings, seconds=_DELIVERY_SECONDS)
+            delivery = deliver_notifications(base, seconds=_DELIVERY_SECONDS)
     except OrihonError as error:
         logger.warning("notifications were not sent: %s", error)
     try:
-        with BaseFolder(Path(base_dir).absolute(), settings) as base:
-            catalogue = base.open_catalogue()
-            if catalogue is not None:
-                removed = _forget(catalogue, settings.notifications.keep_days, is_wanted=is_wanted)
+        catalogue = base.open_catalogue()
+        if catalogue is not None:
+            removed = _forget(catalogue, base.settings.notifications.keep_days, is_wanted=is_wanted)
     except OrihonError as error:
         logger.warning("notifications were not maintained: %s", error)
     return NotificationRun(removed, delivery)

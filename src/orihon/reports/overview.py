@@ -21,10 +21,9 @@ from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.system.files import folder_size
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.chain import Inherited, without_others
 from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
-from orihon.tasks.place import SCRATCH
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading, ViewStatistics
 from orihon.values.task import TaskStatus
@@ -108,44 +107,38 @@ class OverviewStatistics(AsJson):
     of: TaskOverview
 
 
-def task_overview(
-    base_dir: Path | str, task: str, settings: Settings, *, last: int = LAST_MESSAGES, user: str | None = None
-) -> TaskOverview:
-    """The task that is named (see ``task_name``), with its ``last`` messages; to a ``user`` no other's are shown."""
-    with BaseFolder(base_dir, settings) as base:
-        uuid = base.resolve(task)
-        catalogue = base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.tasks.find(uuid)
-        if catalogue is not None and row is not None:
-            row = without_others([row], catalogue, user)[0]
-        children = () if catalogue is None else tuple(catalogue.tasks.children(uuid))
-        children = tuple(child for child in children if user is None or child.user == user)
-        left = None if row is None or catalogue is None else _left_for(base.path, settings, catalogue, row)
+def task_overview(base: OpenBase, task: str, *, last: int = LAST_MESSAGES, user: str | None = None) -> TaskOverview:
+    """The task that is named (see ``task_naming``), with its ``last`` messages; to a ``user`` no other's are shown."""
+    uuid = base.resolve(task)
+    catalogue = base.open_catalogue_if_sound()
+    row = None if catalogue is None else catalogue.tasks.find(uuid)
+    if catalogue is not None and row is not None:
+        row = without_others([row], catalogue, user)[0]
+    children = () if catalogue is None else tuple(catalogue.tasks.children(uuid))
+    children = tuple(child for child in children if user is None or child.user == user)
+    left = None if row is None or catalogue is None else _left_for(base.path, base.settings, catalogue, row)
     inherited = None if left is None else Inherited.of(left)
     try:
-        with reading_task(base_dir, uuid, settings) as (store, _):
+        with reading_task(base, uuid) as (store, _):
             newest = tuple(store.messages(store.count("messages") - last + 1))
-            figures = _statistics(store, row, settings)
+            figures = _statistics(base, store, row)
             said = (store.records.kept_file(_FINAL_SUMMARY) or b"").decode("utf-8", "replace")
     except (TaskNotFound, IllegalTransition):  # packed, gone, or cleaned up
         return TaskOverview(uuid, row, _records_of(row), None, inherited, children, (), kept_summary(row))
     return TaskOverview(uuid, row, "here", figures, inherited, children, newest, said)
 
 
-def inherited_by(
-    base_dir: Path | str, task: str, settings: Settings, *, user: str | None = None
-) -> InheritanceContext | None:
+def inherited_by(base: OpenBase, task: str, *, user: str | None = None) -> InheritanceContext | None:
     """What a task was given by the one it inherits from; ``None`` where nothing, or where that one is gone.
 
     To a ``user`` nothing is shown that another one's task has left.
     """
-    with BaseFolder(base_dir, settings) as base:
-        uuid = base.resolve(task)
-        catalogue = base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.tasks.find(uuid)
-        if row is None or catalogue is None:
-            return None
-        return _left_for(base.path, settings, catalogue, without_others([row], catalogue, user)[0])
+    uuid = base.resolve(task)
+    catalogue = base.open_catalogue_if_sound()
+    row = None if catalogue is None else catalogue.tasks.find(uuid)
+    if row is None or catalogue is None:
+        return None
+    return _left_for(base.path, base.settings, catalogue, without_others([row], catalogue, user)[0])
 
 
 def _left_for(base: Path, settings: Settings, catalogue: Catalogue, row: TaskRow) -> InheritanceContext | None:
@@ -157,15 +150,15 @@ def _left_for(base: Path, settings: Settings, catalogue: Catalogue, row: TaskRow
     return None
 
 
-def _statistics(store: TaskStore, row: TaskRow | None, settings: Settings) -> RecordStatistics:
+def _statistics(base: OpenBase, store: TaskStore, row: TaskRow | None) -> RecordStatistics:
     streams: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions")
     messages, summaries, tools, plans, compressions = (store.count(stream) for stream in streams)
     failed = None
     if tools <= _MOST_TOOLS_LOOKED_AT:
         failed = sum(record["status"] != "success" for record in store.read("tools"))
-    folder = store.records.folder
-    size = store.records.size() if folder.parent.name == SCRATCH else folder_size(folder)
-    view = ViewReading(store, row, settings).figures()
+    place = base.folders.find(store.name)
+    size = store.records.size() if place is None or place.is_in_database else folder_size(place.folder)
+    view = ViewReading(store, row, base.settings).figures()
     return RecordStatistics(messages, summaries, tools, failed, plans, compressions, size, view)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import TaskRow
@@ -16,7 +15,7 @@ from orihon.store.contract import Stream
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import MayMiss, shape
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
 from orihon.tasks.view_reader import UndoableCompression, ViewReading, reading_view
 from orihon.values.records import Fold
@@ -57,27 +56,23 @@ def recorded(
     return chosen_records(store, _STREAMS[name], choice)
 
 
-def record_page(
-    base_dir: Path | str, task: str, settings: Settings, name: str, choice: Choice, limit: int
-) -> dict[str, Any]:
+def record_page(base: OpenBase, task: str, name: str, choice: Choice, limit: int) -> dict[str, Any]:
     """The first ``limit`` of them; ``next`` is where the next page begins, ``None`` behind the last one.
 
     ``task`` is named as ``task_name`` says. Folds are chosen by the messages that they begin with.
     """
-    uuid = _uuid(base_dir, task, settings)
-    with reading_task(base_dir, uuid, settings) as (store, row):
-        found = recorded(store, row, settings, name, choice)
+    uuid = _uuid(base, task)
+    with reading_task(base, uuid) as (store, row):
+        found = recorded(store, row, base.settings, name, choice)
         if name == "folds":
             found = _begun_in(found, choice)
         return {"task": uuid, **_cut(found, name, limit)}
 
 
-def view_page(
-    base_dir: Path | str, task: str, settings: Settings, *, at: int | None = None, first: int = 1, limit: int
-) -> dict[str, Any]:
+def view_page(base: OpenBase, task: str, *, at: int | None = None, first: int = 1, limit: int) -> dict[str, Any]:
     """The view as it is, or was ``at`` a step, from message ``first`` on, and where the next page begins."""
-    uuid = _uuid(base_dir, task, settings)
-    with reading_view(base_dir, uuid, settings, at=at) as reading:
+    uuid = _uuid(base, task)
+    with reading_view(base, uuid, at=at) as reading:
         entries = list(islice(reading.entries(first), limit + 1))
         following = entries[limit].entry.start if len(entries) > limit else None
         return {
@@ -87,12 +82,10 @@ def view_page(
         }
 
 
-def compression_page(
-    base_dir: Path | str, task: str, settings: Settings, *, first: int = 1, limit: int
-) -> dict[str, Any]:
+def compression_page(base: OpenBase, task: str, *, first: int = 1, limit: int) -> dict[str, Any]:
     """Every change of the view from number ``first`` on, oldest first, and where the next page begins."""
-    uuid = _uuid(base_dir, task, settings)
-    with reading_view(base_dir, uuid, settings) as reading:
+    uuid = _uuid(base, task)
+    with reading_view(base, uuid) as reading:
         found = (UndoableCompression(*one) for one in reading.compressions() if one[0].id >= first)
         some = list(islice(found, limit + 1))
     following = some[limit].record.id if len(some) > limit else None
@@ -111,6 +104,5 @@ def _begun_in(folds: Iterator[dict[str, Any]], choice: Choice) -> Iterator[dict[
     return iter(inside if choice.newest is None else inside[-choice.newest :])
 
 
-def _uuid(base_dir: Path | str, task: str, settings: Settings) -> str:
-    with BaseFolder(base_dir, settings) as base:
-        return base.resolve(task)
+def _uuid(base: OpenBase, task: str) -> str:
+    return base.resolve(task)

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue
 from orihon.reports.costs import CostLine, CostReport, cost_report
-from orihon.settings import Settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 
 #: Of a longer span only the last days are drawn.
 MOST_DAYS = 400
@@ -56,8 +54,7 @@ class SpanReport:
 
 
 def span_report(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     since: str | None = None,
     until: str | None = None,
     by: str = "model",
@@ -69,11 +66,10 @@ def span_report(
 
     ``user``: of that user's tasks; whose compressions they were is not counted, so there are none then.
     """
-    groups = cost_report(base_dir, settings, by, since, until, limit=limit, user=user)
-    by_day = {line.name: line for line in cost_report(base_dir, settings, "day", since, until, user=user).lines}
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        counted, ended = ({}, {}) if catalogue is None else _happened(catalogue, groups.since, groups.until, user)
+    groups = cost_report(base.path, base.settings, by, since, until, limit=limit, user=user)
+    by_day = {line.name: line for line in cost_report(base.path, base.settings, "day", since, until, user=user).lines}
+    catalogue = base.open_catalogue()
+    counted, ended = ({}, {}) if catalogue is None else _happened(catalogue, groups.since, groups.until, user)
     days = tuple(
         DayStatistics(
             day,

@@ -16,11 +16,10 @@ from typing import Any, TypedDict
 from orihon.catalogue import Catalogue, Rollup, TaskRow
 from orihon.catalogue.statistics import Position
 from orihon.errors import StorageError
-from orihon.settings import Settings, load_settings
-from orihon.store.factory import open_for_reading
+from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.values.task import TaskStatus
 
 BIGGEST = 10
@@ -114,32 +113,28 @@ class StorageSummary(AsJson):
     by_repository: dict[str, GroupSums]
 
 
-def storage_summary(
-    base_dir: Path | str, settings: Settings, *, progress: ProgressObserver | None = None
-) -> StorageSummary:
+def storage_summary(base: OpenBase, *, progress: ProgressObserver | None = None) -> StorageSummary:
     """Add up what the catalogue knows, and measure what it does not."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return _summary(settings, [], [], [], ())
-        old = (datetime.now(UTC) - timedelta(days=settings.retention.days)).isoformat(timespec="microseconds")
-        positions = catalogue.statistics.sizes_by_position(old)
-        measured = _measure(base, catalogue, progress) if any(one.unmeasured for one in positions) else []
-        known = [_big(row, row.size_bytes or 0) for row in catalogue.statistics.largest_tasks(BIGGEST)]
-        largest = sorted((*known, *measured), key=lambda one: (-one.bytes, one.uuid))[:BIGGEST]
-        return _summary(settings, catalogue.statistics.rollups(), positions, measured, tuple(largest))
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return _summary(base.settings, [], [], [], ())
+    old = (datetime.now(UTC) - timedelta(days=base.settings.retention.days)).isoformat(timespec="microseconds")
+    positions = catalogue.statistics.sizes_by_position(old)
+    measured = _measure(base, catalogue, progress) if any(one.unmeasured for one in positions) else []
+    known = [_big(row, row.size_bytes or 0) for row in catalogue.statistics.largest_tasks(BIGGEST)]
+    largest = sorted((*known, *measured), key=lambda one: (-one.bytes, one.uuid))[:BIGGEST]
+    return _summary(base.settings, catalogue.statistics.rollups(), positions, measured, tuple(largest))
 
 
 def collect_global_statistics(
-    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> GlobalStatistics:
     """The summary by the names of the first design.
 
     ``avg_compression_ratio`` is what a token of folded messages came to in the ten largest tasks; 0 without a fold.
     """
-    loaded = load_settings(settings)
-    where = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
-    found = storage_summary(where, loaded)
+    base = opened_base(base_dir, settings)
+    found = storage_summary(base)
     archived = found.by_status.get(TaskStatus.ARCHIVED.value, 0) - found.cleaned.tasks
     active = found.tasks - archived - found.cleaned.tasks
     return {
@@ -149,7 +144,7 @@ def collect_global_statistics(
         "total_messages": found.messages,
         "total_summaries": found.summaries,
         "avg_messages_per_context": found.messages_per_task,
-        "avg_compression_ratio": _ratio(where, loaded, found.biggest),
+        "avg_compression_ratio": _ratio(base, found.biggest),
         "top_memory_consumers": [
             {"path": one.uuid, "label": one.label, "size_mb": one.bytes / MEGABYTE} for one in found.biggest
         ],
@@ -158,27 +153,26 @@ def collect_global_statistics(
     }
 
 
-def _ratio(base_dir: Path, settings: Settings, tasks: tuple[LargeTask, ...]) -> float:
+def _ratio(base: OpenBase, tasks: tuple[LargeTask, ...]) -> float:
     before = after = 0
-    with BaseFolder(base_dir, settings) as base:
-        for task in tasks:
-            with suppress(StorageError):
-                place = base.folders.find(task.uuid)
-                if place is None:
-                    continue
-                with closing(open_for_reading(place, settings, name=task.uuid)) as store:
-                    for fold in store.read("summaries"):
-                        before, after = before + fold["original_tokens"], after + fold["summary_tokens"]
+    for task in tasks:
+        with suppress(StorageError):
+            place = base.folders.find(task.uuid)
+            if place is None:
+                continue
+            with closing(base.read_store(place)) as store:
+                for fold in store.read("summaries"):
+                    before, after = before + fold["original_tokens"], after + fold["summary_tokens"]
     return after / before if before else 0.0
 
 
-def task_size(base: BaseFolder, uuid: str) -> int | None:
+def task_size(base: OpenBase, uuid: str) -> int | None:
     """The bytes of a task where it lies; ``None`` where there is nothing of it to be read."""
     try:
         place = base.folders.find(uuid)
         if place is None:
             return None
-        with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+        with closing(base.read_store(place)) as store:
             return store.records.size()
     except StorageError:  # damage is the doctor's business; the others can be added up
         return None
@@ -188,7 +182,7 @@ def _big(row: TaskRow, size: int) -> LargeTask:
     return LargeTask(row.uuid, row.key.label, row.status, size)
 
 
-def _measure(base: BaseFolder, catalogue: Catalogue, progress: ProgressObserver | None) -> list[LargeTask]:
+def _measure(base: OpenBase, catalogue: Catalogue, progress: ProgressObserver | None) -> list[LargeTask]:
     """The tasks whose size the catalogue does not know, up to a limit."""
     waiting = catalogue.statistics.unmeasured_tasks(MOST_MEASURED)
     if len(waiting) > _FEW:  # one look at all folders instead of several for each task

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
@@ -15,7 +14,7 @@ from orihon.errors import InvalidInput
 from orihon.reports.costs import CostLine, costs_of_tasks
 from orihon.settings import Settings
 from orihon.system.clock import as_typed
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.chain import without_others
 from orihon.values.ladder import Ladder, ladder_of
 from orihon.values.task import TaskStatus, parse_status
@@ -104,46 +103,37 @@ class TaskList:
     next: str | None = None  # where the next page begins, if there is one: ``before`` that task
 
 
-def rows_of_tasks(
-    base_dir: Path | str, settings: Settings, wanted: WantedTasks, *, limit: int = 50, user: str | None = None
-) -> list[TaskRow]:
+def rows_of_tasks(base: OpenBase, wanted: WantedTasks, *, limit: int = 50, user: str | None = None) -> list[TaskRow]:
     """The rows alone, newest first, as the catalogue has them; to a ``user``, without the names of others' tasks."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        return [] if catalogue is None else without_others(wanted.rows(catalogue, limit), catalogue, user)
+    catalogue = base.open_catalogue()
+    return [] if catalogue is None else without_others(wanted.rows(catalogue, limit), catalogue, user)
 
 
-def page_of_tasks(
-    base_dir: Path | str, settings: Settings, wanted: WantedTasks, *, limit: int = 50, user: str | None = None
-) -> TaskList:
+def page_of_tasks(base: OpenBase, wanted: WantedTasks, *, limit: int = 50, user: str | None = None) -> TaskList:
     """One page of the tasks that are wanted. For a ``user`` there are no others than that user's.
 
     Where nothing is left out, what runs and what waits for a person stands before the rest, however old it is.
     """
     if user is not None and wanted.user not in (None, user):
         return TaskList()
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            return TaskList()
-        rows = (wanted if user is None else replace(wanted, user=user)).rows(catalogue, limit + 1)
-        first = _first(catalogue, user) if wanted.is_everything else []
-        before = {row.uuid for row in first}
-        shown = [*first, *(row for row in rows[:limit] if row.uuid not in before)]
-        counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
-        last = rows[limit - 1].uuid if len(rows) > limit else None
-        return TaskList(_listed(catalogue, settings, shown), counts, last)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return TaskList()
+    rows = (wanted if user is None else replace(wanted, user=user)).rows(catalogue, limit + 1)
+    first = _first(catalogue, user) if wanted.is_everything else []
+    before = {row.uuid for row in first}
+    shown = [*first, *(row for row in rows[:limit] if row.uuid not in before)]
+    counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
+    last = rows[limit - 1].uuid if len(rows) > limit else None
+    return TaskList(_listed(catalogue, base.settings, shown), counts, last)
 
 
-def tasks_by_uuid(
-    base_dir: Path | str, settings: Settings, uuids: Sequence[str], *, user: str | None = None
-) -> tuple[ListedTask, ...]:
+def tasks_by_uuid(base: OpenBase, uuids: Sequence[str], *, user: str | None = None) -> tuple[ListedTask, ...]:
     """The lines of these tasks, as far as there are such; for a ``user``, as far as they are that user's."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.tasks.find_all(uuids)
-        theirs = [row for row in rows if user is None or row.user == user]
-        return () if catalogue is None else _listed(catalogue, settings, theirs)
+    catalogue = base.open_catalogue()
+    rows = [] if catalogue is None else catalogue.tasks.find_all(uuids)
+    theirs = [row for row in rows if user is None or row.user == user]
+    return () if catalogue is None else _listed(catalogue, base.settings, theirs)
 
 
 def meter_of(row: TaskRow, settings: Settings, ladder: Ladder | None = None) -> ContextMeter | None:

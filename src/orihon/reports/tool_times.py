@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.errors import OrihonError
-from orihon.settings import Settings
-from orihon.store.factory import open_for_reading
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 
 MOST_TASKS = 30
@@ -56,33 +53,32 @@ class _Sums:
     slowest: tuple[float, str] = (-1.0, "")
 
 
-def tool_times(base_dir: Path | str, settings: Settings, *, limit: int = 10, user: str | None = None) -> ToolTimes:
+def tool_times(base: OpenBase, *, limit: int = 10, user: str | None = None) -> ToolTimes:
     """The slowest tools of the newest tasks (``user``: of that user) that have called any."""
     sums: dict[str, _Sums] = {}
     tasks = 0
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        rows = [] if catalogue is None else catalogue.tasks.page(user=user, limit=_LOOKED_AT)
-        for row in rows:
-            if tasks == MOST_TASKS:
-                break
-            has_any = False
-            for record in _calls(base, row):
-                has_any |= _add(sums, record, row.uuid)
-            tasks += has_any
+    catalogue = base.open_catalogue()
+    rows = [] if catalogue is None else catalogue.tasks.page(user=user, limit=_LOOKED_AT)
+    for row in rows:
+        if tasks == MOST_TASKS:
+            break
+        has_any = False
+        for record in _calls(base, row):
+            has_any |= _add(sums, record, row.uuid)
+        tasks += has_any
     tools = [_settled(name, one) for name, one in sums.items()]
     tools.sort(key=lambda tool: (-tool.total_ms, tool.name))
     return ToolTimes(tuple(tools[:limit]), tasks, sum(tool.calls for tool in tools))
 
 
-def _calls(base: BaseFolder, row: TaskRow) -> Iterator[Mapping[str, Any]]:
+def _calls(base: OpenBase, row: TaskRow) -> Iterator[Mapping[str, Any]]:
     if row.status in _NOT_HERE or not (row.tool_call_count or row.total_tool_calls):
         return
     try:
         folder = base.folders.find(row.uuid)
         if folder is None:
             return
-        with closing(open_for_reading(folder, base.settings, name=row.uuid)) as store:
+        with closing(base.read_store(folder)) as store:
             yield from store.read("tools", store.count("tools") - MOST_CALLS + 1)
     except (OrihonError, OSError):
         return

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from orihon.errors import NothingToUndo
-from orihon.settings import Settings
 from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ShownEntry, ViewReading, ViewStatistics
 from orihon.values.records import Compression, Fold, Pin
@@ -47,13 +45,12 @@ class ViewDiff(AsJson):
     unpinned: tuple[Pin, ...]
 
 
-def view_diff(base_dir: Path | str, task: str, settings: Settings, compression: int | None = None) -> ViewDiff:
+def view_diff(base: OpenBase, task: str, compression: int | None = None) -> ViewDiff:
     """What a change did, by its number; without one, what the last change did that came or went with folds."""
-    with BaseFolder(base_dir, settings) as base:
-        uuid = base.resolve(task)
-    with reading_task(base_dir, uuid, settings) as (store, row):
+    uuid = base.resolve(task)
+    with reading_task(base, uuid) as (store, row):
         record = _wanted(store, compression)
-        reading = ViewReading(store, row, settings)
+        reading = ViewReading(store, row, base.settings)
         last_seq = length_at(store, record)
         before, after = (reading.as_of(number, last_seq) for number in (record.id - 1, record.id))
         return ViewDiff(

@@ -28,6 +28,7 @@ from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.queue import QueuedTask, TaskQueue
 from orihon.settings import Settings, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.queue")
@@ -40,14 +41,14 @@ _IDLE_SECONDS = 20.0  # a worker with a long task needs no connection meanwhile
 
 
 def open_queue(
-    base_dir: Path | str | None = None,
+    base_dir: OpenBase | Path | str | None = None,
     settings: Mapping[str, Any] | Settings | None = None,
     *,
     limits: QueueLimits | None = None,
     owner: str | None = None,
 ) -> TaskQueue:
     """The queue of a base folder; with the broker that ``queue.url`` names, if it names one."""
-    loaded = load_settings(settings)
+    loaded = base_dir.settings if isinstance(base_dir, OpenBase) else load_settings(settings)
     kind: type[TaskQueue] = TaskQueue
     if loaded.queue.url is not None:
         kind = RabbitMQTaskQueue if BrokerAddress.of(loaded.queue.url).is_rabbitmq else BrokerTaskQueue
@@ -59,7 +60,7 @@ class BrokerTaskQueue(TaskQueue):
 
     def __init__(
         self,
-        base_dir: Path | str | None = None,
+        base_dir: OpenBase | Path | str | None = None,
         settings: Mapping[str, Any] | Settings | None = None,
         *,
         limits: QueueLimits | None = None,

@@ -21,9 +21,7 @@ from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.tool import ServerAnswer, ServerCall
 from orihon.runtime.tool_arguments import Arguments
 from orihon.store import PlanningHistoryStore
-from orihon.store.factory import open_for_reading
 from orihon.tasks.context import TaskContextManager
-from orihon.tasks.place import folders_of
 from orihon.texts import text
 from orihon.values.task import FINISHED, TaskStatus
 
@@ -119,8 +117,8 @@ def _unused(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
 
 
 def _summary(parent: TaskContextManager, uuid: str) -> str:
-    folder = folders_of(parent.base_dir, parent.settings).find(uuid)
-    if folder is None:
+    place = parent.base.folders.find(uuid)
+    if place is None:
         return ""
-    with closing(open_for_reading(folder, parent.settings, name=uuid)) as store:
+    with closing(parent.base.read_store(place)) as store:
         return (store.records.kept_file(_SUMMARY) or b"").decode("utf-8", "replace")

@@ -14,24 +14,20 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from orihon.audit import audited
 from orihon.catalogue import Catalogue, Lease, TaskRow, WorkerStatistics
-from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
-from orihon.guard import Redactor
 from orihon.guard.masking.key_fields import refuse_secret_in
 from orihon.runtime.limits import QueueLimits
 from orihon.runtime.requests import QueueRequests
-from orihon.settings import Settings, load_settings
-from orihon.store.factory import make_redactor
+from orihon.settings import Settings
 from orihon.system.clock import process_identity
 from orihon.system.json_shapes import AsJson
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.inheritance import inheritance_request
-from orihon.tasks.place import folders_of
 from orihon.tasks.quotas import admission
 from orihon.texts import text
 from orihon.values.task import Task, TaskKey, TaskStatus, new_uuid
@@ -72,7 +68,7 @@ class TaskQueue(QueueRequests):
 
     def __init__(
         self,
-        base_dir: Path | str | None = None,
+        base_dir: OpenBase | Path | str | None = None,
         settings: Mapping[str, Any] | Settings | None = None,
         *,
         limits: QueueLimits | None = None,
@@ -83,19 +79,20 @@ class TaskQueue(QueueRequests):
 
         A ``catalogue`` that is given is closed with the queue.
         """
-        self.settings = load_settings(settings)
-        self.base_dir = Path(base_dir if base_dir is not None else self.settings.context_storage.base_dir).absolute()
+        self.base = opened_base(base_dir, settings, create=True)
+        self._is_shared = isinstance(base_dir, OpenBase)
+        self.settings, self.base_dir, self.folders = self.base.settings, self.base.path, self.base.folders
         self.limits = limits or QueueLimits.of(self.settings)
-        self.catalogue = catalogue or open_catalogue(self.base_dir, self.settings)
-        self.folders = folders_of(self.base_dir, self.settings)
+        self.catalogue = catalogue or self.base.needed_catalogue()
         me = process_identity()
         self._owner = owner or f"{me.host}:{me.pid}"
         self._next_look = 0.0
         self._next_far_look = 0.0
 
     def close(self) -> None:
-        """Close the connections; a later call opens again."""
-        self.catalogue.close()
+        """Close the connections, unless they are those of a base that somebody else has opened."""
+        if not self._is_shared:
+            self.catalogue.close()
 
     # ---- in and out ------------------------------------------------------------------------------------------------
 
@@ -121,7 +118,7 @@ class TaskQueue(QueueRequests):
         size = len(prompt.encode("utf-8", "surrogatepass"))
         if size > MAX_PROMPT_BYTES:
             raise InvalidInput("prompt_long", size=size, limit=MAX_PROMPT_BYTES)
-        refuse_secret_in(key, self._redactor)
+        refuse_secret_in(key, self.base.redactor)
         uuid = new_uuid()
         wish = inheritance_request(self.catalogue, self.settings, uuid, inherit=inherit, inherit_from=inherit_from)
         with audited(self.base_dir, self.settings, "enqueue", uuid):
@@ -129,7 +126,7 @@ class TaskQueue(QueueRequests):
                 key,
                 uuid,
                 status=TaskStatus.QUEUED,
-                prompt=self._redactor.mask(prompt),
+                prompt=self.base.redactor.mask(prompt),
                 source=source,
                 priority=priority,
                 parent_uuid=parent_uuid,
@@ -202,7 +199,7 @@ class TaskQueue(QueueRequests):
     def nack(self, task: QueuedTask, error: object, retry: bool = True) -> TaskStatus:
         """The work has failed: the task is tried again later, or given up; returns what has become of it."""
         row = self._still_held(task)
-        message = self._redactor.mask(str(error))
+        message = self.base.redactor.mask(str(error))
         if row.status is TaskStatus.PAUSED and not retry:
             self._conclude(row, TaskStatus.FAILED, message)
             return TaskStatus.FAILED
@@ -309,8 +306,8 @@ class TaskQueue(QueueRequests):
 
     def _bring_folder(self, row: TaskRow) -> None:
         """A worker died between the end of its task and the move of the folder."""
-        lease = self.catalogue.leases.acquire(row.uuid)
-        self._let_go(row.uuid, lease, self.catalogue.tasks.get(row.uuid).status)
+        owned = self.base.own(row.uuid)
+        self._let_go(row.uuid, owned.lease, owned.row().status)
 
     def _bury(self, uuid: str, lease: Lease, message: str) -> None:
         self.catalogue.queue.bury(uuid, epoch=lease.epoch, error_message=message)
@@ -320,7 +317,3 @@ class TaskQueue(QueueRequests):
     def _in_log(self, message: str) -> str:
         """An error as the log has it: one of a sealed task may quote what was said there."""
         return message if self.settings.encryption.key is None else "'orihon show' tells why"
-
-    @cached_property
-    def _redactor(self) -> Redactor:
-        return make_redactor(self.settings, self.base_dir / "mask.key")

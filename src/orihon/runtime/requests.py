@@ -17,6 +17,7 @@ from orihon.catalogue.queue import TELL
 from orihon.catalogue.rows import FRESH_START, SPENT, fresh_start
 from orihon.errors import StaleWriter, StateError
 from orihon.settings import Settings
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED, TaskStatus, check_change
 
@@ -28,6 +29,7 @@ _TRIES = 10
 class QueueRequests:
     """The part of the queue that takes requests."""
 
+    base: OpenBase
     base_dir: Path
     catalogue: Catalogue
     folders: TaskFolders
@@ -102,13 +104,10 @@ class QueueRequests:
     def _conclude(self, row: TaskRow, status: TaskStatus, message: str | None = None) -> bool:
         """End or pause a task that nobody works on; ``TaskBusy`` when somebody does."""
         check_change(row.status, status)
-        lease = self.catalogue.leases.acquire(row.uuid, seconds=self.settings.context_storage.lease_seconds)
-        try:
-            if self.catalogue.tasks.get(row.uuid).status is not row.status:
+        with self.base.own(row.uuid) as owned:
+            if owned.row().status is not row.status:
                 return False
-            self._change(row.uuid, lease, status, message)
-        finally:
-            self.catalogue.leases.release(lease)
+            self._change(row.uuid, owned.lease, status, message)
         self._leave_word(row, status)
         if status is TaskStatus.CANCELLED:
             self._cancel_children(row.uuid)

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, WorkerRow
-from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.catalogue.leases import HeldLease
-from orihon.errors import StorageUnavailable
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson, to_object
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.place import PLACES
 
 _MEGABYTE = 1024 * 1024
@@ -108,59 +107,58 @@ class ClusterStats:
 
 
 def collect_worker_stats(
-    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
     """``WorkerStats`` as plain data."""
-    settings = load_settings(settings)
-    base = Path(base_dir if base_dir is not None else settings.context_storage.base_dir)
-    with closing(open_catalogue(base, settings)) as catalogue:
-        workers = catalogue.workers.all(settings.context_storage.lease_seconds)
-        waiting, running = catalogue.queue.count_waiting()
-        processed, failed = (sum(getattr(row, name) for row in workers) for name in ("processed", "failed"))
-        size = round(_database_bytes(base) / _MEGABYTE, 3)
-        stats = WorkerStats(workers, processed, failed, size, waiting, running, _counts(catalogue))
+    base = opened_base(base_dir, settings, create=True)
+    catalogue = base.needed_catalogue()
+    workers = catalogue.workers.all(base.settings.context_storage.lease_seconds)
+    waiting, running = catalogue.queue.count_waiting()
+    processed, failed = (sum(getattr(row, name) for row in workers) for name in ("processed", "failed"))
+    size = round(_database_bytes(base.path) / _MEGABYTE, 3)
+    stats = WorkerStats(workers, processed, failed, size, waiting, running, _counts(catalogue))
     return to_object(stats)
 
 
 def collect_workers(
-    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
     """``Workers`` as plain data."""
-    settings, base = _resolved(base_dir, settings)
-    if not catalogue_exists(base, settings):
+    base = opened_base(base_dir, settings)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
         return to_object(Workers())
-    with closing(open_catalogue(base, settings)) as catalogue:
-        rows = catalogue.workers.all(settings.context_storage.lease_seconds)
-        rows.sort(key=lambda row: (row.host, row.state in _GONE, row.started_at, row.name))
-        workers = [SeenWorker(row, age) for row, age in zip(rows, catalogue.workers.heartbeat_ages(rows), strict=True)]
-        leases = catalogue.leases.held()
+    rows = catalogue.workers.all(base.settings.context_storage.lease_seconds)
+    rows.sort(key=lambda row: (row.host, row.state in _GONE, row.started_at, row.name))
+    workers = [SeenWorker(row, age) for row, age in zip(rows, catalogue.workers.heartbeat_ages(rows), strict=True)]
+    leases = catalogue.leases.held()
     return to_object(Workers(_hosts(rows, leases), workers, leases))
 
 
 def collect_cluster_stats(
-    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> dict[str, Any]:
     """``ClusterStats`` as plain data."""
-    settings, base = _resolved(base_dir, settings)
-    if not catalogue_exists(base, settings):
+    base = opened_base(base_dir, settings)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
         return to_object(ClusterStats())
-    with closing(open_catalogue(base, settings)) as catalogue:
-        tasks, depth, rollups = _counts(catalogue), catalogue.queue.depth(), catalogue.statistics.rollups()
-        rows = catalogue.workers.all(settings.context_storage.lease_seconds)
-        leases, minutes = catalogue.leases.held(), catalogue.statistics.average_minutes()
-        waiting = max(0, tasks.get("queued", 0) - depth.put_off)
-        stale = sum(lease.is_stale for lease in leases)
-        sums = ("messages", "tokens", "llm_calls", "tool_calls", "compressions")
-        stats = ClusterStats(
-            tasks,
-            QueueStatistics(waiting, depth.put_off, depth.to_resume, tasks.get("running", 0)),
-            _hosts(rows, leases),
-            dict(sorted(Counter(row.state for row in rows).items())),
-            LeaseStatistics(len(leases) - stale, stale),
-            catalogue.counters.take_overs(),
-            None if minutes is None else round(minutes, 2),
-            **{name: sum(getattr(rollup, name) for rollup in rollups) for name in sums},
-        )
+    tasks, depth, rollups = _counts(catalogue), catalogue.queue.depth(), catalogue.statistics.rollups()
+    rows = catalogue.workers.all(base.settings.context_storage.lease_seconds)
+    leases, minutes = catalogue.leases.held(), catalogue.statistics.average_minutes()
+    waiting = max(0, tasks.get("queued", 0) - depth.put_off)
+    stale = sum(lease.is_stale for lease in leases)
+    sums = ("messages", "tokens", "llm_calls", "tool_calls", "compressions")
+    stats = ClusterStats(
+        tasks,
+        QueueStatistics(waiting, depth.put_off, depth.to_resume, tasks.get("running", 0)),
+        _hosts(rows, leases),
+        dict(sorted(Counter(row.state for row in rows).items())),
+        LeaseStatistics(len(leases) - stale, stale),
+        catalogue.counters.take_overs(),
+        None if minutes is None else round(minutes, 2),
+        **{name: sum(getattr(rollup, name) for rollup in rollups) for name in sums},
+    )
     return to_object(stats)
 
 
@@ -179,14 +177,6 @@ def _hosts(rows: Iterable[WorkerRow], leases: Iterable[HeldLease]) -> list[HostS
     for lease in leases:
         hosts.setdefault(lease.host, HostStatistics(lease.host)).leases += 1
     return [hosts[name] for name in sorted(hosts)]
-
-
-def _resolved(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
-    loaded = load_settings(settings)
-    base = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
-    if loaded.database.url is None and not base.is_dir():
-        raise StorageUnavailable("no_base_dir", path=base)
-    return loaded, base
 
 
 def _database_bytes(base: Path) -> int:

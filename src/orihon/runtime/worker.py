@@ -166,7 +166,7 @@ class WorkerProcess:
             return
         self._next_sweep = time.monotonic() + _SWEEP_SECONDS
         try:
-            for uuid in sweep(self.queue.base_dir, self.settings).to_cancel:
+            for uuid in sweep(self.queue.base).to_cancel:
                 self.queue.cancel(uuid)
         except OrihonError as error:  # looked after again soon
             logger.warning("%s: %s", self.name, error)
@@ -187,7 +187,7 @@ class WorkerProcess:
             return
         self._next_reading = time.monotonic() + _READ_AGAIN
         try:
-            if not catch_up(self.queue.base_dir, self.settings, seconds=_READING_SECONDS):
+            if not catch_up(self.queue.base, seconds=_READING_SECONDS):
                 self._next_reading = 0.0
         except OrihonError as error:  # whoever searches is told
             logger.info("%s: %s", self.name, error)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import cast
 
 from orihon.audit.trail import audit_of
@@ -28,13 +27,11 @@ from orihon.search.indexer import CatchingUp
 from orihon.search.query import Query, parse_query
 from orihon.search.sealed import find_in_sealed
 from orihon.search.snippets import Snippet, make_snippet
-from orihon.settings import Settings
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system import ProgressObserver
 from orihon.system.clock import as_typed
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.records import Fold
 from orihon.values.task import shortened
 
@@ -96,8 +93,7 @@ class SearchResults(AsJson):
 
 
 def search_history(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     query: str,
     *,
     tasks: Iterable[str] = (),
@@ -121,22 +117,21 @@ def search_history(
     ``progress`` observes how many tasks have been read, and of how many.
     """
     asked = parse_query(query)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        filters = _filters(base, tasks, roles, tools, kinds, since, until)
-        if base.open_catalogue() is None:
+    filters = _filters(base, tasks, roles, tools, kinds, since, until)
+    if base.open_catalogue() is None:
+        return SearchResults()
+    if users or repositories:
+        theirs = _tasks_of(base, users, repositories)
+        filters = replace(filters, tasks=tuple(uuid for uuid in theirs if uuid in (filters.tasks or theirs)))
+        if not filters.tasks:
             return SearchResults()
-        if users or repositories:
-            theirs = _tasks_of(base, users, repositories)
-            filters = replace(filters, tasks=tuple(uuid for uuid in theirs if uuid in (filters.tasks or theirs)))
-            if not filters.tasks:
-                return SearchResults()
-        found = with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
-        details = {"hits": len(found.hits), "tasks": sorted({hit.uuid for hit in found.hits})[:_MOST_TOLD]}
-        audit_of(base.path, settings).record("search", details=details)
-        return found
+    found = with_index(base, partial(_search, base, asked, filters, limit, seconds, progress))
+    told = {"hits": len(found.hits), "tasks": sorted({hit.uuid for hit in found.hits})[:_MOST_TOLD]}
+    audit_of(base.path, base.settings).record("search", details=told)
+    return found
 
 
-def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: ProgressObserver | None = None) -> int:
+def rebuild_index(base: OpenBase, *, progress: ProgressObserver | None = None) -> int:
     """Make the index anew from the tasks; returns how many documents it has."""
 
     def action(index: SearchIndex) -> int:
@@ -145,22 +140,20 @@ def rebuild_index(base_dir: Path | str, settings: Settings, *, progress: Progres
             CatchingUp(base, index, progress=progress).run()
         return index.count()
 
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        return with_index(base, action)
+    return with_index(base, action)
 
 
-def catch_up(base_dir: Path | str, settings: Settings, *, seconds: float) -> bool:
+def catch_up(base: OpenBase, *, seconds: float) -> bool:
     """Read what is new into the index, for so long; ``False`` when there is more. Whoever else is at it does it."""
 
     def action(index: SearchIndex) -> bool:
         with index.turn(0) as is_ours:
             return not is_ours or CatchingUp(base, index, seconds=seconds).run()
 
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        return with_index(base, action)
+    return with_index(base, action)
 
 
-def forget(base_dir: Path | str, settings: Settings, *uuids: str) -> None:
+def forget(base: OpenBase, *uuids: str) -> None:
     """Take everything of tasks out of the index, also from the disk; whatever is still stored of them is read anew."""
 
     def action(index: SearchIndex) -> None:
@@ -169,15 +162,14 @@ def forget(base_dir: Path | str, settings: Settings, *uuids: str) -> None:
             index.compare_again()
             index.purge()
 
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        with_index(base, action)
+    with_index(base, action)
 
 
 # ---- asking --------------------------------------------------------------------------------------------------------
 
 
 def _search(
-    base: BaseFolder,
+    base: OpenBase,
     query: Query,
     filters: Filters,
     limit: int,
@@ -224,7 +216,7 @@ class _Reading:
     The record of a tool call says what the messages of the call say: it is told only if they are not.
     """
 
-    def __init__(self, base: BaseFolder, query: Query) -> None:
+    def __init__(self, base: OpenBase, query: Query) -> None:
         self._base = base
         self._query = query
         self._told_calls: set[tuple[str, str]] = set()  # by messages
@@ -261,7 +253,7 @@ class _Reading:
             if folder is None:
                 yield from bare
                 return
-            with closing(open_for_reading(folder, self._base.settings, name=uuid)) as store:
+            with closing(self._base.read_store(folder)) as store:
                 folds, _ = store.state()
                 hits = [self._hit(hit, each, store, folds) for hit, each in zip(bare, wanted, strict=True)]
         except OrihonError:  # damaged, or moved just now: what the index knows is told
@@ -311,7 +303,7 @@ def _bare(row: TaskRow, candidate: Candidate) -> SearchHit:
 
 
 def _filters(
-    base: BaseFolder,
+    base: OpenBase,
     tasks: Iterable[str],
     roles: Iterable[str],
     tools: Iterable[str],
@@ -333,7 +325,7 @@ def _filters(
     )
 
 
-def _tasks_of(base: BaseFolder, users: Sequence[str], repositories: Sequence[str]) -> dict[str, None]:
+def _tasks_of(base: OpenBase, users: Sequence[str], repositories: Sequence[str]) -> dict[str, None]:
     """The newest tasks of these users in these repositories."""
     assert base.catalogue is not None
     found: dict[str, None] = {}

@@ -15,18 +15,16 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from orihon.catalogue import ChangedTask
 from orihon.errors import DamagedStore, OrihonError, StateError, StorageError, StorageUnavailable
 from orihon.search.documents import KINDS, STREAM_OF, Document, DocumentKind, documents
 from orihon.search.index import Changes, IndexedDocument, IndexProgress, SearchIndex, TaskMark
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system import ProgressObserver
 from orihon.system.clock import process_identity, utc_now
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.place import tries_while_moved
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace, tries_while_moved
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.search")
@@ -55,12 +53,7 @@ class CatchingUp:
     """One run over the tasks of a base folder, by whoever has the index's turn."""
 
     def __init__(
-        self,
-        base: BaseFolder,
-        index: SearchIndex,
-        *,
-        seconds: float = math.inf,
-        progress: ProgressObserver | None = None,
+        self, base: OpenBase, index: SearchIndex, *, seconds: float = math.inf, progress: ProgressObserver | None = None
     ) -> None:
         self._base = base
         self._index = index
@@ -168,20 +161,20 @@ class CatchingUp:
         if task.status == TaskStatus.ARCHIVED:
             return False  # there may be very many, and to look for a folder that is not there takes long
         for number in tries_while_moved():
-            folder = self._base.folders.find(task.uuid)
-            if folder is None:
+            place = self._base.folders.find(task.uuid)
+            if place is None:
                 if 1 < number < _LOOKS and self._may_be_moving(task):
                     continue  # it was there a moment ago
                 return False
             try:
-                with closing(open_for_reading(folder, self._base.settings, name=task.uuid)) as store:
-                    self._read_on(task.uuid, store, folder, reached)
+                with closing(self._base.read_store(place)) as store:
+                    self._read_on(task.uuid, store, place, reached)
                 return True
             except _Moved:
                 continue
             except (StorageError, StateError) as error:
                 # A folder that was gone when it was opened may be back by now.
-                if error.reason != "gone" and self._base.folders.find(task.uuid) == folder:
+                if error.reason != "gone" and self._base.folders.find(task.uuid) == place:
                     raise
         raise StorageUnavailable("gone", path=task.uuid)
 
@@ -190,12 +183,12 @@ class CatchingUp:
         has_none = task.status in (TaskStatus.QUEUED, TaskStatus.ARCHIVED) or _was_never_begun(task)
         return not self._is_shared and not has_none
 
-    def _read_on(self, uuid: str, store: TaskStore, folder: Path, reached: dict[DocumentKind, int]) -> None:
+    def _read_on(self, uuid: str, store: TaskStore, place: TaskPlace, reached: dict[DocumentKind, int]) -> None:
         ends = dict(zip(KINDS, store.records.lasts(*(STREAM_OF[kind] for kind in KINDS)), strict=True))
         if store.records.is_sealed:
             ends = dict.fromkeys(KINDS, 0)  # its words must not be in an index: whoever searches reads it
         if any(ends[kind] < reached[kind] for kind in KINDS):
-            if self._base.folders.find(uuid) != folder:
+            if self._base.folders.find(uuid) != place:
                 raise _Moved
             self._batch.drop(uuid)  # another history than the one that was read: begun anew
             reached.update(dict.fromkeys(KINDS, 0))
@@ -210,7 +203,7 @@ class CatchingUp:
                     self._batch.flush()
                 self._refuse_late()
             if reached[kind] < ends[kind]:
-                if self._base.folders.find(uuid) != folder:
+                if self._base.folders.find(uuid) != place:
                     raise _Moved
                 raise DamagedStore("no_record", stream=STREAM_OF[kind], number=reached[kind] + 1, where=uuid)
 

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 from orihon.errors import OrihonError, StorageUnavailable
 from orihon.search.connect import index_exists, with_index
 from orihon.search.index import SearchIndex
 from orihon.search.indexer import CatchingUp
-from orihon.settings import Settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.search")
 
@@ -25,44 +23,43 @@ _WAIT = 2.0
 _BUSY = "index_busy"
 
 
-def read_before_packing(base: BaseFolder, uuid: str) -> None:
+def read_before_packing(base: OpenBase, uuid: str) -> None:
     """A packed task cannot be read any more: what it says is read now, if ``search.archived`` says so."""
     if base.settings.search.archived:
         _with_turn(base, uuid, lambda index: CatchingUp(base, index).run_one(uuid))
 
 
-def drop_words(base: BaseFolder, uuid: str) -> None:
+def drop_words(base: OpenBase, uuid: str) -> None:
     """A task whose row says that its records are gone is not found any more."""
     if index_exists(base):
         _with_turn(base, uuid, lambda index: CatchingUp(base, index).run_one(uuid))
 
 
-def remove_traces(base: BaseFolder) -> None:
+def remove_traces(base: OpenBase) -> None:
     """Nothing is left on the disk of the words of tasks that are gone."""
     if index_exists(base):
         _with_turn(base, str(base.path), lambda index: index.purge())
 
 
-def erase_words(base: BaseFolder, uuid: str, seconds: float) -> None:
+def erase_words(base: OpenBase, uuid: str, seconds: float) -> None:
     """As ``drop_words``, or an error: this task's words must be gone."""
     if index_exists(base):
         _in_turn(base, lambda index: CatchingUp(base, index).run_one(uuid), max(seconds, _WAIT))
 
 
-def erase_traces(base: BaseFolder, seconds: float) -> None:
+def erase_traces(base: OpenBase, seconds: float) -> None:
     """As ``remove_traces``, or an error."""
     if index_exists(base):
         _in_turn(base, lambda index: index.purge(), max(seconds, _WAIT))
 
 
-def invalidate_bookmark(base_dir: Path | str, settings: Settings) -> None:
+def invalidate_bookmark(base: OpenBase) -> None:
     """The next search compares all rows, for some came that no time tells apart from old ones."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        if index_exists(base):
-            _with_turn(base, str(base.path), lambda index: index.compare_again())
+    if index_exists(base):
+        _with_turn(base, str(base.path), lambda index: index.compare_again())
 
 
-def _with_turn(base: BaseFolder, what: str, action: Callable[[SearchIndex], object]) -> None:
+def _with_turn(base: OpenBase, what: str, action: Callable[[SearchIndex], object]) -> None:
     try:
         _in_turn(base, action, _WAIT)
     except OrihonError as error:
@@ -72,7 +69,7 @@ def _with_turn(base: BaseFolder, what: str, action: Callable[[SearchIndex], obje
             logger.warning("%s: the search index cannot be used: %s", what, error)
 
 
-def _in_turn(base: BaseFolder, action: Callable[[SearchIndex], object], seconds: float) -> None:
+def _in_turn(base: OpenBase, action: Callable[[SearchIndex], object], seconds: float) -> None:
     def in_turn(index: SearchIndex) -> None:
         with index.turn(seconds) as is_ours:
             if not is_ours:

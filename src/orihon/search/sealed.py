@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import OrihonError
@@ -19,9 +18,8 @@ from orihon.search.documents import KINDS, Document, documents
 from orihon.search.index import MOST_CANDIDATES, Candidate, Filters, text_tokens
 from orihon.search.query import Query
 from orihon.store.contract import SEALED
-from orihon.store.factory import open_for_reading
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 
 #: How often a task that moves from folder to folder is looked for.
 _LOOKS = 10
@@ -36,7 +34,7 @@ class SealedMatches:
     is_whole: bool = True
 
 
-def find_in_sealed(base: BaseFolder, query: Query, filters: Filters, seconds: float = math.inf) -> SealedMatches:
+def find_in_sealed(base: OpenBase, query: Query, filters: Filters, seconds: float = math.inf) -> SealedMatches:
     """The documents of sealed tasks that have what is asked for."""
     found = SealedMatches()
     if base.settings.encryption.key is None or not query.wanted:
@@ -57,7 +55,7 @@ def find_in_sealed(base: BaseFolder, query: Query, filters: Filters, seconds: fl
     return found
 
 
-def _patiently(base: BaseFolder, uuid: str, query: Query, filters: Filters) -> list[Candidate]:
+def _patiently(base: OpenBase, uuid: str, query: Query, filters: Filters) -> list[Candidate]:
     """The matches of one task, whose owner may move its folder meanwhile."""
     for _ in range(_LOOKS - 1):
         folder = base.folders.find(uuid)
@@ -69,10 +67,10 @@ def _patiently(base: BaseFolder, uuid: str, query: Query, filters: Filters) -> l
     return list(_of_task(base, uuid, query, filters))
 
 
-def sealed_tasks(base: BaseFolder) -> list[str]:
+def sealed_tasks(base: OpenBase) -> list[str]:
     """Every task with records here that are sealed."""
-    places = base.folders.all()
-    named = [uuid for uuid, path in places if path.parent.name != SCRATCH and _is_sealed(base, uuid, path)]
+    here = (place for place in base.folders.all() if not place.is_in_database)
+    named = [place.uuid for place in here if _is_sealed(base, place)]
     if base.settings.database.url is not None:
         from orihon.store.postgres_moving import tasks_with_file
 
@@ -80,24 +78,24 @@ def sealed_tasks(base: BaseFolder) -> list[str]:
     return named
 
 
-def _is_sealed(base: BaseFolder, uuid: str, path: Path) -> bool:
-    here: Path | None = path
+def _is_sealed(base: OpenBase, place: TaskPlace) -> bool:
+    here: TaskPlace | None = place
     for _ in range(_LOOKS):
         if here is None:
             return False
-        if (here / SEALED).exists():
+        if (here.folder / SEALED).exists():
             return True
-        if here.exists():
+        if here.folder.exists():
             return False
-        here = base.folders.find(uuid)  # its owner has moved it
+        here = base.folders.find(place.uuid)  # its owner has moved it
     return False
 
 
-def _of_task(base: BaseFolder, uuid: str, query: Query, filters: Filters) -> Iterator[Candidate]:
+def _of_task(base: OpenBase, uuid: str, query: Query, filters: Filters) -> Iterator[Candidate]:
     folder = base.folders.find(uuid)
     if folder is None:
         return
-    with closing(open_for_reading(folder, base.settings, name=uuid)) as store:
+    with closing(base.read_store(folder)) as store:
         for kind in filters.kinds or KINDS:
             for document in documents(store, kind):
                 if _is_wanted(document, filters) and (score := _score(document.text, query)):

@@ -18,8 +18,8 @@ from orihon.search.indexer import CatchingUp
 from orihon.search.query import Query
 from orihon.settings import Settings
 from orihon.store.task_store import TaskStore
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.place import PLACES, SCRATCH
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import base_above
 
 logger = logging.getLogger("orihon.search")
 
@@ -54,7 +54,8 @@ def _by_reading(store: TaskStore, query: Query, check: Callable[[], None]) -> It
 
 def _by_index(folder: Path, settings: Settings, query: Query) -> Counter[int] | None:
     """``None`` where there is no index for this task, or none that is up to date."""
-    if folder.parent.name not in (*PLACES, SCRATCH):
+    base_path = base_above(folder)
+    if base_path is None:
         return None
 
     def action(index: SearchIndex) -> Counter[int] | None:
@@ -66,7 +67,7 @@ def _by_index(folder: Path, settings: Settings, query: Query) -> Counter[int] | 
         return _counted(index, folder.name, query)
 
     try:
-        with BaseFolder(folder.parent.parent, settings) as base:
+        with OpenBase(base_path, settings) as base:
             return None if base.open_catalogue() is None else with_index(base, action)
     except OrihonError as error:
         logger.info("%s: its log is read, the index cannot be used: %s", folder.name, error)

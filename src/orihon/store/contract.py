@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Literal
 
 from orihon.errors import InvalidId, StorageError
+from orihon.guard import KEY_FILE
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
@@ -60,7 +61,7 @@ OWN_NAMES = frozenset(
     {
         *(f"{stream}.jsonl" for stream in STREAMS),
         *(f"{name}.json" for name in DERIVED),
-        *("current.jsonl", "writer.json", "writer.lock", "request.json", "mask.key", SEALED, "keys"),
+        *("current.jsonl", "writer.json", "writer.lock", "request.json", KEY_FILE, SEALED, "keys"),
         *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
     }
 )

@@ -15,6 +15,7 @@ from orihon.guard.masking.known_values import register_environment, register_key
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import SEALED, STREAMS, RecordStore
 from orihon.store.files import FilesRecords
+from orihon.store.key_places import base_of
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
 from orihon.system.files import wrapping
@@ -52,7 +53,7 @@ def open_records(
             if (folder / SEALED).exists():
                 raise KeyUnavailable("sealed", task=name or folder.name)
         return records
-    from orihon.store.key_places import base_of, needed_keys
+    from orihon.store.key_places import needed_keys
     from orihon.store.sealed import SealedRecords
 
     keys = partial(needed_keys, base_of(folder.absolute()), settings if keys_of is None else keys_of)
@@ -99,14 +100,14 @@ def _open_postgres(folder: Path, settings: Settings) -> RecordStore:
     return PostgresRecords(folder, pool, durability=settings.context_storage.durability)
 
 
-def make_redactor(settings: Settings, key_file: Path) -> Redactor:
-    """The guard as the settings want it."""
+def make_redactor(settings: Settings, base: Path) -> Redactor:
+    """The guard as the settings want it, with the key of the base."""
     masking = settings.masking
     if not masking.enabled:
         return Redactor(b"", enabled=False)
     register_live(settings)
     return Redactor(
-        load_key(key_file),
+        load_key(base),
         email=masking.email,
         ssn=masking.ssn,
         patterns=masking.patterns,
@@ -135,17 +136,16 @@ def open_task_store(
     folder: Path,
     settings: Settings,
     *,
-    key_file: Path,
     epoch: int | None = None,
     name: str = "",
     create: bool = True,
     keys_of: Settings | None = None,
 ) -> TaskStore:
-    """The log and view in a task's folder."""
+    """The log and view in a task's folder. Its placeholders are made with the key of the base that it lies in."""
     storage = settings.context_storage
     return TaskStore(
         open_records(folder, settings, create=create, name=name, keys_of=keys_of),
-        make_redactor(settings, key_file),
+        make_redactor(settings, base_of(folder.absolute())),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,
         blob_bytes=storage.blob_bytes,
@@ -160,7 +160,6 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
     return open_task_store(
         folder,
         _for_reading(settings, backend),
-        key_file=folder / "mask.key",  # not read: nothing is masked where nothing is written
         name=name,
         create=False,
     )
@@ -198,7 +197,7 @@ def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskSto
         store = _OPEN.get(place)
         if store is None:
             wanted = load_settings(None) if settings is None else settings
-            store = _OPEN[place] = open_task_store(folder, wanted, key_file=folder / "mask.key")
+            store = _OPEN[place] = open_task_store(folder, wanted)
             _OPENED_WITH[store] = wanted
         elif settings is not None and _differ(settings, _OPENED_WITH[store]):
             raise InvalidSettings("other_settings", path=folder)

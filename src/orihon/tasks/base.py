@@ -1,51 +1,56 @@
-"""``BaseFolder``: the folder with ``tasks.db`` and the task folders, looked at as a whole.
+"""``OpenBase``: a base while it is open: its folder, its settings, its catalogue, its guard, its audit.
 
-Opening one makes nothing: a missing catalogue stays missing until somebody asks for a new one. Whatever is moved out
-of the way goes to ``aside/``; nothing is ever deleted.
+Every room that works on a whole base, or on a task in it, is handed one of these. Opening one makes nothing: a missing
+catalogue stays missing until somebody asks for a new one. Whatever is moved out of the way goes to ``aside/``; nothing
+is ever deleted. Safe for several threads; a catalogue that was replaced on the disk is opened anew.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.audit.trail import AuditTrail, audit_of
+from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import catalogue_exists, open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonError, StorageUnavailable, TaskNotFound
+from orihon.guard import KEY_FILE, Redactor
 from orihon.guard.encryption.keys import FOLDER as KEYS
-from orihon.settings import Settings
+from orihon.settings import Settings, load_settings
+from orihon.store.factory import make_redactor, open_for_reading, open_task_store
+from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.place import PLACES, folders_of
+from orihon.tasks.owning import Ownership
+from orihon.tasks.place import PLACES, TaskPlace, folders_of
 from orihon.tasks.task_name import NamedTask, named_task
 from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
 
 
-@dataclass(slots=True)
-class Hold:
-    """A task that nobody else may open meanwhile; no lease when the catalogue does not know the task."""
+class OpenBase:
+    """One base; ``catalogue`` is ``None`` while there is no readable one."""
 
-    lease: Lease | None = None
+    def __init__(
+        self, path: Path | str, settings: Settings, *, create: bool = False, for_removal: bool = False
+    ) -> None:
+        """``create``: the folder need not be there yet.
 
-
-class BaseFolder:
-    """One base folder; ``catalogue`` is ``None`` while there is no readable one."""
-
-    def __init__(self, base_dir: Path | str, settings: Settings, *, for_removal: bool = False) -> None:
-        """``for_removal``: rows come without what is sealed and cannot be opened, and must not be written back."""
-        self.path = Path(base_dir)
-        if not self.path.is_dir():
+        ``for_removal``: rows come without what is sealed and cannot be opened, and must not be written back.
+        """
+        self.path = Path(path).absolute()  # a program may change its directory
+        if not create and settings.database.url is None and not self.path.is_dir():
             raise StorageUnavailable("no_base_dir", path=self.path)
         self.settings = settings
         self.folders = folders_of(self.path, settings)
         self.catalogue: Catalogue | None = None
+        self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
         self._open = open_for_removal if for_removal else open_catalogue
 
     def __enter__(self) -> Self:
@@ -54,7 +59,21 @@ class BaseFolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; whoever asks for the catalogue later opens it again."""
         self.close_catalogue()
+
+    @cached_property
+    def redactor(self) -> Redactor:
+        """The guard that stands before everything that is written here."""
+        return make_redactor(self.settings, self.path)
+
+    @property
+    def audit(self) -> AuditTrail:
+        """Who did what to which task."""
+        return audit_of(self.path, self.settings)
 
     # ---- the catalogue ---------------------------------------------------------------------------------------------
 
@@ -64,9 +83,27 @@ class BaseFolder:
 
     def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
         """The catalogue; ``None`` when there is none and none is wanted."""
+        if self.catalogue is not None and self._database != self._database_file():
+            self.close_catalogue()
         if self.catalogue is None and (create or catalogue_exists(self.path, self.settings)):
             self.catalogue = self._open(self.path, self.settings)
+            self._database = self._database_file()
         return self.catalogue
+
+    def needed_catalogue(self) -> Catalogue:
+        """The catalogue, made where there is none."""
+        catalogue = self.open_catalogue(create=True)
+        assert catalogue is not None
+        return catalogue
+
+    def _database_file(self) -> tuple[int, int] | None:
+        """Which file is ``tasks.db`` now: a repair or a restore puts another one in its place."""
+        if self.settings.database.url is not None:
+            return None
+        with suppress(FileNotFoundError), wrapping(self.database):
+            found = self.database.stat()
+            return found.st_dev, found.st_ino
+        return None
 
     def open_catalogue_if_sound(self) -> Catalogue | None:
         """The same, and none where it is damaged: that must not keep anybody from looking at a task's folder."""
@@ -92,6 +129,14 @@ class BaseFolder:
     def row(self, uuid: str) -> TaskRow | None:
         return None if self.catalogue is None else self.catalogue.tasks.find(uuid)
 
+    def registered(self, uuid: str) -> tuple[Catalogue, TaskRow]:
+        """The catalogue and the row of a task that must have one."""
+        catalogue = self.open_catalogue()
+        row = None if catalogue is None else catalogue.tasks.find(uuid)
+        if catalogue is None or row is None:
+            raise TaskNotFound("no_row" if self.folders.find(uuid) else "uuid", uuid=uuid)
+        return catalogue, row
+
     def missing(self, uuid: str) -> OrihonError:
         """Why a task has no folder, and what to do about it: for whoever wants to look at its records."""
         row = self.row(uuid)
@@ -112,35 +157,58 @@ class BaseFolder:
         databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
         audit = [self.path / "audit", *self.path.glob("audit/*")]
         keys = [self.path / KEYS, *self.path.glob(f"{KEYS}/*.json")]
-        named = [*databases, self.path / "mask.key", *keys, *audit, *(self.path / place for place in PLACES)]
+        named = [*databases, self.path / KEY_FILE, *keys, *audit, *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
 
     def uuids(self) -> list[str]:
         """Every task that has a row or a folder."""
-        named = {name for name, _ in self.folders.all() if is_id(name)}
+        named = {place.uuid for place in self.folders.all() if is_id(place.uuid)}
         return sorted(named.union(row.uuid for row in self.rows()))
 
     def named(self, name: str, *, user: str | None = None) -> NamedTask:
-        """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``task_name``."""
+        """The task that a person means: by UUID, the beginning of one, key, or ``@last``; see ``tasks.naming``."""
         return named_task(name, self.open_catalogue_if_sound(), self.folders, user=user)
 
     def resolve(self, name: str, *, user: str | None = None) -> str:
         """The UUID of the task that a person means; ``user``: among that user's tasks alone."""
         return self.named(name, user=user).uuid
 
+    def store(self, place: TaskPlace, *, epoch: int | None = None, create: bool = True) -> TaskStore:
+        """The log and view of a task, to write to them; without an epoch nobody is fenced off."""
+        return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, create=create)
+
+    def read_store(self, place: TaskPlace) -> TaskStore:
+        """The same for somebody who only looks: nothing is made, nothing is locked."""
+        return open_for_reading(place.folder, self.settings, name=place.uuid)
+
+    # ---- owning ----------------------------------------------------------------------------------------------------
+
+    def own(self, uuid: str, *, take_over: bool = False) -> Ownership:
+        """Own a registered task, until the block ends; ``TaskBusy`` when a live process does."""
+        catalogue, _ = self.registered(check_id(uuid))
+        seconds = self.settings.context_storage.lease_seconds
+        return Ownership.acquire(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+
     @contextmanager
-    def holding(self, uuid: str) -> Iterator[Hold]:
-        """Own a task while something is put right; ``TaskBusy`` when a live process does."""
-        hold = Hold()
-        if uuid and self.catalogue is not None and self.row(uuid) is not None:
-            hold.lease = self.catalogue.leases.acquire(uuid, seconds=self.settings.context_storage.lease_seconds)
-        try:
-            yield hold
-        finally:
-            if hold.lease is not None and self.catalogue is not None:
-                self.catalogue.leases.release(hold.lease)
+    def own_if_registered(self, uuid: str) -> Iterator[Ownership | None]:
+        """The same for repairs: a folder that the catalogue does not know is nobody's."""
+        if not uuid or self.catalogue is None or self.row(uuid) is None:
+            yield None
+            return
+        with self.own(uuid) as owned:
+            yield owned
+
+
+def opened_base(
+    where: OpenBase | Path | str | None, settings: Mapping[str, Any] | Settings | None, *, create: bool = False
+) -> OpenBase:
+    """The base that a caller names: one that is open, a folder, or the one that the settings name."""
+    if isinstance(where, OpenBase):
+        return where
+    loaded = load_settings(settings)
+    return OpenBase(loaded.context_storage.base_dir if where is None else where, loaded, create=create)
 
 
 def is_id(name: str) -> bool:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import StorageError, TaskNotFound
-from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext
 from orihon.values.task import TaskStatus
 
@@ -57,21 +55,18 @@ class ChainLink(AsJson):
     inherited: Inherited | None  # None where there is nothing, or the giver can no longer be read
 
 
-def task_chain(
-    base_dir: Path | str, task: str, settings: Settings, *, limit: int = MOST_LINKS, user: str | None = None
-) -> list[ChainLink]:
+def task_chain(base: OpenBase, task: str, *, limit: int = MOST_LINKS, user: str | None = None) -> list[ChainLink]:
     """The last ``limit`` tasks on one key, the oldest first.
 
     ``task`` names any of them as everywhere (``task_name``), or the key (``github:owner/repo#27``).
     Tasks of other users on the same subject have a key of their own; to a ``user`` no giver is named that is another's.
     """
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            raise TaskNotFound("uuid", uuid=task)
-        rows = catalogue.tasks.of_key(catalogue.tasks.get(base.resolve(task)).key, limit)
-        givers = _Givers(ContextInheritanceManager(base.path, settings, catalogue=catalogue))
-        return [_link(row, givers) for row in reversed(without_others(rows, catalogue, user))]
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        raise TaskNotFound("uuid", uuid=task)
+    rows = catalogue.tasks.of_key(catalogue.tasks.get(base.resolve(task)).key, limit)
+    givers = _Givers(ContextInheritanceManager(base.path, base.settings, catalogue=catalogue))
+    return [_link(row, givers) for row in reversed(without_others(rows, catalogue, user))]
 
 
 def without_others(rows: Sequence[TaskRow], catalogue: Catalogue, user: str | None) -> list[TaskRow]:

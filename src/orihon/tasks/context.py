@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.trail import audit_of
 from orihon.catalogue import Lease, TaskRow
-from orihon.catalogue.connect import open_catalogue
 from orihon.compression.compressor import ContextCompressor
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalTransition, OrihonError, StaleWriter, TaskBusy
@@ -25,12 +23,11 @@ from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.tasks.approvals.asking import Asking
-from orihon.tasks.heartbeat import Heartbeat
+from orihon.tasks.base import OpenBase
 from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_request
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
-from orihon.tasks.owning import TaskOpening
-from orihon.tasks.place import folders_of
+from orihon.tasks.owning import Ownership, TaskOpening, totals_of
 from orihon.tasks.statistics import TaskStatistics
 from orihon.tasks.usage import UsageBook
 from orihon.values.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
@@ -46,7 +43,7 @@ class TaskContextManager(Asking, TaskStatistics):
 
     def __init__(
         self,
-        base_dir: Path | str | None = None,
+        base_dir: OpenBase | Path | str | None = None,
         task_key: TaskKey | Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | Settings | None = None,
         llm_client: Any = None,
@@ -67,10 +64,10 @@ class TaskContextManager(Asking, TaskStatistics):
         """
         self.settings = load_settings(config)
         where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
-        self.base_dir = Path(where).absolute()  # a program may change its directory
+        self.base = where if isinstance(where, OpenBase) else OpenBase(where, self.settings, create=True)
+        self.base_dir = self.base.path
         self.llm_client = llm_client
-        self._folders = folders_of(self.base_dir, self.settings)
-        self.catalogue = open_catalogue(self.base_dir, self.settings)
+        self.catalogue = self.base.needed_catalogue()
         self.outbox = Outbox(self.catalogue, self.base_dir, self.settings)
         self.inheritance_manager = ContextInheritanceManager(self.base_dir, self.settings, catalogue=self.catalogue)
         self._pid = os.getpid()  # a fork is another process: the task stays with this one
@@ -79,21 +76,17 @@ class TaskContextManager(Asking, TaskStatistics):
         key = TaskKey.from_dict(task_key) if isinstance(task_key, Mapping) else task_key
         self.uuid = check_id(uuid or (key.uuid if key else None) or new_uuid())
         fetch = partial(fetch_newer_mirror, self.settings)
-        opening = TaskOpening(self.catalogue, self._folders, self.settings, fetch=fetch)
+        opening = TaskOpening(self.base, fetch=fetch)
         wish = inheritance_request(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed, **wish).key
-        seconds = self.settings.context_storage.lease_seconds
-        self._lease: Lease | None = (
-            self._renewed(lease)
-            if lease is not None
-            else self.catalogue.leases.acquire(self.uuid, seconds=seconds, take_over=take_over)
-        )
+        owned = self.base.own(self.uuid, take_over=take_over) if lease is None else self._renewed(lease)
+        self._owned: Ownership | None = owned
         with ExitStack() as on_failure:
             if lease is None:  # a claim stays with the worker that made it
-                on_failure.callback(lambda: self.catalogue.leases.release(self.lease))
-            self._start(opening, on_failure, inherit=inherit)
+                on_failure.callback(owned.release)
+            self._start(opening, owned, on_failure, inherit=inherit)
             on_failure.pop_all()
-        self._heartbeat = Heartbeat(self.heartbeat, seconds / 3, self.uuid)
+        owned.keep(self.heartbeat)
 
     @classmethod
     def resume(
@@ -125,12 +118,12 @@ class TaskContextManager(Asking, TaskStatistics):
             else:
                 self.stop()
 
-    def _start(self, opening: TaskOpening, on_failure: ExitStack, *, inherit: bool) -> None:
+    def _start(self, opening: TaskOpening, owned: Ownership, on_failure: ExitStack, *, inherit: bool) -> None:
         enter_task(self.uuid)
         on_failure.callback(leave_task, self.uuid)
-        row, self.task_store, self._lease = opening.open(self.lease)
+        row, self.task_store = opening.to_run(owned)
         on_failure.callback(self.task_store.close)
-        self.audit = audit_of(self.base_dir, self.settings)
+        self.audit = self.base.audit
         self.audit.watch(self.task_store, self.uuid)
         self.context_dir = self.task_store.records.folder
         self.message_store = open_message_store(
@@ -151,23 +144,27 @@ class TaskContextManager(Asking, TaskStatistics):
         self.audit.record("open", self.uuid, details={"epoch": self.lease.epoch})
         logger.info("%s: task opened in %s", self.uuid, self.context_dir)
 
-    def _renewed(self, lease: Lease) -> Lease:
+    def _renewed(self, lease: Lease) -> Ownership:
         if lease.uuid != self.uuid:
             raise TaskBusy("not_held", uuid=self.uuid, held=lease.uuid)
-        return self.catalogue.leases.renew(lease)
+        return Ownership(self.catalogue, self.catalogue.leases.renew(lease), self.base.store)
 
     # ---- parts -------------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
         """Is the task running in this process?"""
-        return self._lease is not None and self._pid == os.getpid()
+        return self._owned is not None and self._pid == os.getpid()
 
     @property
     def lease(self) -> Lease:
-        if self._lease is None:
+        return self._ownership.lease
+
+    @property
+    def _ownership(self) -> Ownership:
+        if self._owned is None:
             raise IllegalTransition("closed", uuid=self.uuid, status=self.catalogue.tasks.get(self.uuid).status.value)
-        return self._lease
+        return self._owned
 
     def get_message_store(self) -> MessageStore:
         return self.message_store
@@ -234,18 +231,18 @@ class TaskContextManager(Asking, TaskStatistics):
 
     def _take_up_again(self) -> None:
         """Go on, with the same stores, with a task that this process has let go of while it waited."""
-        lease = self.catalogue.leases.acquire(self.uuid, seconds=self.settings.context_storage.lease_seconds)
+        owned = self.base.own(self.uuid)
         with ExitStack() as on_failure:
-            on_failure.callback(self.catalogue.leases.release, lease)
-            _, opened, lease = TaskOpening(self.catalogue, self._folders, self.settings).open(lease)
+            on_failure.callback(owned.release)
+            _, opened = TaskOpening(self.base).to_run(owned)
             opened.close()
             self.context_dir = opened.records.folder
-            self.task_store.begin_again(lease.epoch, self.context_dir)
+            self.task_store.begin_again(owned.epoch, self.context_dir)
             on_failure.pop_all()
-        self._lease = lease
+        self._owned = owned
         enter_task(self.uuid)
-        go_on_mirroring(self.message_store, lease.epoch)
-        self._heartbeat = Heartbeat(self.heartbeat, lease.seconds / 3, self.uuid)
+        go_on_mirroring(self.message_store, owned.epoch)
+        owned.keep(self.heartbeat)
         self.checkpoints.settle()
 
     # ---- ends --------------------------------------------------------------------------------------------------
@@ -329,7 +326,7 @@ class TaskContextManager(Asking, TaskStatistics):
             status,
             epoch=self.lease.epoch,
             error_message=error_message,
-            statistics={**self._totals(), "size_bytes": self.task_store.records.size()},
+            statistics={**totals_of(self.task_store), "size_bytes": self.task_store.records.size()},
             keep_lease=True,
         )
         self.audit.record("end", self.uuid, details={"status": status.value})
@@ -337,19 +334,20 @@ class TaskContextManager(Asking, TaskStatistics):
         self._let_go(status, move=True)
 
     def _let_go(self, status: TaskStatus, *, move: bool = False) -> None:
-        lease = self.lease
-        self._heartbeat.stop()  # it looks at the store
+        owned = self._ownership
+        owned.rest()  # its heartbeat looks at the store
         self.compressor.close()
         self.counts.write()
         tracing_of(self.settings).flush()
         try:
             self.task_store.close()
             if move:
-                self.context_dir = self._folders.settle(self.uuid, status) or self.context_dir
+                place = self.base.folders.settle(self.uuid, status)
+                self.context_dir = self.context_dir if place is None else place.folder
             mirror_at_end(self.message_store, self.context_dir)
         finally:
             # Also when the folder could not be moved: whoever opens the task next moves it.
-            self._lease = None
+            self._owned = None
             self.task_store.end(status.value, self.context_dir)
             leave_task(self.uuid)
-            self.catalogue.leases.release(lease)
+            owned.release()

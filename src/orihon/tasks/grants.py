@@ -11,16 +11,14 @@ import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Literal
 
 from orihon.audit import audited
 from orihon.catalogue.grants import Grant
 from orihon.errors import InvalidInput
-from orihon.settings import Settings
 from orihon.store.factory import make_redactor
 from orihon.system.clock import utc_now
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 
 Role = Literal["read", "operate", "approve", "admin"]
 #: Each may do what those before it may.
@@ -39,41 +37,36 @@ class NewGrant:
     token: str
 
 
-def new_grant(
-    base_dir: Path | str, settings: Settings, *, user: str, role: str, name: str = "", days: float | None = None
-) -> NewGrant:
+def new_grant(base: OpenBase, *, user: str, role: str, name: str = "", days: float | None = None) -> NewGrant:
     """A new token for a user, good for so many days or until it is revoked."""
     checked = _checked(user, role, name, days)
     token = PREFIX + secrets.token_urlsafe(32)
     until = None if days is None else _stamp(datetime.now(UTC) + timedelta(days=days))
-    with BaseFolder(base_dir, settings) as base:
-        masked = make_redactor(settings, base.path / "mask.key").mask(name)
-        grant = Grant(secrets.token_hex(4), checked, role, masked, utc_now(), until, None)
-        catalogue = base.open_catalogue(create=True)
-        assert catalogue is not None
-        with audited(base.path, settings, "grant", grant=grant.id, role=role):
-            catalogue.grants.add(grant, digest_of(token))
+    masked = make_redactor(base.settings, base.path).mask(name)
+    grant = Grant(secrets.token_hex(4), checked, role, masked, utc_now(), until, None)
+    catalogue = base.open_catalogue(create=True)
+    assert catalogue is not None
+    with audited(base.path, base.settings, "grant", grant=grant.id, role=role):
+        catalogue.grants.add(grant, digest_of(token))
     return NewGrant(grant, token)
 
 
-def list_grants(base_dir: Path | str, settings: Settings) -> list[Grant]:
+def list_grants(base: OpenBase) -> list[Grant]:
     """Every grant, the oldest first, also those that are over."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        return [] if catalogue is None else catalogue.grants.all()
+    catalogue = base.open_catalogue()
+    return [] if catalogue is None else catalogue.grants.all()
 
 
-def revoke_grant(base_dir: Path | str, settings: Settings, number: str) -> Grant:
+def revoke_grant(base: OpenBase, number: str) -> Grant:
     """Make a token worthless, at once and for good."""
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        found = None if catalogue is None else catalogue.grants.find(number)
-        if catalogue is None or found is None:
-            raise InvalidInput("no_grant", id=number[:_LONGEST])
-        if found.revoked_at is None:
-            with audited(base.path, settings, "revoke", grant=number, role=found.role):
-                catalogue.grants.revoke(number)
-        return catalogue.grants.find(number) or found
+    catalogue = base.open_catalogue()
+    found = None if catalogue is None else catalogue.grants.find(number)
+    if catalogue is None or found is None:
+        raise InvalidInput("no_grant", id=number[:_LONGEST])
+    if found.revoked_at is None:
+        with audited(base.path, base.settings, "revoke", grant=number, role=found.role):
+            catalogue.grants.revoke(number)
+    return catalogue.grants.find(number) or found
 
 
 def digest_of(token: str) -> str:

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.folding import Folding
 from orihon.system.json_shapes import AsJson
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task, check_changeable
 from orihon.tasks.view_reader import reading_view
 from orihon.values.records import SUMMARY_PREFIX, Compression
@@ -61,18 +60,15 @@ class Preview:
         return replace(self, draft=planned)
 
 
-def change_view(
-    base_dir: Path | str, uuid: str, settings: Settings, act: Callable[[Folding], Compression]
-) -> ChangedView:
+def change_view(base: OpenBase, uuid: str, act: Callable[[Folding], Compression]) -> ChangedView:
     """Make one change."""
-    with changing_task(base_dir, uuid, settings) as task:
+    with changing_task(base, uuid) as task:
         return _outcome(act(task.messages.folding), task.messages)
 
 
 def preview_compression(
-    base_dir: Path | str,
+    base: OpenBase,
     uuid: str,
-    settings: Settings,
     *,
     strategy: str | None = None,
     level: str | None = None,
@@ -80,7 +76,7 @@ def preview_compression(
 ) -> Preview:
     """What a compression would do now, by the ladder or as the options say. Nothing changes."""
     wanted = None if level is None else level_named(level)
-    with reading_view(base_dir, uuid, settings) as reading:
+    with reading_view(base, uuid) as reading:
         messages = reading.message_store()
         planned = ContextCompressor(message_store=messages).preview(strategy=strategy, level=wanted, target=target)
         if isinstance(planned, NothingToFold):
@@ -91,11 +87,11 @@ def preview_compression(
     return Preview(uuid, planned, None, named, sizes, _replaced(view, planned))
 
 
-def apply_preview(base_dir: Path | str, settings: Settings, preview: Preview, *, made_by: str) -> ChangedView:
+def apply_preview(base: OpenBase, preview: Preview, *, made_by: str) -> ChangedView:
     """Make the compression that was looked at; ``IllegalFold`` where what it folds has been changed since."""
     if preview.draft is None:
         raise IllegalFold("nothing_planned")
-    with changing_task(base_dir, preview.uuid, settings) as task:
+    with changing_task(base, preview.uuid) as task:
         if _replaced(task.messages.view(), preview.draft) != preview.replaces:
             raise IllegalFold("preview_old")
         compressor = ContextCompressor(message_store=task.messages, outbox=task.outbox, counts=task.counts)
@@ -105,10 +101,10 @@ def apply_preview(base_dir: Path | str, settings: Settings, preview: Preview, *,
         return _outcome(record, task.messages)
 
 
-def fold_text(base_dir: Path | str, uuid: str, settings: Settings, fold: int) -> str:
+def fold_text(base: OpenBase, uuid: str, fold: int) -> str:
     """The text of a fold that stands in the view, for somebody who wants to write another one."""
-    check_changeable(base_dir, uuid, settings)
-    with reading_view(base_dir, uuid, settings) as view:
+    check_changeable(base, uuid)
+    with reading_view(base, uuid) as view:
         return view.fold(fold, visible=True).text
 
 

@@ -201,7 +201,8 @@ class ContextInheritanceManager:
         try:
             return dict(jsonio.decode(raw))
         except (ValueError, TypeError) as error:
-            path = (self._folders.find(uuid) or self.base_dir) / "metadata.json"
+            here = self._folders.find(uuid)
+            path = (self.base_dir if here is None else here.folder) / "metadata.json"
             raise DamagedStore("metadata", path=path) from error
 
     def _load_planning_history(self, uuid: str) -> list[dict[str, Any]]:
@@ -232,11 +233,11 @@ class ContextInheritanceManager:
 
     @contextmanager
     def _reading(self, uuid: str) -> Iterator[TaskStore | None]:
-        folder = self._folders.find(uuid)
-        if folder is None:
+        here = self._folders.find(uuid)
+        if here is None:
             yield None
             return
-        with closing(open_for_reading(folder, self.settings, name=uuid)) as store:
+        with closing(open_for_reading(here.folder, self.settings, name=uuid)) as store:
             yield store
 
     # ---- wording -------------------------------------------------------------------------------------------

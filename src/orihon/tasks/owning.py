@@ -1,7 +1,8 @@
-"""Opening a task: its row, the checks, its folder, its store, in an order that a failure leaves nothing half done.
+"""Owning a task: acquire its lease, claim its records, keep both by a heartbeat, act, write its statistics, release.
 
-Everything that can refuse comes first. A task that cannot be opened keeps its status and its place; one that could
-not be stored is never registered.
+``Ownership`` is the one way to a lease. ``TaskOpening`` opens a task that is owned: its row, the checks, its place, its
+store, in an order that a failure leaves nothing half done. Everything that can refuse comes first. A task that cannot
+be opened keeps its status and its place; one that could not be stored is never registered.
 """
 
 from __future__ import annotations
@@ -9,39 +10,157 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
-from orihon.errors import DamagedStore, IllegalTransition, StaleWriter, StorageUnavailable
+from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
 from orihon.guard.masking.key_fields import refuse_secret_in
-from orihon.settings import Settings
-from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
-from orihon.tasks.place import SCRATCH, TaskFolders
+from orihon.tasks.heartbeat import Heartbeat
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.quotas import admission, check_new_task
 from orihon.values.task import TaskKey, TaskStatus, check_change
+
+if TYPE_CHECKING:
+    from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.context")
 
 
+class OpenStore(Protocol):
+    """Opens the records at a place with an epoch."""
+
+    def __call__(self, place: TaskPlace, *, epoch: int | None = None) -> TaskStore: ...
+
+
+class Ownership:
+    """A task that this process owns; nobody else may open or change it until it is released."""
+
+    def __init__(self, catalogue: Catalogue, lease: Lease, opened_by: OpenStore | None = None) -> None:
+        self.catalogue = catalogue
+        self.lease = lease
+        self._open = opened_by
+        self._heartbeat: Heartbeat | None = None
+
+    @classmethod
+    def acquire(
+        cls,
+        catalogue: Catalogue,
+        uuid: str,
+        seconds: float,
+        *,
+        take_over: bool = False,
+        opened_by: OpenStore | None = None,
+    ) -> Self:
+        """The lease of a task that nobody holds, or whose holder is dead (``take_over``: alive or not)."""
+        return cls(catalogue, catalogue.leases.acquire(uuid, seconds=seconds, take_over=take_over), opened_by)
+
+    def __enter__(self) -> Self:
+        self.keep()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def uuid(self) -> str:
+        return self.lease.uuid
+
+    @property
+    def epoch(self) -> int:
+        """The fencing token that everything is written with."""
+        return self.lease.epoch
+
+    def row(self) -> TaskRow:
+        """The task's row as its last owner left it."""
+        return self.catalogue.tasks.get(self.uuid)
+
+    def keep(self, beat: Callable[[], object] | None = None) -> None:
+        """Renew the lease from now on, by ``beat`` where there is more to do than that."""
+        self._heartbeat = Heartbeat(beat or self.renew, self.lease.seconds / 3, self.uuid)
+
+    def rest(self) -> None:
+        """No beat starts any more: the lease runs out unless it is renewed by hand."""
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            self._heartbeat = None
+
+    def renew(self) -> None:
+        """Say that this process is alive; ``StaleWriter`` when another has taken the task over."""
+        self.lease = self.catalogue.leases.renew(self.lease)
+
+    def raise_epoch(self, above: int) -> int:
+        """The lease with a higher fencing token than the records have."""
+        self.lease = self.catalogue.leases.raise_epoch(self.lease, above=above)
+        return self.lease.epoch
+
+    def claim(self, place: TaskPlace) -> TaskStore:
+        """The records there, claimed: a former owner is refused from here on.
+
+        A store that was opened on the folder alone raises the folder's epoch and not the catalogue's: then the lease
+        follows, once, for the catalogue and nobody else says who owns the task.
+        """
+        assert self._open is not None
+        try:
+            return _claimed(self._open(place, epoch=self.epoch))
+        except StaleWriter as refusal:
+            if refusal.reason != "taken_over":
+                raise
+            self.raise_epoch(refusal.fields["epoch"])
+            return _claimed(self._open(place, epoch=self.epoch))
+
+    def release(self) -> None:
+        """Let go of the task."""
+        self.rest()
+        self.catalogue.leases.release(self.lease)
+
+
+def _claimed(store: TaskStore) -> TaskStore:
+    with ExitStack() as on_failure:
+        on_failure.callback(store.close)
+        store.claim()
+        on_failure.pop_all()
+    return store
+
+
+def totals_of(store: TaskStore, *, final: bool = True) -> dict[str, int]:
+    """The statistics of a task that follow from its records; ``final``: also those of one at rest."""
+    tail = store.tail
+    totals = {
+        "total_messages": tail.seq,
+        "total_summaries": store.count("summaries"),
+        "total_tool_calls": store.count("tools"),
+        "view_tokens": tail.view_tokens,
+    }
+    at_rest = {"final_token_count": tail.view_tokens, "final_message_count": tail.view_entries}
+    return totals | at_rest if final else totals
+
+
+def write_statistics(
+    catalogue: Catalogue, row: TaskRow, store: TaskStore, *, compressions: int = 0, final: bool = True
+) -> None:
+    """What lists show of a task. Its work is done and recorded: nothing fails because of these figures."""
+    try:
+        if compressions:
+            catalogue.tasks.add_statistics(row.uuid, compressions=compressions, epoch=row.epoch)
+        catalogue.tasks.set_totals(row.uuid, **totals_of(store, final=final), epoch=row.epoch)
+    except OrihonError as error:
+        logger.warning("%s: the figures could not be written: %s", row.uuid, error)
+
+
 class TaskOpening:
-    """Opens tasks below one base folder."""
+    """Opens owned tasks of one base."""
 
     def __init__(
-        self,
-        catalogue: Catalogue,
-        folders: TaskFolders,
-        settings: Settings,
-        *,
-        fetch: Callable[[Lease, Path | None, Path], bool] | None = None,
+        self, base: OpenBase, *, fetch: Callable[[Lease, TaskPlace | None, TaskPlace], bool] | None = None
     ) -> None:
         """``fetch`` makes the folder of a task that another machine had meanwhile, if there is a mirror of it."""
-        self._catalogue = catalogue
-        self._folders = folders
-        self._settings = settings
+        self._base = base
+        self._catalogue = base.needed_catalogue()
+        self._folders = base.folders
+        self._settings = base.settings
         self._fetch = fetch
         self._is_fetched = False
 
@@ -59,7 +178,7 @@ class TaskOpening:
             return self._catalogue.tasks.get(uuid)  # raises: there is no such task
         check_new_task(self._catalogue, self._settings, key.user)
         # Makes nothing, but refuses a back end or a guard that cannot be had.
-        with closing(self._store(self._folders.new_place(uuid), uuid)) as store:
+        with closing(self._base.store(self._folders.new_place(uuid))) as store:
             refuse_secret_in(key, store.redactor)
         return self._catalogue.tasks.register(
             key,
@@ -79,58 +198,60 @@ class TaskOpening:
             "backend": self._settings.context_storage.backend,
         }
 
-    def open(self, lease: Lease) -> tuple[TaskRow, TaskStore, Lease]:
-        """The task's row and claimed store, once it is running and its folder lies where running tasks do.
-
-        The lease comes back with a higher epoch where the folder demanded one.
-        """
+    def to_run(self, owned: Ownership) -> tuple[TaskRow, TaskStore]:
+        """The task's row and claimed store, once it is running and its folder lies where running tasks do."""
         # Read under the lease: the one that was found before it may have been changed by the last owner.
-        row = self._catalogue.tasks.get(lease.uuid)
+        row = owned.row()
         if row.status is not TaskStatus.RUNNING:
             self._refuse_finished(row)
-        here = self._place_of(row, lease)
+        here = self._place_of(row, owned.lease)
         self._refuse_lost_log(row, here)
         with ExitStack() as on_failure:
-            store, lease = self._claimed(here or self._folders.create(row.uuid), lease, on_failure)
+            store = owned.claim(here or self._folders.create(row.uuid))
+            on_failure.callback(store.close)
             if row.status is not TaskStatus.RUNNING:
-                row = self._catalogue.tasks.change_status(row.uuid, TaskStatus.RUNNING, epoch=lease.epoch)
+                row = self._catalogue.tasks.change_status(row.uuid, TaskStatus.RUNNING, epoch=owned.epoch)
             if row.model is None:  # queued by somebody who did not know what would work on it
-                row = self._catalogue.tasks.update(row.uuid, epoch=lease.epoch, **self._means())
+                row = self._catalogue.tasks.update(row.uuid, epoch=owned.epoch, **self._means())
             self._settle(row, store)
             if store.records.kept_file(METADATA) is None:
                 write_metadata(store.records, row, self._settings)
             on_failure.pop_all()
-        return row, store, lease
+        return row, store
 
-    def _claimed(self, folder: Path, lease: Lease, on_failure: ExitStack) -> tuple[TaskStore, Lease]:
-        """The store, claimed with the lease.
+    def in_place(self, owned: Ownership) -> tuple[TaskRow, TaskStore]:
+        """The task's row and claimed store, in the state that it has and where tasks of that state lie."""
+        row = owned.row()
+        self._place_of(row, owned.lease)  # another machine may have had it since
+        here = self._folders.settle(row.uuid, row.status)
+        self._refuse_lost_log(row, here)
+        if here is None:
+            raise self._base.missing(row.uuid)
+        store = owned.claim(here)
+        return owned.row(), store
 
-        A store that was opened on the folder alone raises the folder's epoch and not the catalogue's: then the lease
-        follows, once, for the catalogue and nobody else says who owns the task.
+    def beside_owner(self, row: TaskRow) -> TaskStore | None:
+        """The store of a running task that a live process owns, with that one's epoch: taken over, both are refused.
+
+        ``None`` where the back end takes one writer.
         """
-        store = self._store(folder, lease.uuid, lease.epoch)
-        on_failure.callback(store.close)
-        try:
-            store.claim()
-        except StaleWriter as refusal:
-            if refusal.reason != "taken_over":
-                raise
-            store.close()
-            lease = self._catalogue.leases.raise_epoch(lease, above=refusal.fields["epoch"])
-            on_failure.callback(self._catalogue.leases.release, lease)
-            store = self._store(folder, lease.uuid, lease.epoch)
-            on_failure.callback(store.close)
-            store.claim()
-        return store, lease
+        here = self._folders.find(row.uuid)
+        if row.status is not TaskStatus.RUNNING or here is None:
+            return None
+        store = self._base.store(here, epoch=row.epoch)
+        if store.records.many_writers:
+            return store
+        store.close()
+        return None
 
-    def _place_of(self, row: TaskRow, lease: Lease) -> Path | None:
+    def _place_of(self, row: TaskRow, lease: Lease) -> TaskPlace | None:
         """Where the task lies; ``None`` for one that nobody has worked on.
 
         A task of this catalogue may have been another machine's: then it is fetched from its mirror, or refused where
         there is none. To begin it anew would give it two histories.
         """
         here, place = self._folders.find(row.uuid), self._folders.new_place(row.uuid)
-        if lease.epoch <= 1 or self._settings.database.url is None or (here or place).parent.name == SCRATCH:
+        if lease.epoch <= 1 or self._settings.database.url is None or (here or place).is_in_database:
             return here
         if self._fetch is not None and self._fetch(lease, here, place):
             logger.info("%s: fetched from its mirror", row.uuid)
@@ -140,10 +261,6 @@ class TaskOpening:
             raise StorageUnavailable("elsewhere", uuid=row.uuid)
         return here
 
-    def _store(self, folder: Path, uuid: str, epoch: int | None = None) -> TaskStore:
-        key_file = self._folders.base_dir / "mask.key"
-        return open_task_store(folder, self._settings, key_file=key_file, epoch=epoch, name=uuid)
-
     def _refuse_finished(self, row: TaskRow) -> None:
         try:
             check_change(row.status, TaskStatus.RUNNING)
@@ -152,26 +269,28 @@ class TaskOpening:
             self._folders.settle(row.uuid, row.status)
             raise
 
-    def _refuse_lost_log(self, row: TaskRow, folder: Path | None) -> None:
-        stored = 0 if folder is None else self._count_messages(folder)
+    def _refuse_lost_log(self, row: TaskRow, place: TaskPlace | None) -> None:
+        stored = 0 if place is None else self._count_messages(place)
         if stored >= row.total_messages:
             return
         may_lose = self._is_fetched or self._settings.context_storage.durability == "os"
-        if folder is None or not may_lose or row.status is not TaskStatus.RUNNING:
-            where = folder or self._folders.new_place(row.uuid)
+        if place is None or not may_lose or row.status is not TaskStatus.RUNNING:
+            where = (place or self._folders.new_place(row.uuid)).folder
             raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
         # Its owner has crashed, and the settings leave it to the operating system or the mirror what survives that.
         logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
 
-    def _count_messages(self, folder: Path) -> int:
+    def _count_messages(self, place: TaskPlace) -> int:
         """By a look that changes nothing: a claim would already put things right that a person should see first."""
-        with closing(open_for_reading(folder, self._settings)) as store:
+        with closing(self._base.read_store(place)) as store:
             return store.count("messages")
 
     def _settle(self, row: TaskRow, store: TaskStore) -> None:
         """Move the folder to where running tasks lie; the store, already claimed, follows it."""
-        if self._folders.is_settled(store.records.folder, row.status):
+        here = self._folders.find(row.uuid)
+        if here is None or here.is_right_for(row.status):
             return
         store.close()
-        store.records.moved_to(self._folders.settle(row.uuid, TaskStatus.RUNNING) or store.records.folder)
+        moved = self._folders.settle(row.uuid, TaskStatus.RUNNING) or here
+        store.records.moved_to(moved.folder)
         store.claim()

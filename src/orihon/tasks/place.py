@@ -1,4 +1,4 @@
-"""Where a task's folder is, and moving it so that a crash leaves it in one place.
+"""Where a task lies (``TaskPlace``), and moving it so that a crash leaves it in one place.
 
 The catalogue decides: it is updated first, then the folder follows. A folder found elsewhere was left behind by a
 crash between the two and is moved at the next look. A folder in two places is never touched here; that is for
@@ -16,12 +16,14 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
+from orihon.store.factory import backend_of
 from orihon.system.files import make_private_folder, sync_folder, wrapping
 from orihon.values.task import TaskStatus, check_id, folder
 
@@ -39,11 +41,45 @@ FEWEST_TRIES = 10
 _SECONDS_OF_TRIES = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 #: Folders of tasks whose records are in a database.
-SCRATCH = "scratch"
+_SCRATCH = "scratch"
 #: How the names of folders end that are being made, beside the tasks: by a fork, by an import.
 FORK, IMPORT = ".fork", ".import"
 #: One that is not finished after so long belongs to a process that has died.
 _SECONDS_TO_FINISH = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlace:
+    """Where one task lies: in its folder, or in the database with a mere scratch folder here."""
+
+    folder: Path
+    is_in_database: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """The task's name, after which its folder is called."""
+        return self.folder.name
+
+    @property
+    def position(self) -> str:
+        """Which of the base's folders it lies in: ``running``, ``paused``, ``completed`` …"""
+        return self.folder.parent.name
+
+    def backend(self, default: str = "files") -> str:
+        """The back end that keeps its records; ``default`` for one that has none yet."""
+        return "postgres" if self.is_in_database else backend_of(self.folder, default)
+
+    def is_right_for(self, status: TaskStatus) -> bool:
+        """Is this where a task of this status lies? What is in the database never moves."""
+        return self.is_in_database or self.position == folder(status)
+
+    def __str__(self) -> str:
+        return str(self.folder)
+
+
+def base_above(task_folder: Path) -> Path | None:
+    """The base that a task's folder lies in; ``None`` for a folder by itself."""
+    return task_folder.parent.parent if task_folder.parent.name in (*PLACES, _SCRATCH) else None
 
 
 def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
@@ -82,15 +118,15 @@ class TaskFolders:
     def __init__(self, base_dir: Path) -> None:
         self.base_dir = base_dir
 
-    def places(self, uuid: str) -> list[Path]:
-        """Every folder of this task; more than one is damage."""
+    def places(self, uuid: str) -> list[TaskPlace]:
+        """Every place of this task; more than one is damage."""
         check_id(uuid)
         # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
         # There and back, or two that go in step could miss each other again and again.
         looks = (self._look(uuid, PLACES[:: 1 if number % 2 else -1]) for number in range(_LOOKS))
         return next((found for found in looks if found), [])
 
-    def _look(self, uuid: str, places: tuple[str, ...] = PLACES) -> list[Path]:
+    def _look(self, uuid: str, places: tuple[str, ...] = PLACES) -> list[TaskPlace]:
         found = {}
         for place in places:
             try:
@@ -99,46 +135,46 @@ class TaskFolders:
                 continue
             if stat.S_ISDIR(status.st_mode):
                 # A folder keeps its number when it is moved.
-                found[status.st_dev, status.st_ino] = self.base_dir / place / uuid
+                found[status.st_dev, status.st_ino] = TaskPlace(self.base_dir / place / uuid)
         return list(found.values())
 
-    def find(self, uuid: str) -> Path | None:
-        """The task's folder, wherever it is."""
+    def find(self, uuid: str) -> TaskPlace | None:
+        """Where the task lies."""
         found = self.places(uuid)
         if len(found) > 1:
-            raise DamagedStore("two_folders", uuid=uuid, places=", ".join(str(path) for path in found))
+            raise DamagedStore("two_folders", uuid=uuid, places=", ".join(str(place) for place in found))
         return found[0] if found else None
 
-    def settle(self, uuid: str, status: TaskStatus) -> Path | None:
+    def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Put the folder where its status says; ``None`` when there is no folder."""
-        place = folder(status)
+        wanted = folder(status)
         here = self.find(uuid)
-        if here is None or place is None or self.is_settled(here, status):
+        if here is None or wanted is None or here.is_right_for(status):
             return here
-        target = self.base_dir / place / uuid
-        make_private_folder(target.parent)
-        with wrapping(target):
+        target = TaskPlace(self.base_dir / wanted / uuid)
+        make_private_folder(target.folder.parent)
+        with wrapping(target.folder):
             try:
-                here.rename(target)
+                here.folder.rename(target.folder)
             except FileNotFoundError:  # another process moved it in the meantime
                 return self.find(uuid)
-            sync_folder(target.parent)
-            sync_folder(here.parent)
+            sync_folder(target.folder.parent)
+            sync_folder(here.folder.parent)
         return target
 
-    def is_settled(self, here: Path, status: TaskStatus) -> bool:
-        """Is this where a task of this status lies?"""
-        return here.parent.name in (folder(status), SCRATCH)
+    def new_place(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
+        """Where a new task of this status will be."""
+        return TaskPlace(self.base_dir / (folder(status) or PLACES[0]) / check_id(uuid))
 
-    def new_place(self, uuid: str) -> Path:
-        """Where the folder of a new task will be."""
-        return self.base_dir / "running" / check_id(uuid)
+    def in_database(self, name: str) -> TaskPlace:
+        """The place of a task whose records are in the database."""
+        return TaskPlace(self.base_dir / _SCRATCH / name, is_in_database=True)
 
-    def create(self, uuid: str) -> Path:
-        """A new folder for a running task."""
-        path = self.new_place(uuid)
-        make_private_folder(path)
-        return path
+    def create(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
+        """A new folder for a task."""
+        place = self.new_place(uuid, status)
+        make_private_folder(place.folder)
+        return place
 
     def beginning_with(self, prefix: str) -> list[str]:
         """The tasks that have a folder here and whose id begins so; one that is whole is looked up, not searched."""
@@ -150,10 +186,10 @@ class TaskFolders:
                 found += [entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
         return found
 
-    def all(self) -> list[tuple[str, Path]]:
-        """Every task folder, with the id it is named after."""
+    def all(self) -> list[TaskPlace]:
+        """Every task that has a place here, named as its folder is."""
         return [
-            (path.name, path)
+            TaskPlace(path)
             for place in PLACES
             if (self.base_dir / place).is_dir()
             for path in sorted((self.base_dir / place).iterdir())
@@ -169,21 +205,23 @@ class SharedTaskFolders(TaskFolders):
         self._database = database
         self._backend = backend
 
-    def places(self, uuid: str) -> list[Path]:
+    def places(self, uuid: str) -> list[TaskPlace]:
         found = super().places(uuid)
-        return found if found or not self._is_in_database(uuid) else [self.base_dir / SCRATCH / uuid]
+        return found if found or not self._is_in_database(uuid) else [self.in_database(uuid)]
 
-    def settle(self, uuid: str, status: TaskStatus) -> Path | None:
+    def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         here = self.find(uuid)
-        if here is None or here.parent.name != SCRATCH:
+        if here is None or not here.is_in_database:
             return super().settle(uuid, status)
         if status is not TaskStatus.RUNNING:
-            with wrapping(here), suppress(FileNotFoundError):
-                shutil.rmtree(here)
+            with wrapping(here.folder), suppress(FileNotFoundError):
+                shutil.rmtree(here.folder)
         return here
 
-    def new_place(self, uuid: str) -> Path:
-        return self.base_dir / SCRATCH / check_id(uuid) if self._backend == "postgres" else super().new_place(uuid)
+    def new_place(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
+        if self._backend == "postgres":
+            return self.in_database(check_id(uuid))
+        return super().new_place(uuid, status)
 
     def beginning_with(self, prefix: str) -> list[str]:
         statement = "SELECT uuid FROM task_logs WHERE starts_with(uuid, %s)"
@@ -192,9 +230,9 @@ class SharedTaskFolders(TaskFolders):
         kept = self._database.patiently(lambda connection: connection.execute(statement, (prefix,)).fetchall())
         return [*super().beginning_with(prefix), *(str(uuid) for (uuid,) in kept)]
 
-    def all(self) -> list[tuple[str, Path]]:
+    def all(self) -> list[TaskPlace]:
         kept = self._database.patiently(lambda connection: connection.execute("SELECT uuid FROM task_logs").fetchall())
-        return [*super().all(), *((str(uuid), self.base_dir / SCRATCH / str(uuid)) for (uuid,) in kept)]
+        return [*super().all(), *(self.in_database(str(uuid)) for (uuid,) in kept)]
 
     def _is_in_database(self, uuid: str) -> bool:
         statement = "SELECT 1 FROM task_logs WHERE uuid = %s"

@@ -6,19 +6,16 @@ import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
 from orihon.errors import DamagedStore, InvalidInput, TaskNotFound
-from orihon.settings import Settings
 from orihon.store.contract import Stream
-from orihon.store.factory import open_for_reading
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import StoredMessage
 from orihon.store.task_store import TaskStore
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.task import shortened
 
 _RUN = re.compile(r"(?P<first>[0-9]{1,15})?(?P<dash>-)?(?P<last>[0-9]{1,15})?")
@@ -27,20 +24,19 @@ _BLOCK = 256  # messages that are looked at in one go, from the end
 
 
 @contextmanager
-def reading_task(base_dir: Path | str, uuid: str, settings: Settings) -> Iterator[tuple[TaskStore, TaskRow | None]]:
+def reading_task(base: OpenBase, uuid: str) -> Iterator[tuple[TaskStore, TaskRow | None]]:
     """The records of a task, in whatever state it is, and its row; a lost or damaged catalogue does not hide them."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        row: TaskRow | None = None
-        with suppress(DamagedStore):
-            base.open_catalogue()
-            row = base.row(uuid)
-        here = base.folders.find(uuid)
-        if here is None and row is not None:
-            raise base.missing(uuid)
+    row: TaskRow | None = None
+    with suppress(DamagedStore):
+        base.open_catalogue()
+        row = base.row(uuid)
+    here = base.folders.find(uuid)
+    if here is None and row is not None:
+        raise base.missing(uuid)
     if here is None:
         raise TaskNotFound("no_folder", uuid=uuid, status="-")
-    audit_of(base_dir, settings).record("read", uuid)
-    with closing(open_for_reading(here, settings, name=uuid)) as store:
+    audit_of(base.path, base.settings).record("read", uuid)
+    with closing(base.read_store(here)) as store:
         yield store, row
 
 

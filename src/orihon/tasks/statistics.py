@@ -16,6 +16,7 @@ from orihon.settings import Settings
 from orihon.store import MessageStore, SummaryStore, ToolStore
 from orihon.store.task_store import TaskStore
 from orihon.tasks.metrics import TaskCounts
+from orihon.tasks.owning import totals_of
 from orihon.tasks.usage import UsageBook
 from orihon.values.records import ModelCall
 from orihon.values.tokens.tokens import Budget, Correction, Gauge, reported_input_tokens, tokenizer_for
@@ -95,7 +96,7 @@ class TaskStatistics:
         }
         given = {name: value for name, value in totals.items() if value is not None}
         if given:
-            stored = self._totals()
+            stored = totals_of(self.task_store)
             # Nobody may acknowledge what is not there: the task would count as damaged from then on.
             kept = {name: min(value, stored[name]) for name, value in given.items() if name.startswith("total_")}
             self.catalogue.tasks.set_totals(self.uuid, **given | kept, epoch=epoch)
@@ -152,14 +153,3 @@ class TaskStatistics:
         except StorageError as error:
             logger.warning("%s: the statistics could not be written: %s", self.uuid, error)
         self.counts.write()
-
-    def _totals(self) -> dict[str, int]:
-        tail = self.task_store.tail
-        return {
-            "total_messages": tail.seq,
-            "total_summaries": self.summary_store.count_summaries(),
-            "total_tool_calls": self.tool_store.count_tool_calls(),
-            "final_token_count": tail.view_tokens,
-            "final_message_count": tail.view_entries,
-            "view_tokens": tail.view_tokens,
-        }

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import TaskRow
@@ -25,7 +24,7 @@ from orihon.store.steps import compression_at
 from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.values.records import Compression, Fold, Pin
 from orihon.values.tokens.tokens import Gauge
@@ -287,24 +286,21 @@ def _existing(store: TaskStore, seq: int) -> int:
 
 
 @contextmanager
-def reading_view(
-    base_dir: Path | str, uuid: str, settings: Settings, *, at: int | None = None
-) -> Iterator[ViewReading]:
+def reading_view(base: OpenBase, uuid: str, *, at: int | None = None) -> Iterator[ViewReading]:
     """The view of a task, in whatever state it is, or as it was ``at`` a step."""
-    with reading_task(base_dir, uuid, settings) as (store, row):
-        yield ViewReading(store, row, settings, at=at)
+    with reading_task(base, uuid) as (store, row):
+        yield ViewReading(store, row, base.settings, at=at)
 
 
-def view_at(base_dir: Path | str, task: str, seq: int, settings: Settings) -> ViewAt:
+def view_at(base: OpenBase, task: str, seq: int) -> ViewAt:
     """What the model saw when message ``seq`` was the last one, byte for byte.
 
     Folds made before the next message came belong to it: it is the request that message ``seq + 1`` answers, where
     that is the model's. ``task`` is named as ``task_name`` says. The view is held as a whole; ``reading_view`` reads
     it entry by entry.
     """
-    with BaseFolder(base_dir, settings) as base:
-        uuid = base.resolve(task)
-    with reading_view(base_dir, uuid, settings, at=seq) as reading:
+    uuid = base.resolve(task)
+    with reading_view(base, uuid, at=seq) as reading:
         return ViewAt(
             uuid, seq, reading.compression, reading.figures(), tuple(reading.entries()), tuple(reading.lines())
         )

@@ -21,23 +21,21 @@ from typing import Any
 
 from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
-from orihon.catalogue.connect import catalogue_exists
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import metadata_of
 from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
-from orihon.settings import Settings
 from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
-from orihon.store.factory import backend_of, open_for_reading, open_task_store
+from orihon.store.factory import open_task_store
 from orihon.store.sealed import seal_like
 from orihon.store.steps import check_step, compression_at
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.place import FEWEST_TRIES, FORK, OF_A_MOVE, SCRATCH, remove_unfinished, tries_while_moved
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import FEWEST_TRIES, FORK, OF_A_MOVE, TaskPlace, remove_unfinished, tries_while_moved
 from orihon.tasks.quotas import admission, check_new_task
 from orihon.transfer.archive.work import ARCHIVED, CLEANING
 from orihon.values.message.extra import expect
@@ -57,26 +55,22 @@ _BATCH_BYTES = 4 << 20
 _OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
 
 
-def fork_task(base_dir: Path | str, uuid: str, settings: Settings, at: int, *, name: str | None = None) -> str:
+def fork_task(base: OpenBase, uuid: str, at: int, *, name: str | None = None) -> str:
     """Start a paused task from step ``at`` of another one; returns its UUID (``name``, if one is given)."""
     expect(at, int, "at")
     new = check_id(name or new_uuid())
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue(create=catalogue_exists(base.path, settings))
-        row = base.row(uuid)
-        if catalogue is None or row is None:
-            raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
-        if (known := base.row(new)) is not None or base.folders.find(new) is not None:
-            raise IllegalTransition("exists", uuid=new, status="-" if known is None else known.status.value)
-        check_new_task(catalogue, settings, row.user)
-        with audited(base.path, settings, "fork", uuid, at=at, new=new):
-            fork = _Fork(base, row, new, at)
-            forked = fork.made()
-            try:
-                catalogue.tasks.adopt(forked, admit=admission(settings, row.user))
-            except BaseException:
-                fork.remove()
-                raise
+    catalogue, row = base.registered(uuid)
+    if (known := base.row(new)) is not None or base.folders.find(new) is not None:
+        raise IllegalTransition("exists", uuid=new, status="-" if known is None else known.status.value)
+    check_new_task(catalogue, base.settings, row.user)
+    with audited(base.path, base.settings, "fork", uuid, at=at, new=new):
+        fork = _Fork(base, row, new, at)
+        forked = fork.made()
+        try:
+            catalogue.tasks.adopt(forked, admit=admission(base.settings, row.user))
+        except BaseException:
+            fork.remove()
+            raise
     return new
 
 
@@ -93,7 +87,7 @@ class _Cut:
 class _Fork:
     """One fork on its way."""
 
-    def __init__(self, base: BaseFolder, row: TaskRow, new: str, at: int) -> None:
+    def __init__(self, base: OpenBase, row: TaskRow, new: str, at: int) -> None:
         self._base = base
         self._settings = base.settings
         self._row = row
@@ -115,8 +109,8 @@ class _Fork:
                     continue
                 break
             try:
-                with closing(open_for_reading(here, self._settings, name=self._row.uuid)) as source:
-                    return self._in_database(source) if here.parent.name == SCRATCH else self._in_folder(source, here)
+                with closing(self._base.read_store(here)) as source:
+                    return self._in_database(source) if here.is_in_database else self._in_folder(source, here)
             except StorageError as error:
                 if error.reason not in OF_A_MOVE:
                     raise
@@ -134,15 +128,17 @@ class _Fork:
 
     # ---- in a folder -------------------------------------------------------------------------------------------
 
-    def _in_folder(self, source: TaskStore, here: Path) -> TaskRow:
+    def _in_folder(self, source: TaskStore, here: TaskPlace) -> TaskRow:
         cut = cut_at(source, self._at)
         if self._base.folders.find(self._row.uuid) != here:
-            raise StorageUnavailable("gone", path=here)  # in a folder that has moved away there seem to be no files
+            raise StorageUnavailable(
+                "gone", path=here.folder
+            )  # in a folder that has moved away there seem to be no files
         make_private_folder(self._staging.parent)
         remove_unfinished(self._staging.parent, FORK)
         try:
             make_private_folder(self._staging)
-            backend = backend_of(here, "files")
+            backend = here.backend()
             with closing(self._opened(self._staging, backend, cut.epoch)) as store:
                 _copy_all(source.records, store.records, cut)
                 store.records.close()
@@ -175,7 +171,9 @@ class _Fork:
             written={METADATA: self._metadata(self._begun("postgres", cut))},
         )
         try:
-            with closing(self._opened(self._base.path / SCRATCH / self._new, "postgres", cut.epoch)) as store:
+            with closing(
+                self._opened(self._base.folders.in_database(self._new).folder, "postgres", cut.epoch)
+            ) as store:
                 return self._counted(store, self._begun("postgres", cut))
         except BaseException:
             self.remove()
@@ -188,7 +186,7 @@ class _Fork:
         pool = postgres_of(self._settings)
         unfinished = f"{self._new}{FORK}"
         try:
-            folder = self._base.path / SCRATCH / unfinished
+            folder = self._base.folders.in_database(unfinished).folder
             with closing(self._opened(folder, "postgres", cut.epoch)) as store:
                 _copy_all(source.records, store.records, cut)
                 row = self._counted(store, self._begun("postgres", cut))
@@ -203,7 +201,7 @@ class _Fork:
 
     def _opened(self, folder: Path, backend: str, epoch: int) -> TaskStore:
         settings = self._settings.replace(**{"context_storage.backend": backend})
-        return open_task_store(folder, settings, key_file=self._base.path / "mask.key", epoch=epoch, name=self._new)
+        return open_task_store(folder, settings, epoch=epoch, name=self._new)
 
     def _begun(self, backend: str, cut: _Cut) -> TaskRow:
         """The row of the new task, so far as it is known beforehand."""

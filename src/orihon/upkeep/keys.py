@@ -14,10 +14,10 @@ from pathlib import Path
 from orihon.audit.trail import audited
 from orihon.guard.encryption.keys import Rotation
 from orihon.guard.encryption.master import master_keys, write_new_key
-from orihon.settings import Settings
 from orihon.store.key_places import erase_key as erase_in_places
 from orihon.store.key_places import key_place, needed_keys
 from orihon.system.json_shapes import AsJson
+from orihon.tasks.base import OpenBase
 from orihon.values.task import check_id
 
 
@@ -40,32 +40,28 @@ class KeysOverview(AsJson):
         return sum(count for master, count in self.data_keys.items() if master != self.master)
 
 
-def keys_overview(base_dir: Path | str, settings: Settings) -> KeysOverview:
+def keys_overview(base: OpenBase) -> KeysOverview:
     """Look at the keys; the former master keys are not needed for that."""
-    base = Path(base_dir).absolute()
-    encryption = settings.encryption
+    encryption = base.settings.encryption
     masters = master_keys(encryption)
     master = None if masters is None else masters.current.id
-    place = key_place(base, settings).where
+    place = key_place(base.path, base.settings).where
     if masters is None:
         return KeysOverview(encryption.enabled, encryption.key, master, place, {}, 0)
-    counts = Counter(document.master for document in needed_keys(base, settings).documents())
+    counts = Counter(document.master for document in needed_keys(base.path, base.settings).documents())
     erased = counts.pop("", 0)
     return KeysOverview(encryption.enabled, encryption.key, master, place, dict(sorted(counts.items())), erased)
 
 
-def rotate_keys(
-    base_dir: Path | str, settings: Settings, progress: Callable[[int, int], None] | None = None
-) -> Rotation:
+def rotate_keys(base: OpenBase, progress: Callable[[int, int], None] | None = None) -> Rotation:
     """Wrap every data key under ``encryption.key``; those under ``encryption.former_keys`` can be opened for that.
 
     Each is replaced whole or not at all: whoever is interrupted runs it again.
     """
-    base = Path(base_dir).absolute()
-    if master_keys(settings.encryption) is None and not any(key_place(base, settings).ids()):
+    if master_keys(base.settings.encryption) is None and not any(key_place(base.path, base.settings).ids()):
         return Rotation(0, 0)  # nothing was ever sealed here
-    with audited(base, settings, "rotate_keys") as act:
-        done = needed_keys(base, settings).rotate(progress)
+    with audited(base.path, base.settings, "rotate_keys") as act:
+        done = needed_keys(base.path, base.settings).rotate(progress)
         act.details["rotated"] = done.rotated
     return done
 
@@ -75,15 +71,14 @@ def new_master_key(path: Path | str) -> str:
     return write_new_key(Path(path).expanduser().absolute())
 
 
-def erase_key(base_dir: Path | str, settings: Settings, uuid: str) -> bool:
+def erase_key(base: OpenBase, uuid: str) -> bool:
     """Delete the data key of a task for good; ``False`` when it has none, or none any more.
 
     What it sealed (records, archives, copies that somebody has made) cannot be opened again by anybody. No master key
     is needed. Backups made before still have the wrapped key: delete those, or the master key that it is wrapped by.
     """
-    base = Path(base_dir).absolute()
     task = check_id(uuid)
-    with audited(base, settings, "erase_key", task, begun=True) as act:
-        erased = erase_in_places(base, settings, task)
+    with audited(base.path, base.settings, "erase_key", task, begun=True) as act:
+        erased = erase_in_places(base.path, base.settings, task)
         act.result = act.result if erased else "nothing"
     return erased

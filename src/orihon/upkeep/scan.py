@@ -20,13 +20,12 @@ from orihon.catalogue.rows import CLEANED
 from orihon.drivers.sqlite import database_errors
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy
 from orihon.search import forget
-from orihon.settings import Settings
-from orihon.store.factory import make_redactor, open_for_reading, open_task_store
 from orihon.store.redaction import Hit, Redaction
 from orihon.store.redaction_traces import REPACKING, Begun, leftovers
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive import archive_task
 from orihon.transfer.archive.peek import unarchive, unpacked_for_reading
 from orihon.values.task import TaskStatus
@@ -79,8 +78,7 @@ class Scanned(AsJson):
 
 
 def scan_tasks(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     tasks: Iterable[str] | None = None,
     *,
     fix: bool = False,
@@ -91,36 +89,34 @@ def scan_tasks(
 
     Without a ``cleaner`` these are secrets. Without ``packed``, packed tasks are left out.
     """
-    path = Path(base_dir).absolute()
-    with BaseFolder(path, settings) as base:
-        base.open_catalogue_if_sound()
-        redactor = cleaner or make_redactor(settings, path / "mask.key")
-        uuids = base.uuids() if tasks is None else list(tasks)
-        begun = Begun(path) if fix else None
-        left_before = set() if begun is None else set(begun.tasks)
-        scanned = [_scanned(base, uuid, redactor, begun, packed=packed) for uuid in uuids]
-        is_changed = begun is not None and bool(begun.tasks)
-        if is_changed and base.database.exists():
-            base.close_catalogue()
-            _wipe(base.database)
+    base.open_catalogue_if_sound()
+    redactor = cleaner or base.redactor
+    uuids = base.uuids() if tasks is None else list(tasks)
+    begun = Begun(base.path) if fix else None
+    left_before = set() if begun is None else set(begun.tasks)
+    scanned = [_scanned(base, uuid, redactor, begun, packed=packed) for uuid in uuids]
+    is_changed = begun is not None and bool(begun.tasks)
+    if is_changed and base.database.exists():
+        base.close_catalogue()
+        _wipe(base.database)
     if begun is not None and is_changed:
         # Only these: words of packed tasks could not be read again.
         sound = {one.task for one in scanned if one.is_in_catalogue_only} - left_before
         if stale := begun.tasks - sound:
-            forget(path, settings, *stale)
+            forget(base, *stale)
         begun.forget(one.task for one in scanned if one.left_out in (None, "unpacked"))
-    return scanned if begun is None else _archive_again(path, settings, scanned)
+    return scanned if begun is None else _put_away_again(base, scanned)
 
 
-def _archive_again(base: Path, settings: Settings, scanned: list[Scanned]) -> list[Scanned]:
+def _put_away_again(base: OpenBase, scanned: list[Scanned]) -> list[Scanned]:
     """Pack what was unpacked to be mended, also by a run that did not come so far."""
-    repacking = Begun(base, REPACKING)
+    repacking = Begun(base.path, REPACKING)
     put_away: list[Scanned] = []
     for one in scanned:
         reason = ""
         if one.task in repacking.tasks and one.left_out is None:
             try:
-                archive_task(base, one.task, settings)
+                archive_task(base, one.task)
                 repacking.forget([one.task])
             except IllegalTransition as error:  # somebody has taken it up again: it is theirs to put away
                 repacking.forget([one.task])
@@ -141,7 +137,7 @@ def _wipe(database: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
-def _scanned(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun | None, *, packed: bool) -> Scanned:
+def _scanned(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun | None, *, packed: bool) -> Scanned:
     """Look through one task; with ``begun`` it is mended, also where an earlier run did not come to the end."""
     place, row = base.folders.find(uuid), base.row(uuid)
     if place is None and row is None:
@@ -151,7 +147,7 @@ def _scanned(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun | None
         return Scanned(uuid, left_out="archived")
     in_catalogue = _catalogue_hits(base, uuid, redactor)
     try:
-        hits = _packed_hits(base, uuid, redactor) if is_packed else _hits(base, uuid, place, redactor)
+        hits = _packed_hits(base, uuid, redactor) if is_packed else _hits(base, place, redactor)
     except OrihonError as error:
         if not is_packed:
             raise
@@ -172,34 +168,34 @@ def _scanned(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun | None
     return Scanned(uuid, found, is_fixed=True)
 
 
-def _hits(base: BaseFolder, uuid: str, place: Path | None, redactor: Cleaner) -> tuple[Hit, ...]:
+def _hits(base: OpenBase, place: TaskPlace | None, redactor: Cleaner) -> tuple[Hit, ...]:
     """What is in the records and files of a task."""
     if place is None:
         return ()
-    with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+    with closing(base.read_store(place)) as store:
         hits = tuple(Redaction(store, redactor.mask, by="").hits())
-    return (*hits, *(Hit(path.name, 0, ()) for path in leftovers(place, redactor.mask)))
+    return (*hits, *(Hit(path.name, 0, ()) for path in leftovers(place.folder, redactor.mask)))
 
 
-def _packed_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
+def _packed_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
     with unpacked_for_reading(base, uuid) as folder:
-        return _hits(base, uuid, folder, redactor)
+        return _hits(base, TaskPlace(folder), redactor)
 
 
-def _catalogue_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
+def _catalogue_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
     return (
         *(Hit(_ROW, 0, (column,)) for column in _row_hits(base, uuid, redactor)),
         *(Hit(_NOTICE, number, ()) for number in _notice_hits(base, uuid, redactor)),
     )
 
 
-def _mend(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun, *, places: int) -> None:
+def _mend(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun, *, places: int) -> None:
     """Take everything out of one task, wherever it is; it may have been brought back for that a moment ago."""
-    with base.holding(uuid) as hold, audited(base.path, base.settings, "redact", uuid, places=places):
+    with base.own_if_registered(uuid) as owned, audited(base.path, base.settings, "redact", uuid, places=places):
         begun.add(uuid)
         place = base.folders.find(uuid)
         if place is not None:
-            _redact(base, uuid, place, redactor, None if hold.lease is None else hold.lease.epoch)
+            _redact(base, place, redactor, None if owned is None else owned.epoch)
         if base.catalogue is not None:
             if row_hits := _row_hits(base, uuid, redactor):
                 base.catalogue.tasks.update(uuid, **row_hits)
@@ -207,11 +203,11 @@ def _mend(base: BaseFolder, uuid: str, redactor: Cleaner, begun: Begun, *, place
                 base.catalogue.outbox.rewrite(number, body)
 
 
-def _redact(base: BaseFolder, uuid: str, place: Path, redactor: Cleaner, epoch: int | None) -> None:
+def _redact(base: OpenBase, place: TaskPlace, redactor: Cleaner, epoch: int | None) -> None:
     """Take everything out of the records, and make what is derived from them anew."""
 
     def opened() -> TaskStore:
-        return open_task_store(place, base.settings, key_file=base.path / "mask.key", epoch=epoch, name=uuid)
+        return base.store(place, epoch=epoch)
 
     with closing(opened()) as store:
         store.claim()
@@ -219,11 +215,11 @@ def _redact(base: BaseFolder, uuid: str, place: Path, redactor: Cleaner, epoch: 
         store.records.save("index", b"{}")
     with closing(opened()) as store:
         store.change(lambda tail: store.save_index())
-    for path in leftovers(place, redactor.mask):
+    for path in leftovers(place.folder, redactor.mask):
         path.unlink()
 
 
-def _notice_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> dict[int, Any]:
+def _notice_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> dict[int, Any]:
     """What notices about the task should say instead, by their numbers."""
     if base.catalogue is None:
         return {}
@@ -232,7 +228,7 @@ def _notice_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> dict[int, An
     return {number: body for number, body in new.items() if body != old[number]}
 
 
-def _row_hits(base: BaseFolder, uuid: str, redactor: Cleaner) -> dict[str, Any]:
+def _row_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> dict[str, Any]:
     """The columns of the task's row that have something to take out, as they should be."""
     row = base.row(uuid)
     if row is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from orihon.settings import Settings
 from orihon.tasks.approvals.question_cache import QuestionMemory
+from orihon.tasks.base import OpenBase
 from orihon.web.fields import Field
 from orihon.web.previews import Drafts
 from orihon.web.task_locks import Turns
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 class Site:
     """What one running server shows."""
 
-    base: Path
-    settings: Settings
+    base: OpenBase
     live: Broadcaster
     read_only: bool = False
     config: Path | None = None  # the configuration file that was read, for the page of settings
@@ -42,12 +42,12 @@ class Call:
     address: str = ""  # where it came from, for the records
 
     @property
-    def base(self) -> Path:
+    def base(self) -> OpenBase:
         return self.site.base
 
     @property
     def settings(self) -> Settings:
-        return self.site.settings
+        return self.site.base.settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from pathlib import Path
 
 from orihon.catalogue.grants import Grant
-from orihon.settings import Settings
 from orihon.system.clock import utc_now
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.grants import digest_of
 
 #: How long a look is believed.
@@ -25,9 +23,8 @@ _MOST_KEPT = 1000
 class Granted:
     """The grants of one base folder. Threads may share it."""
 
-    def __init__(self, base: Path, settings: Settings) -> None:
+    def __init__(self, base: OpenBase) -> None:
         self._base = base
-        self._settings = settings
         self._looked: OrderedDict[str, tuple[float, Grant | None]] = OrderedDict()  # by the grant's own name
         self._names: OrderedDict[str, str] = OrderedDict()  # of grants, by the digests of their tokens
         self._lock = threading.Lock()
@@ -66,11 +63,10 @@ class Granted:
             _limit(self._looked)
 
     def _read(self, *, name: str = "", digest: str = "") -> Grant | None:
-        with BaseFolder(self._base, self._settings) as base:
-            catalogue = base.open_catalogue()
-            if catalogue is None:
-                return None
-            return catalogue.grants.by_digest(digest) if digest else catalogue.grants.find(name)
+        catalogue = self._base.open_catalogue()
+        if catalogue is None:
+            return None
+        return catalogue.grants.by_digest(digest) if digest else catalogue.grants.find(name)
 
 
 def is_good(grant: Grant | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from orihon.tasks.base import BaseFolder
 from orihon.web.call import Call
 
 
@@ -11,8 +10,7 @@ def task_of(call: Call) -> str:
 
     A task that the visitor may not see is not there for them.
     """
-    with BaseFolder(call.base, call.settings) as base:
-        return base.resolve(call.given["task"], user=call.visitor.only)
+    return call.base.resolve(call.given["task"], user=call.visitor.only)
 
 
 def wanted_task(call: Call) -> str | None:

@@ -21,8 +21,9 @@ from typing import Self
 import uvicorn
 
 from orihon.drivers.postgres import connections_kept
-from orihon.errors import InvalidInput, StorageUnavailable
+from orihon.errors import InvalidInput
 from orihon.settings import Settings
+from orihon.tasks.base import OpenBase
 from orihon.web.access import open_access
 from orihon.web.app import build_app
 from orihon.web.broadcaster import Broadcaster
@@ -110,18 +111,16 @@ class WebServer:
     ) -> None:
         self._listening = listening or Listening()
         self._listening.check()
-        base = Path(base_dir).absolute()
-        if not base.is_dir():
-            raise StorageUnavailable("no_base_dir", path=base)
+        self._base = base = OpenBase(base_dir, settings)
         self._settings = settings
         self._socket = _bound(self._listening.host, self._listening.port)
         try:
             self.port: int = self._socket.getsockname()[1]
             names = names_of([*self._own_names(), *self._listening.names], self._listening.scheme, self.port)
-            granted = Granted(base, settings)
-            self._access = open_access(base, user=_me(), port=self.port, renew=new_token, granted=granted)
-            self._live = Broadcaster(partial(open_topic, base, settings))
-            app = build_app(Site(base, settings, self._live, read_only, config), self._access, names)
+            granted = Granted(base)
+            self._access = open_access(base.path, user=_me(), port=self.port, renew=new_token, granted=granted)
+            self._live = Broadcaster(partial(open_topic, base))
+            app = build_app(Site(base, self._live, read_only, config), self._access, names)
             self._server = _Uvicorn(self._configured(app), self._live)
         except BaseException:
             self._socket.close()

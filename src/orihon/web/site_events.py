@@ -14,7 +14,6 @@ from typing import Any
 from orihon.errors import OrihonError
 from orihon.reports.task_list import tasks_by_uuid
 from orihon.system import jsonio
-from orihon.tasks.base import BaseFolder
 from orihon.texts import speaking
 from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicState
@@ -72,15 +71,14 @@ class SiteEvents:
     def _of_user(self, user: str, told: Mapping[str, Any], heard: int) -> str:
         """Which of the tasks that have changed are this user's, and how they stand; nothing if nobody can say now."""
         try:
-            with BaseFolder(self.site.base, self.site.settings) as base:
-                catalogue = base.open_catalogue()
-                if catalogue is None:
-                    return jsonio.encode({"tasks": []}).decode()
-                is_new = told["notice"] > heard
-                notices = catalogue.outbox.rows(since=heard, limit=_MOST_NOTICES) if is_new else []
-                asked = {*told["tasks"], *(one.task for one in notices if one.task is not None)}
-                own = {row.uuid for row in catalogue.tasks.find_all(sorted(asked)) if row.user == user}
-                counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
+            catalogue = self.site.base.open_catalogue()
+            if catalogue is None:
+                return jsonio.encode({"tasks": []}).decode()
+            is_new = told["notice"] > heard
+            notices = catalogue.outbox.rows(since=heard, limit=_MOST_NOTICES) if is_new else []
+            asked = {*told["tasks"], *(one.task for one in notices if one.task is not None)}
+            own = {row.uuid for row in catalogue.tasks.find_all(sorted(asked)) if row.user == user}
+            counts = {status.value: count for status, count in catalogue.statistics.count_by_status(user).items()}
         except OrihonError:
             return ""
         tasks = [uuid for uuid in told["tasks"] if uuid in own]
@@ -92,7 +90,7 @@ class SiteEvents:
     def _rows(self, uuids: tuple[str, ...]) -> str:
         with speaking(self.language):
             try:
-                tasks = tasks_by_uuid(self.site.base, self.site.settings, uuids)
+                tasks = tasks_by_uuid(self.site.base, uuids)
             except OrihonError:  # the catalogue is away for a moment: the page asks for them
                 return ""
             made = templates().get_template("task_rows.html").render({"tasks": tasks})

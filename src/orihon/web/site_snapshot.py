@@ -10,12 +10,10 @@ from __future__ import annotations
 import secrets
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue
-from orihon.settings import Settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicState
 
@@ -34,9 +32,9 @@ _PAUSE, _LONGEST_PAUSE = 15, 30.0
 class SiteSnapshots:
     """How the catalogue stands; ``round`` grows with each change."""
 
-    def __init__(self, base: Path, settings: Settings) -> None:
-        self._base = BaseFolder(base, settings)
-        self._settings = settings
+    def __init__(self, base: OpenBase) -> None:
+        self._base = base
+        self._settings = base.settings
         self._seen: dict[str, str] | None = None
         self._since = ""
         self._version: object = None
@@ -63,7 +61,7 @@ class SiteSnapshots:
         return self._state
 
     def close(self) -> None:
-        self._base.close_catalogue()
+        """The base stays open: the server has it."""
 
     def _read(self, catalogue: Catalogue) -> None:
         changed = self._changed_tasks(catalogue)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 from orihon.catalogue import TaskRow
 from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
-from orihon.settings import Settings
 from orihon.store.contract import Stream
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.web.broadcaster import TopicReader, TopicState
 from orihon.web.site_snapshot import SiteSnapshots
 from orihon.web.task_head import gauge_of, view_size
@@ -27,22 +25,18 @@ def task_topic(uuid: str) -> str:
     return f"{_TASK}{uuid}"
 
 
-def open_topic(base: Path, settings: Settings, topic: str) -> TopicReader:
-    """The reader of a topic."""
-    return (
-        TaskSnapshots(base, settings, topic.removeprefix(_TASK))
-        if topic.startswith(_TASK)
-        else SiteSnapshots(base, settings)
-    )
+def open_topic(base: OpenBase, topic: str) -> TopicReader:
+    """The look at a topic."""
+    return TaskSnapshots(base, topic.removeprefix(_TASK)) if topic.startswith(_TASK) else SiteSnapshots(base)
 
 
 class TaskSnapshots:
     """How long a task's log is, how full its context, and its status."""
 
-    def __init__(self, base: Path, settings: Settings, uuid: str) -> None:
-        self._base = BaseFolder(base, settings)
+    def __init__(self, base: OpenBase, uuid: str) -> None:
+        self._base = base
         self._uuid = uuid
-        self._folder: Path | None = None
+        self._place: TaskPlace | None = None
         self._store: TaskStore | None = None
         self._counts: dict[str, int] = dict.fromkeys(_COUNTED, 0)
         self._counted = (0, 0)  # messages and changes that the tokens are of
@@ -81,19 +75,18 @@ class TaskSnapshots:
 
     def close(self) -> None:
         self._close_store()
-        self._base.close_catalogue()
 
     def _at_hand(self) -> TaskStore | None:
-        folder = self._base.folders.find(self._uuid)
-        if folder != self._folder:
+        place = self._base.folders.find(self._uuid)
+        if place != self._place:
             self._close_store()
-            if folder is not None:
-                self._store = open_for_reading(folder, self._base.settings, name=self._uuid)
-            self._folder = folder
+            if place is not None:
+                self._store = self._base.read_store(place)
+            self._place = place
         return self._store
 
     def _close_store(self) -> None:
-        self._folder = None  # it may come back to the same place
+        self._place = None  # it may come back to the same place
         if self._store is not None:
             self._store.close()
             self._store = None

@@ -20,7 +20,6 @@ from orihon.settings import Settings
 from orihon.store.checkpoints import Ledger, read_ledger
 from orihon.store.contract import STREAMS, Stream
 from orihon.store.task_store import TaskStore
-from orihon.tasks.base import BaseFolder
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading
 from orihon.values.ladder import ladder_of
@@ -104,18 +103,18 @@ def open_task_head(call: Call, *, with_statistics: bool = False) -> Iterator[Tas
     uuid = task_of(call)
     cost: CostLine | None = None
     children: tuple[TaskRow, ...] = ()
-    with BaseFolder(call.base, call.settings) as base, ExitStack() as stack:
-        catalogue = base.open_catalogue_if_sound()
+    with ExitStack() as stack:
+        catalogue = call.base.open_catalogue_if_sound()
         row, store, absent = None, None, None
         try:
-            store, row = stack.enter_context(reading_task(call.base, uuid, call.settings))
+            store, row = stack.enter_context(reading_task(call.base, uuid))
         except OrihonError as error:
             absent = error
             row = None if catalogue is None else catalogue.tasks.find(uuid)
         if row is not None and catalogue is not None and with_statistics:
             cost, only = costs_of_task(catalogue, call.settings, uuid), call.visitor.only
             children = tuple(row for row in catalogue.tasks.children(uuid) if only is None or row.user == only)
-        yield TaskHead(uuid, row, store, absent, call.settings, MEMORIES.of(call.base, uuid), cost, children)
+        yield TaskHead(uuid, row, store, absent, call.settings, MEMORIES.of(call.base.path, uuid), cost, children)
 
 
 def size_of(task: TaskHead) -> TaskSize:

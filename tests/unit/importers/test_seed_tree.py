@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from orihon.importers.importer import import_transcripts
+from orihon import import_transcripts
 from orihon.importers.registry import recognised
 from orihon.importers.seed_tree import key_from
 from orihon.settings import load_settings

@@ -14,6 +14,7 @@ from orihon.cli.output import shown
 from orihon.cli.storage_output import storage_lines
 from orihon.reports.storage import storage_summary
 from orihon.settings import Settings, load_settings
+from orihon.tasks.base import OpenBase
 from orihon.texts import text
 
 
@@ -23,7 +24,7 @@ def print_statistics_report(
     """Print the picture of the storage; ``collect_global_statistics`` gives its figures."""
     loaded = load_settings(settings)
     where = base_dir if base_dir is not None else loaded.context_storage.base_dir
-    for line in storage_lines(storage_summary(where, loaded)):
+    for line in storage_lines(storage_summary(OpenBase(where, loaded))):
         typer.echo(shown(line))
 
 

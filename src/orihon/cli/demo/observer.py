@@ -57,7 +57,8 @@ class Watcher:
     @property
     def folder(self) -> Path | None:
         """Where the task's records are now."""
-        return self._queue.folders.find(self.uuid)
+        place = self._queue.folders.find(self.uuid)
+        return None if place is None else place.folder
 
     def poll(self) -> list[str]:
         """What has happened since the last look."""

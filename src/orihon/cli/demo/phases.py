@@ -17,12 +17,11 @@ from typing import Any
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import Waiting
 from orihon.settings import load_settings
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.tasks.approvals.answers import Answered, approve, reject
 from orihon.tasks.approvals.phase_restore import read_phase
+from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
-from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
 from orihon.texts import text
 from orihon.transfer.archive import ArchivedTask, archive_task, restore_task
@@ -154,16 +153,16 @@ class PhasesStory:
     def _complete(self) -> ArchivedTask:
         self._say_stage(7)
         TaskContextManager.resume(self.base_dir, self.uuid, self._settings).complete()
-        archived = archive_task(self.base_dir, self.uuid, self._settings)
+        archived = archive_task(OpenBase(self.base_dir, self._settings), self.uuid)
         place, size, content = f"{archived.place}/{archived.key}", archived.bytes, archived.content_bytes
         self._say("archived", place=place, format=archived.format, size=size, content=content)
         return archived
 
     def _restore(self, archived: ArchivedTask) -> str:
         self._say_stage(8)
-        restore_task(self.base_dir, self.uuid, self._settings)
+        restore_task(OpenBase(self.base_dir, self._settings), self.uuid)
         self._say("unarchived", members=archived.members, sha256=archived.content_sha256[:12])
-        section = read_phase(self.base_dir, self.uuid, self._settings, phase=1, section=SECTION)
+        section = read_phase(OpenBase(self.base_dir, self._settings), self.uuid, phase=1, section=SECTION)
         self._show("section", _outline(section), section=SECTION, lines=len(section.splitlines()))
         return section
 
@@ -190,13 +189,14 @@ class PhasesStory:
             archive_bytes=archived.bytes,
             archived_bytes=archived.content_bytes,
             section=section,
-            findings=len(verify(self.base_dir, self.uuid, self._settings)),
+            findings=len(verify(OpenBase(self.base_dir, self._settings), self.uuid)),
         )
 
     def _reading(self) -> closing[TaskStore]:
-        folder = folders_of(self.base_dir, self._settings).find(self.uuid)
-        assert folder is not None
-        return closing(open_for_reading(folder, self._settings, name=self.uuid))
+        base = OpenBase(self.base_dir, self._settings)
+        place = base.folders.find(self.uuid)
+        assert place is not None
+        return closing(base.read_store(place))
 
     def _in_view(self) -> str:
         """What stands in the view where the comparison was written."""

@@ -32,6 +32,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.runtime.supervisor import SupervisedWorker
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.texts import language, text
 from orihon.values.task import FINISHED, TaskKey, TaskStatus
@@ -277,7 +278,7 @@ class Scenario:
             compressions=row.compression_count,
             bytes_on_disk=self._size_of(folder),
             memory_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
-            findings=len(verify(self.base_dir, row.uuid, self._settings)),
+            findings=len(verify(OpenBase(self.base_dir, self._settings), row.uuid)),
             inherits_from=second_row.inherits_from,
             inherited=inherited[0][1] if inherited else "",
         )

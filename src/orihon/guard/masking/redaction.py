@@ -36,6 +36,8 @@ from orihon.system.files import make_private_folder, replace_file, sync_folder, 
 from orihon.values.message.strings import map_named
 
 KEY_BYTES = 32
+#: The file in a base that holds the key of its placeholders.
+KEY_FILE = "mask.key"
 
 _DIGEST_DIGITS = 12
 # Only a user's pattern that looks at its surroundings could want more, and it shall not keep the writer busy.
@@ -45,7 +47,7 @@ _SEAM = 600
 # Which secret it was does not matter beside a placeholder; its name may.
 _ANY_DIGEST = "0" * _DIGEST_DIGITS
 _UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
-_KEY_FILE = re.compile(rb"[0-9a-f]{64}\n?")
+_KEY = re.compile(rb"[0-9a-f]{64}\n?")
 
 
 class Redactor:
@@ -290,13 +292,14 @@ def _gaps(text: str) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def load_key(path: Path) -> bytes:
-    """The key in the file at ``path``; made when missing. Processes that start together agree on one."""
+def load_key(base: Path) -> bytes:
+    """The key of a base, in its folder; made when missing. Processes that start together agree on one."""
+    path = base / KEY_FILE
     with wrapping(path):
         if not path.exists():
             _make_key(path)
         content = path.read_bytes()
-    if not _KEY_FILE.fullmatch(content):
+    if not _KEY.fullmatch(content):
         raise DamagedStore("mask_key", path=path)
     return bytes.fromhex(content.decode("ascii"))
 

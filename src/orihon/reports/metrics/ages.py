@@ -14,24 +14,25 @@ from pathlib import Path
 
 from orihon.drivers.postgres import postgres_of
 from orihon.settings import Settings
+from orihon.tasks.base import OpenBase
 
 _PLACE = "running"
 _FILES = ("messages.jsonl", "tools.jsonl", "compressions.jsonl", "context.db", "context.db-wal")
 
 
-def write_ages(base_dir: Path, settings: Settings, uuids: Iterable[str]) -> dict[str, float]:
+def write_ages(base: OpenBase, uuids: Iterable[str]) -> dict[str, float]:
     """Seconds since each of these running tasks last stored something."""
     now = time.time()
     ages: dict[str, float] = {}
     elsewhere: list[str] = []
     for uuid in uuids:
-        written = _written(base_dir / _PLACE / uuid)
+        written = _written(base.path / _PLACE / uuid)
         if written is None:
             elsewhere.append(uuid)
         else:
             ages[uuid] = max(now - written, 0.0)
-    if elsewhere and settings.database.url is not None:
-        ages |= _in_database(settings, elsewhere)
+    if elsewhere and base.settings.database.url is not None:
+        ages |= _in_database(base.settings, elsewhere)
     return ages
 
 

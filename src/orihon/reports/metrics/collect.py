@@ -19,6 +19,7 @@ from orihon.reports.metrics.families import OTHER, Sample, counted
 from orihon.reports.sizes import FileSizes, size_of
 from orihon.settings import Settings
 from orihon.system.counters import MODEL_TOKENS, series
+from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from orihon.values.tokens.prices import PriceList
 
@@ -26,7 +27,7 @@ from orihon.values.tokens.prices import PriceList
 MOST_TASKS = 100
 
 
-def collect(catalogue: Catalogue, base_dir: Path, settings: Settings, sizes: FileSizes | None) -> list[Sample]:
+def collect(catalogue: Catalogue, base: OpenBase, sizes: FileSizes | None) -> list[Sample]:
     """All figures. ``sizes``: the last that is known, if anything is."""
     started = time.monotonic()
     active = catalogue.tasks.page(status=TaskStatus.RUNNING, limit=MOST_TASKS)
@@ -34,12 +35,12 @@ def collect(catalogue: Catalogue, base_dir: Path, settings: Settings, sizes: Fil
     counters["orihon_take_overs_total"] = counters.pop("take_overs", 0)
     samples = [
         *counted(counters),
-        *_costs(counters, settings),
+        *_costs(counters, base.settings),
         *_queue(catalogue),
         *_leases(catalogue, {row.uuid for row in active}),
-        *_workers(catalogue, settings),
-        *_active(active, base_dir, settings),
-        *_sizes(active, base_dir, sizes, catalogue if settings.database.url is not None else None),
+        *_workers(catalogue, base.settings),
+        *_active(active, base),
+        *_sizes(active, base.path, sizes, catalogue if base.settings.database.url is not None else None),
         Sample.of("orihon_build_info", 1, version=orihon.__version__),
     ]
     samples.append(Sample.of("orihon_scrape_duration_seconds", time.monotonic() - started))
@@ -91,12 +92,12 @@ def _workers(catalogue: Catalogue, settings: Settings) -> Iterator[Sample]:
         yield Sample.of("orihon_workers", states.count(state), state=state)
 
 
-def _active(active: list[TaskRow], base_dir: Path, settings: Settings) -> Iterator[Sample]:
+def _active(active: list[TaskRow], base: OpenBase) -> Iterator[Sample]:
     for row in active:
         if row.view_tokens is not None and row.context_length:
             ratio = row.view_tokens * row.correction / row.context_length
             yield Sample.of("orihon_context_usage_ratio", round(ratio, 6), task_id=row.uuid)
-    for uuid, age in write_ages(base_dir, settings, [row.uuid for row in active]).items():
+    for uuid, age in write_ages(base, [row.uuid for row in active]).items():
         yield Sample.of("orihon_durable_write_age_seconds", round(age, 3), task_id=uuid)
 
 

@@ -12,20 +12,18 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from orihon.catalogue import Catalogue
-from orihon.catalogue.connect import catalogue_exists, open_catalogue
-from orihon.errors import InvalidInput, OrihonError, StorageUnavailable
+from orihon.errors import InvalidInput, OrihonError
 from orihon.reports.metrics.collect import collect
 from orihon.reports.metrics.families import Sample, counted, written
 from orihon.reports.sizes import FileSizes, known_sizes, measure, sizes_of
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
+from orihon.tasks.base import OpenBase, opened_base
 
 logger = logging.getLogger("orihon.metrics")
 
@@ -39,20 +37,20 @@ _REQUEST_SECONDS = 10.0
 _LONGEST_PATH = 100
 
 
-def collect_metrics(base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None) -> str:
+def collect_metrics(
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+) -> str:
     """The metrics of this moment in the text format of Prometheus."""
     return written(metric_samples(base_dir, settings))
 
 
 def metric_samples(
-    base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
+    base_dir: OpenBase | Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
 ) -> list[Sample]:
     """The same as values."""
-    loaded, base = _resolved(base_dir, settings)
-    if not catalogue_exists(base, loaded):
-        return list(counted({}))
-    with closing(open_catalogue(base, loaded)) as catalogue:
-        return collect(catalogue, base, loaded, sizes_of(base, SIZE_AGE))
+    base = opened_base(base_dir, settings)
+    catalogue = base.open_catalogue()
+    return list(counted({})) if catalogue is None else collect(catalogue, base, sizes_of(base.path, SIZE_AGE))
 
 
 class MetricsServer:
@@ -60,18 +58,17 @@ class MetricsServer:
 
     def __init__(
         self,
-        base_dir: Path | str | None = None,
+        base_dir: OpenBase | Path | str | None = None,
         settings: Mapping[str, Any] | Settings | None = None,
         *,
         host: str = LOOPBACK,
         port: int = 0,
     ) -> None:
         """Listen at ``host``; port 0 takes a free one (``address`` says which)."""
-        self._settings, self._base = _resolved(base_dir, settings)
-        self._catalogue: Catalogue | None = None
+        self._base = opened_base(base_dir, settings)
         self._turn = threading.Lock()
         self._over = threading.Event()
-        self._sizes: FileSizes | None = known_sizes(self._base)
+        self._sizes: FileSizes | None = known_sizes(self._base.path)
         self._http = _listening(host, port, self)
         self._walker = threading.Thread(target=self._walk, name="orihon-sizes", daemon=True)
         self._walker.start()
@@ -93,8 +90,7 @@ class MetricsServer:
         self._http.shutdown_if_serving()
         self._http.server_close()
         with self._turn:
-            if self._catalogue is not None:
-                self._catalogue.close()
+            self._base.close()
 
     def __enter__(self) -> Self:
         return self
@@ -107,24 +103,14 @@ class MetricsServer:
     def text(self) -> str:
         """The metrics of this moment."""
         with self._turn:
-            if self._catalogue is not None and self._is_gone():
-                self._catalogue.close()
-                self._catalogue = None
-            if self._catalogue is None:
-                if not catalogue_exists(self._base, self._settings):
-                    return written(counted({}))
-                self._catalogue = open_catalogue(self._base, self._settings)
-            return written(collect(self._catalogue, self._base, self._settings, self._sizes))
-
-    def _is_gone(self) -> bool:
-        """A file that was removed would be read on for as long as it is open."""
-        return self._settings.database.url is None and not catalogue_exists(self._base, self._settings)
+            catalogue = self._base.open_catalogue()
+            return written(counted({}) if catalogue is None else collect(catalogue, self._base, self._sizes))
 
     def _walk(self) -> None:
         known = self._sizes
         pause = 0.0 if known is None else SIZE_AGE - min(max(time.time() - known.measured_at, 0.0), SIZE_AGE)
         while not self._over.wait(pause):
-            self._sizes = measure(self._base)
+            self._sizes = measure(self._base.path)
             pause = max(SIZE_AGE, self._sizes.took / _WALKING)
 
 
@@ -208,11 +194,3 @@ def _is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _resolved(base_dir: Path | str | None, settings: Mapping[str, Any] | Settings | None) -> tuple[Settings, Path]:
-    loaded = load_settings(settings)
-    base = Path(base_dir if base_dir is not None else loaded.context_storage.base_dir)
-    if loaded.database.url is None and not base.is_dir():
-        raise StorageUnavailable("no_base_dir", path=base)
-    return loaded, base

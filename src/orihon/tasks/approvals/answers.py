@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from orihon.audit.trail import audited
 from orihon.catalogue import Catalogue, TaskRow
@@ -31,15 +30,13 @@ from orihon.errors import (
     TaskBusy,
     TaskNotFound,
 )
-from orihon.settings import Settings
 from orihon.store.checkpoints import CLOCK, Approval, Checkpoint, CheckpointLog, Ledger, read_ledger, refuse_answered
-from orihon.store.factory import open_for_reading
 from orihon.system.clock import utc_now
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.notices import tell_of_approval
 from orihon.tasks.approvals.question_cache import QuestionMemory, Questions
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import ChangingTask, changing_task
 from orihon.texts import text
 from orihon.values.task import FINISHED, TaskStatus
@@ -97,9 +94,7 @@ class SweepReport(AsJson):
 # ---- what waits ----------------------------------------------------------------------------------------------------
 
 
-def pending(
-    base_dir: Path | str, settings: Settings, *, user: str | None = None, memory: QuestionMemory | None = None
-) -> list[PendingApproval]:
+def pending(base: OpenBase, *, user: str | None = None, memory: QuestionMemory | None = None) -> list[PendingApproval]:
     """Every checkpoint that waits for an answer (``user``: in that user's tasks), the oldest first.
 
     With a ``memory``, which is of this base folder, tasks that have not changed since it was filled are not opened.
@@ -107,14 +102,13 @@ def pending(
     memory = memory or QuestionMemory()
     found: list[PendingApproval] = []
     seen: set[str] = set()
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        for row in _rows(base.open_catalogue(), *ANSWERABLE):
-            seen.add(row.uuid)
-            if user not in (None, row.user):
-                continue
-            with _passed_over(row):
-                asked = memory.of(row, partial(_open_questions, base, row.uuid))
-                found += (PendingApproval(row.uuid, row.key.label, one, row.user) for one in asked)
+    for row in _rows(base.open_catalogue(), *ANSWERABLE):
+        seen.add(row.uuid)
+        if user not in (None, row.user):
+            continue
+        with _passed_over(row):
+            asked = memory.of(row, partial(_open_questions, base, row.uuid))
+            found += (PendingApproval(row.uuid, row.key.label, one, row.user) for one in asked)
     memory.keep(seen)
     return sorted(found, key=lambda one: (one.checkpoint.created_at, one.uuid))
 
@@ -128,7 +122,7 @@ def _passed_over(row: TaskRow) -> Iterator[None]:
         logger.info("%s: %s", row.uuid, error)
 
 
-def _waiting(base: BaseFolder) -> Iterator[tuple[TaskRow, Ledger]]:
+def _waiting(base: OpenBase) -> Iterator[tuple[TaskRow, Ledger]]:
     for row in _rows(base.open_catalogue(), TaskStatus.WAITING):
         ledger = Ledger()
         with _passed_over(row):
@@ -148,32 +142,29 @@ def _rows(catalogue: Catalogue | None, *statuses: TaskStatus) -> Iterator[TaskRo
             yield from page
 
 
-def _ledger(base: BaseFolder, uuid: str) -> Ledger:
+def _ledger(base: OpenBase, uuid: str) -> Ledger:
     folder = base.folders.find(uuid)
     if folder is None:
         raise TaskNotFound("uuid", uuid=uuid)
-    with closing(open_for_reading(folder, base.settings, name=uuid)) as store:
+    with closing(base.read_store(folder)) as store:
         return read_ledger(store)
 
 
-def _open_questions(base: BaseFolder, uuid: str) -> Questions:
+def _open_questions(base: OpenBase, uuid: str) -> Questions:
     return _ledger(base, uuid).open
 
 
 # ---- answering -----------------------------------------------------------------------------------------------------
 
 
-def approve(
-    base_dir: Path | str, uuid: str, settings: Settings, *, by: str, reason: str = "", checkpoint: int | None = None
-) -> Answered:
+def approve(base: OpenBase, uuid: str, *, by: str, reason: str = "", checkpoint: int | None = None) -> Answered:
     """Let the task go on. Without ``checkpoint`` the oldest open question is answered."""
-    return _answer(base_dir, uuid, settings, Approval("approve", by, reason), checkpoint)
+    return _answer(base, uuid, Approval("approve", by, reason), checkpoint)
 
 
 def reject(
-    base_dir: Path | str,
+    base: OpenBase,
     uuid: str,
-    settings: Settings,
     *,
     by: str,
     reason: str,
@@ -181,13 +172,12 @@ def reject(
     checkpoint: int | None = None,
 ) -> Answered:
     """Say no, and why; what the reason is about is opened again: named ``sections``, or found by its words."""
-    return _answer(base_dir, uuid, settings, Approval("reject", by, reason, sections=tuple(sections)), checkpoint)
+    return _answer(base, uuid, Approval("reject", by, reason, sections=tuple(sections)), checkpoint)
 
 
 def revise(
-    base_dir: Path | str,
+    base: OpenBase,
     uuid: str,
-    settings: Settings,
     *,
     by: str,
     instructions: str,
@@ -196,16 +186,16 @@ def revise(
 ) -> Answered:
     """Ask for changes; what the instructions are about is opened again."""
     approval = Approval("revise", by, instructions, sections=tuple(sections))
-    return _answer(base_dir, uuid, settings, approval, checkpoint)
+    return _answer(base, uuid, approval, checkpoint)
 
 
-def _answer(base_dir: Path | str, uuid: str, settings: Settings, approval: Approval, number: int | None) -> Answered:
+def _answer(base: OpenBase, uuid: str, approval: Approval, number: int | None) -> Answered:
     if not approval.by.strip():
         raise InvalidInput("empty_text", field="by")
     if not approval.approved and not approval.comment.strip():
         raise InvalidInput("empty_text", field="instructions" if approval.decision == "revise" else "reason")
-    with audited(base_dir, settings, approval.decision, uuid, user=approval.by):
-        return _held(base_dir, uuid, settings, lambda task: _answered(task, approval, number), number)
+    with audited(base.path, base.settings, approval.decision, uuid, user=approval.by):
+        return _held(base, uuid, lambda task: _answered(task, approval, number), number)
 
 
 def _answered(task: ChangingTask, approval: Approval, number: int | None) -> Checkpoint:
@@ -228,19 +218,13 @@ def _handler(task: ChangingTask) -> ApprovalHandler:
     return ApprovalHandler(task.messages, compressor)
 
 
-def _held(
-    base_dir: Path | str,
-    uuid: str,
-    settings: Settings,
-    act: Callable[[ChangingTask], Checkpoint],
-    number: int | None = None,
-) -> Answered:
+def _held(base: OpenBase, uuid: str, act: Callable[[ChangingTask], Checkpoint], number: int | None = None) -> Answered:
     """Act on a waiting task under its lease, then let it go on if nothing is asked any more."""
     give_up = time.monotonic() + _PATIENCE
     while True:
-        _refuse_early(base_dir, uuid, settings, number)
+        _refuse_early(base, uuid, number)
         try:
-            with changing_task(base_dir, uuid, settings) as task:
+            with changing_task(base, uuid) as task:
                 if task.row.status not in ANSWERABLE:
                     raise NotWaiting("running", uuid=uuid, status=task.row.status.value)
                 before = task.messages.get_current_token_count()
@@ -254,28 +238,27 @@ def _held(
                 raise
             time.sleep(_NAP)
             continue
-        row = _let_go_on(Path(base_dir).absolute(), uuid, settings)
+        row = _let_go_on(base, uuid)
         if row.requested == "resume":  # who listens to a broker hears of it at once; the others look anyway
-            wake_workers(settings, uuid)
+            wake_workers(base.settings, uuid)
         waits_for = ledger.open[0] if ledger.open else None
         return Answered(uuid, asked, row.status, row.requested, before, after, waits_for)
 
 
-def _refuse_early(base_dir: Path | str, uuid: str, settings: Settings, number: int | None) -> None:
+def _refuse_early(base: OpenBase, uuid: str, number: int | None) -> None:
     """Tell who comes too late before anything is taken: what has ended, goes on, or is answered."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        row = None if catalogue is None else catalogue.tasks.find(uuid)
-        if row is None:
-            raise TaskNotFound("uuid", uuid=uuid)
-        if row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
-            raise NotWaiting("ended", uuid=uuid, status=row.status.value)
-        if row.status is TaskStatus.QUEUED:
-            raise NotWaiting("nothing", uuid=uuid, status=row.status.value)
-        if row.status is TaskStatus.RUNNING:
-            asked = _wanted(_ledger(base, uuid), number, row)
-            refuse_answered(asked)
-            raise NotWaiting("running", uuid=uuid, status=row.status.value)
+    catalogue = base.open_catalogue()
+    row = None if catalogue is None else catalogue.tasks.find(uuid)
+    if row is None:
+        raise TaskNotFound("uuid", uuid=uuid)
+    if row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
+        raise NotWaiting("ended", uuid=uuid, status=row.status.value)
+    if row.status is TaskStatus.QUEUED:
+        raise NotWaiting("nothing", uuid=uuid, status=row.status.value)
+    if row.status is TaskStatus.RUNNING:
+        asked = _wanted(_ledger(base, uuid), number, row)
+        refuse_answered(asked)
+        raise NotWaiting("running", uuid=uuid, status=row.status.value)
 
 
 def _wanted(ledger: Ledger, number: int | None, row: TaskRow) -> Checkpoint:
@@ -287,36 +270,34 @@ def _wanted(ledger: Ledger, number: int | None, row: TaskRow) -> Checkpoint:
     return ledger.open[0] if ledger.open else ledger.checkpoints[-1]
 
 
-def _let_go_on(base_dir: Path, uuid: str, settings: Settings) -> TaskRow:
+def _let_go_on(base: OpenBase, uuid: str) -> TaskRow:
     """All is answered: a worker's task is in line again, any other is paused.
 
     Somebody who comes too late with another answer takes the lease for a moment, and its epoch rises: then again.
     """
-    with BaseFolder(base_dir, settings) as base:
-        catalogue = base.open_catalogue()
-        assert catalogue is not None
-        for _ in range(_TRIES):
-            row = catalogue.tasks.get(uuid)
-            if row.status is not TaskStatus.WAITING or _ledger(base, uuid).open:
-                break
-            try:
-                if row.claimed:  # first the wish: a paused task without it would be forgotten by a crash in between
-                    catalogue.queue.request(uuid, "resume", TaskStatus.WAITING, over=False)
-                return catalogue.tasks.change_status(uuid, TaskStatus.PAUSED, epoch=row.epoch)
-            except (StaleWriter, IllegalTransition) as error:
-                logger.info("%s: %s", uuid, error)
-        return catalogue.tasks.get(uuid)
+    catalogue = base.open_catalogue()
+    assert catalogue is not None
+    for _ in range(_TRIES):
+        row = catalogue.tasks.get(uuid)
+        if row.status is not TaskStatus.WAITING or _ledger(base, uuid).open:
+            break
+        try:
+            if row.claimed:  # first the wish: a paused task without it would be forgotten by a crash in between
+                catalogue.queue.request(uuid, "resume", TaskStatus.WAITING, over=False)
+            return catalogue.tasks.change_status(uuid, TaskStatus.PAUSED, epoch=row.epoch)
+        except (StaleWriter, IllegalTransition) as error:
+            logger.info("%s: %s", uuid, error)
+    return catalogue.tasks.get(uuid)
 
 
 # ---- looking after -------------------------------------------------------------------------------------------------
 
 
-def sweep(base_dir: Path | str, settings: Settings) -> SweepReport:
+def sweep(base: OpenBase) -> SweepReport:
     """Look after everything that waits: time limits, reminders, and what somebody has died over."""
     report = SweepReport()
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        waiting = list(_waiting(base))
-        held = {row.uuid for row, _ in waiting if base.is_in_use(row)}
+    waiting = list(_waiting(base))
+    held = {row.uuid for row, _ in waiting if base.is_in_use(row)}
     for row, ledger in waiting:
         if row.uuid in held:
             continue
@@ -324,7 +305,7 @@ def sweep(base_dir: Path | str, settings: Settings) -> SweepReport:
             report.to_cancel.append(row.uuid)
             continue
         try:
-            process_waiting(base_dir, settings, row, ledger, report)
+            look_after(base, row, ledger, report)
         except StateError as error:  # somebody else was quicker
             logger.info("%s: %s", row.uuid, error)
         except StorageError as error:  # one damaged task keeps nobody from the others
@@ -332,25 +313,23 @@ def sweep(base_dir: Path | str, settings: Settings) -> SweepReport:
     return report
 
 
-def process_waiting(
-    base_dir: Path | str, settings: Settings, row: TaskRow, ledger: Ledger, report: SweepReport | None = None
-) -> None:
+def look_after(base: OpenBase, row: TaskRow, ledger: Ledger, report: SweepReport | None = None) -> None:
     """The same for one task."""
     report = report or SweepReport()
     now = utc_now()
     if not ledger.open:
-        _held(base_dir, row.uuid, settings, _followed)
+        _held(base, row.uuid, _followed)
         report.settled.append(row.uuid)
         logger.warning("%s: was answered and goes on now", row.uuid)
     for asked in ledger.open:
         found = PendingApproval(row.uuid, row.key.label, asked)
         if asked.is_expired(now):
             approval = Approval(asked.on_timeout, CLOCK, text("approvals.timed_out", at=asked.expires_at))
-            _answer(base_dir, row.uuid, settings, approval, asked.id)
+            _answer(base, row.uuid, approval, asked.id)
             report.expired.append(found)
             logger.warning("%s: nobody has answered %s in time: %s", row.uuid, asked.name, asked.on_timeout)
         elif asked.is_reminder_due(now):
-            with changing_task(base_dir, row.uuid, settings) as task:
+            with changing_task(base, row.uuid) as task:
                 tell_of_approval(task.outbox, row.uuid, "reminded", asked)
                 is_new = CheckpointLog(task.messages.task_store).remind(asked.id, now)
             if is_new:
@@ -358,17 +337,16 @@ def process_waiting(
                 logger.warning("%s: still waits for an answer to %s", row.uuid, asked.name)
 
 
-def process_waiting_task(base_dir: Path | str, settings: Settings, uuid: str) -> None:
+def process_waiting_task(base: OpenBase, uuid: str) -> None:
     """The same for a task of that name, if it waits; for a program that waits with it."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        base.open_catalogue()
-        row = base.row(uuid)
-        if row is None or row.status is not TaskStatus.WAITING or base.is_in_use(row):
-            return
-        ledger = _ledger(base, uuid)
+    base.open_catalogue()
+    row = base.row(uuid)
+    if row is None or row.status is not TaskStatus.WAITING or base.is_in_use(row):
+        return
+    ledger = _ledger(base, uuid)
     try:
         if ledger.checkpoints:
-            process_waiting(base_dir, settings, row, ledger)
+            look_after(base, row, ledger)
     except StateError as error:
         logger.info("%s: %s", uuid, error)
 

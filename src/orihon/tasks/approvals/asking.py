@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.catalogue import Catalogue
@@ -24,6 +23,7 @@ from orihon.store.task_store import TaskStore
 from orihon.tasks.approvals.answers import process_waiting_task
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.notices import tell_of_approval
+from orihon.tasks.base import OpenBase
 from orihon.values.task import FINISHED, TaskStatus
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Asking:
     """Phases and checkpoints of one open task."""
 
     uuid: str
-    base_dir: Path
+    base: OpenBase
     settings: Settings
     catalogue: Catalogue
     outbox: Outbox
@@ -169,7 +169,7 @@ class Asking:
             if status in FINISHED or status is TaskStatus.ARCHIVED:
                 raise NotWaiting("ended", uuid=self.uuid, status=status.value)
             if status is TaskStatus.WAITING:
-                process_waiting_task(self.base_dir, self.settings, self.uuid)
+                process_waiting_task(self.base, self.uuid)
             else:
                 try:
                     self._take_up_again()

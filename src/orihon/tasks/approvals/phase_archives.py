@@ -22,15 +22,13 @@ from typing import Any
 from orihon.compression.documents.markdown import MarkdownSection, parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.errors import InvalidInput, OrihonError
-from orihon.settings import Settings
 from orihon.store.checkpoints import Checkpoint, Phase, read_ledger
-from orihon.store.factory import open_for_reading
 from orihon.store.reader import TaskReader
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.texts import text
 from orihon.values.message.message import Message
 
@@ -275,28 +273,27 @@ def phase_archive(store: TaskReader, number: int | None = None) -> tuple[str, st
     return found[wanted], content.decode("utf-8", "replace")
 
 
-def delete_old_phase_archives(base_dir: Path | str, settings: Settings, *, now: datetime | None = None) -> list[str]:
+def delete_old_phase_archives(base: OpenBase, *, now: datetime | None = None) -> list[str]:
     """Delete the archives of exploration that are older than ``preserve_exploration_days``; returns what has gone.
 
     Decisions and the log of compressions stay. So does the history itself: the log has every word of it.
     """
-    oldest = (now or datetime.now(UTC)) - timedelta(days=settings.compression.preserve_exploration_days)
+    oldest = (now or datetime.now(UTC)) - timedelta(days=base.settings.compression.preserve_exploration_days)
     deleted: list[str] = []
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        base.open_catalogue()
-        for uuid in base.uuids():
-            try:
-                deleted += [f"{uuid}/{name}" for name in _delete_old(base, uuid, oldest.isoformat())]
-            except OrihonError as error:  # one damaged task keeps nobody from the others
-                logger.warning("%s: %s", uuid, error)
+    base.open_catalogue()
+    for uuid in base.uuids():
+        try:
+            deleted += [f"{uuid}/{name}" for name in _delete_old(base, uuid, oldest.isoformat())]
+        except OrihonError as error:  # one damaged task keeps nobody from the others
+            logger.warning("%s: %s", uuid, error)
     return deleted
 
 
-def _delete_old(base: BaseFolder, uuid: str, oldest: str) -> list[str]:
+def _delete_old(base: OpenBase, uuid: str, oldest: str) -> list[str]:
     folder = base.folders.find(uuid)
     if folder is None:
         return []
-    with closing(open_for_reading(folder, base.settings, name=uuid)) as store:
+    with closing(base.read_store(folder)) as store:
         names = [name for name in store.records.kept_files() if _EXPLORATION.fullmatch(name)]
         old = [name for name in names if _made_at(store, name) < oldest]
         for name in old:

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from orihon.errors import InvalidInput
-from orihon.settings import Settings
 from orihon.store import MessageStore
 from orihon.store.checkpoints import read_ledger
-from orihon.store.factory import open_for_reading
 from orihon.store.reader import TaskReader
 from orihon.tasks.approvals.phase_archives import (
     archived_text,
@@ -23,7 +20,7 @@ from orihon.tasks.approvals.phase_archives import (
     phase_text,
     section_seqs,
 )
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task
 
 
@@ -36,25 +33,20 @@ class Restored:
     after_tokens: int
 
 
-def read_phase(
-    base_dir: Path | str, uuid: str, settings: Settings, *, phase: int | None = None, section: str | None = None
-) -> str:
+def read_phase(base: OpenBase, uuid: str, *, phase: int | None = None, section: str | None = None) -> str:
     """The text of a phase, or of one of its sections; nothing changes. The newest archive without a number."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        base.open_catalogue()
-        folder = base.folders.find(uuid)
-        if folder is None:
-            raise base.missing(uuid)
-        with closing(open_for_reading(folder, settings, name=uuid)) as store:
-            content = _content(store, phase)
+    base.open_catalogue()
+    folder = base.folders.find(uuid)
+    if folder is None:
+        raise base.missing(uuid)
+    with closing(base.read_store(folder)) as store:
+        content = _content(store, phase)
     return archived_text(content) if section is None else extract_section(content, section)
 
 
-def restore_phase(
-    base_dir: Path | str, uuid: str, settings: Settings, *, phase: int | None = None, section: str | None = None
-) -> Restored:
+def restore_phase(base: OpenBase, uuid: str, *, phase: int | None = None, section: str | None = None) -> Restored:
     """Open the folds of a phase in the view, or those of the messages that have this section."""
-    with changing_task(base_dir, uuid, settings) as task:
+    with changing_task(base, uuid) as task:
         store = task.messages.task_store
         content = _content(store, phase)
         if section is not None:

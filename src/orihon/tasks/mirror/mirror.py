@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from orihon.drivers.objects import ObjectStorage, check_key
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
+from orihon.guard import KEY_FILE
 from orihon.store.sqlite_copies import DATABASE, database_copies, is_database_part, set_fence
 from orihon.system import jsonio
 from orihon.system.clock import process_identity, utc_now
@@ -40,7 +41,7 @@ _GROWING = (
     *("tools.jsonl", "planning.jsonl"),
 )
 # Derived from the log, of this machine alone, or secret.
-_LEFT_OUT = frozenset(("current.jsonl", "index.json", "request.json", "writer.lock", "mask.key"))
+_LEFT_OUT = frozenset(("current.jsonl", "index.json", "request.json", "writer.lock", KEY_FILE))
 _WRITER = "writer.json"
 
 

@@ -28,7 +28,7 @@ from orihon.system.files import wrapping
 from orihon.tasks.base import move_aside
 from orihon.tasks.mirror.manifest import Manifest
 from orihon.tasks.mirror.mirror import Mirror
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.place import TaskPlace
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 
@@ -122,17 +122,19 @@ def go_on_mirroring(store: MessageStore, epoch: int) -> None:
         store.take_up(epoch)
 
 
-def mirror_change(settings: Settings, uuid: str, folder: Path, epoch: int) -> None:
+def mirror_change(settings: Settings, place: TaskPlace | None, epoch: int) -> None:
     """Somebody has changed a task from outside, under a lease of his own: its mirror, if one is kept, gets the change.
 
     Without it the next machine would begin from a mirror that has not heard of the change, or refuse it as too short.
     """
-    if settings.archive.url is None or not settings.archive.mirror_every or folder.parent.name == SCRATCH:
+    archive = settings.archive
+    if archive.url is None or not archive.mirror_every or place is None or place.is_in_database:
         return
     try:
-        Mirror(ObjectStorage.of(settings), uuid, writer=str(folder.parent.parent)).write(folder, epoch)
+        writer = str(place.folder.parent.parent)
+        Mirror(ObjectStorage.of(settings), place.uuid, writer=writer).write(place.folder, epoch)
     except (StaleWriter, StorageError) as error:
-        logger.error("%s: the change is made, but not mirrored: %s", uuid, error)
+        logger.error("%s: the change is made, but not mirrored: %s", place.uuid, error)
 
 
 def fetch_mirror(settings: Settings, uuid: str, folder: Path) -> bool:
@@ -142,19 +144,19 @@ def fetch_mirror(settings: Settings, uuid: str, folder: Path) -> bool:
     return Mirror(ObjectStorage.of(settings), uuid).fetch(folder)
 
 
-def fetch_newer_mirror(settings: Settings, lease: Lease, here: Path | None, place: Path) -> bool:
+def fetch_newer_mirror(settings: Settings, lease: Lease, here: TaskPlace | None, place: TaskPlace) -> bool:
     """The same when another machine has gone on since the folder ``here`` was written; that one is put aside."""
     if here is None:
-        return fetch_mirror(settings, lease.uuid, place)
-    reached = _reached_epoch(here)
+        return fetch_mirror(settings, lease.uuid, place.folder)
+    reached = _reached_epoch(here.folder)
     if settings.archive.url is None or not settings.archive.mirror_every or lease.epoch <= reached + 1:
         return False  # nobody has had the task between our last lease and this one
     manifest = Mirror(ObjectStorage.of(settings), lease.uuid).manifest()
     if manifest is None or manifest.epoch <= reached:
         return False
-    kept = move_aside(here, here.parent.parent, lease.uuid)
+    kept = move_aside(here.folder, here.folder.parent.parent, lease.uuid)
     logger.warning("%s: another machine has gone on with it; what was here is kept in %s", lease.uuid, kept)
-    return fetch_mirror(settings, lease.uuid, place)
+    return fetch_mirror(settings, lease.uuid, place.folder)
 
 
 class S3MessageStore(MirroredMessageStore):
@@ -192,7 +194,7 @@ class S3MessageStore(MirroredMessageStore):
         mirror = Mirror(ObjectStorage.of(settings), task_key, "contexts", writer=str(self.local_cache))
         self.object_key = mirror.key
         epoch = _brought_up_to_date(mirror, self.local_cache)
-        store = open_task_store(self.local_cache, settings, key_file=self.local_cache / "mask.key", epoch=epoch)
+        store = open_task_store(self.local_cache, settings, epoch=epoch)
         every = settings.archive.mirror_every or USUAL
         super().__init__(
             self.local_cache, settings, mirror=mirror, every=every, epoch=epoch, task_store=store, **kwargs

@@ -11,7 +11,7 @@ from orihon.catalogue.metadata import key_in, read_metadata, read_object
 from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.store.contract import Stream
 from orihon.store.task_store import TaskStore
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.verify.database import fence
 from orihon.tasks.verify.findings import Finding, Report
 from orihon.tasks.verify.folder import WRITER
@@ -19,27 +19,27 @@ from orihon.values.task import TaskStatus, folder
 
 
 def check_placement(
-    row: TaskRow | None, places: Sequence[Path], report: Report, *, is_known_beside: bool = False
+    row: TaskRow | None, places: Sequence[TaskPlace], report: Report, *, is_known_beside: bool = False
 ) -> None:
     """Where the folder is, against where the row's status says that it is.
 
     ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
     """
     if len(places) > 1:
-        fields = {"places": ", ".join(f"{path.parent.name}/" for path in places)}
+        fields = {"places": ", ".join(f"{place.position}/" for place in places)}
         report(Finding("catalogue", "two_folders", "tasks.db", fields=fields))
     elif row is None:
         kind = "not_moved" if is_known_beside else "no_row"
-        report(Finding("catalogue", kind, f"{places[0].parent.name}/", severity="warning"))
+        report(Finding("catalogue", kind, f"{places[0].position}/", severity="warning"))
     elif not places:
         _check_absence(row, report)
     else:
         wanted = folder(row.status)
-        if wanted is not None and places[0].parent.name not in (wanted, SCRATCH):
-            fields = {"status": row.status.value, "place": places[0].parent.name, "wanted": wanted}
-            report(Finding("catalogue", "misplaced", f"{places[0].parent.name}/", severity="warning", fields=fields))
+        if wanted is not None and not places[0].is_right_for(row.status):
+            fields = {"status": row.status.value, "place": places[0].position, "wanted": wanted}
+            report(Finding("catalogue", "misplaced", f"{places[0].position}/", severity="warning", fields=fields))
         if FOLDER_LOST in row.metadata:
-            report(Finding("catalogue", "found_again", f"{places[0].parent.name}/", severity="warning"))
+            report(Finding("catalogue", "found_again", f"{places[0].position}/", severity="warning"))
 
 
 def _check_absence(row: TaskRow, report: Report) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
-from orihon.catalogue.connect import catalogue_exists, is_known_beside, open_catalogue
+from orihon.catalogue.connect import is_known_beside
 from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
@@ -21,8 +21,8 @@ from orihon.store.factory import open_for_reading
 from orihon.store.redaction import PURPOSES, REDACTED
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.place import SCRATCH, folders_of
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Findings, Report
 from orihon.tasks.verify.folder import check_folder, check_metadata
@@ -76,25 +76,26 @@ def _reporting_damage(check: Callable[[], None], report: Report) -> None:
         report(Finding("stream", "damaged", str(error.fields.get("path", "-")), fields={"why": error.cause}))
 
 
-def verify(base_dir: Path | str, uuid: str, settings: Settings) -> list[Finding]:
+def verify(base: OpenBase, uuid: str) -> list[Finding]:
     """What is wrong with a task: its records, its folder, and its row in the catalogue."""
-    base = Path(base_dir)
-    places = folders_of(base, settings).places(check_id(uuid))
+    places = base.folders.places(check_id(uuid))
     try:
-        row, in_use = _row(base, uuid, settings)
+        base.open_catalogue()
+        row = base.row(uuid)
+        in_use = base.is_in_use(row)
     except DamagedStore as error:
         damage = Finding("catalogue", "damaged", "tasks.db", task=uuid, fields={"why": error.cause})
-        return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, settings))]
+        return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, base.settings))]
     if row is None and not places:
         raise TaskNotFound("uuid", uuid=uuid)
-    beside = row is None and is_known_beside(base, settings, uuid)
-    return verify_placed(uuid, row, places, settings, in_use=in_use, is_known_beside=beside)
+    beside = row is None and is_known_beside(base.path, base.settings, uuid)
+    return verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
 
 
 def verify_placed(
     uuid: str,
     row: TaskRow | None,
-    places: list[Path],
+    places: list[TaskPlace],
     settings: Settings,
     *,
     in_use: bool,
@@ -108,17 +109,17 @@ def verify_placed(
 
 
 def verify_folder(
-    uuid: str, row: TaskRow | None, place: Path, settings: Settings, *, in_use: bool = False
+    uuid: str, row: TaskRow | None, place: TaskPlace, settings: Settings, *, in_use: bool = False
 ) -> list[Finding]:
     """One folder of a task, and its row where it has one."""
-    with closing(open_for_reading(place, settings, name=uuid)) as store:
-        is_scratch = place.parent.name == SCRATCH  # and may be missing: the task is in a database
-        found = verify_task(store, None if is_scratch else place, in_use=in_use)
+    with closing(open_for_reading(place.folder, settings, name=uuid)) as store:
+        # The scratch folder of a task in the database may be missing.
+        found = verify_task(store, None if place.is_in_database else place.folder, in_use=in_use)
         findings = Findings()
-        if is_scratch:
+        if place.is_in_database:
             check_metadata(store.records, findings.report)
         if row is not None:
-            _reporting_damage(lambda: check_row(row, place, store, findings.report), findings.report)
+            _reporting_damage(lambda: check_row(row, place.folder, store, findings.report), findings.report)
         return [*found, *findings.about(uuid)]
 
 
@@ -131,13 +132,13 @@ class Redacted:
     people: int = 0  # by ``orihon privacy anonymize``
 
 
-def redacted_records(base: BaseFolder, uuid: str) -> Redacted:
+def redacted_records(base: OpenBase, uuid: str) -> Redacted:
     """What the records of a task say of redactions; one may have been redacted for both."""
     found = Redacted()
     place = base.folders.find(uuid)
     if place is None:
         return found
-    with closing(open_for_reading(place, base.settings, name=uuid)) as store:
+    with closing(base.read_store(place)) as store:
         for line in (line for stream in STREAMS for line in store.records.read(stream) if b'"redacted":' in line):
             noted = jsonio.decode(line).get(REDACTED)
             if isinstance(noted, dict):
@@ -146,12 +147,3 @@ def redacted_records(base: BaseFolder, uuid: str) -> Redacted:
                 found.secrets += "secrets" in purposes
                 found.people += "people" in purposes
     return found
-
-
-def _row(base: Path, uuid: str, settings: Settings) -> tuple[TaskRow | None, bool]:
-    """The task's row, and whether a live process owns it."""
-    if not catalogue_exists(base, settings):
-        return None, False
-    with open_catalogue(base, settings) as catalogue:
-        row = catalogue.tasks.find(uuid)
-        return row, catalogue.leases.is_held(row)

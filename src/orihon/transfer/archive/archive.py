@@ -14,7 +14,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
@@ -22,7 +21,8 @@ from orihon.catalogue.rows import FOLDER_LOST, here_since
 from orihon.errors import OrihonError, StateError, StorageError
 from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.archive_store import ArchivedTask
 from orihon.transfer.archive.work import Work, at_work
 from orihon.values.task import FINISHED, TaskStatus
@@ -61,24 +61,23 @@ class ArchiveRun(AsJson):
         return LeftTask.of(self.left)
 
 
-def archive_task(base_dir: Path | str, uuid: str, settings: Settings) -> ArchivedTask:
+def archive_task(base: OpenBase, uuid: str) -> ArchivedTask:
     """Pack a finished task, put it away, compare, and remove its folder."""
-    with audited(base_dir, settings, "archive", uuid), at_work(base_dir, uuid, settings, Work) as work:
+    with audited(base.path, base.settings, "archive", uuid), at_work(base, uuid, Work) as work:
         return work.archive()
 
 
-def restore_task(base_dir: Path | str, uuid: str, settings: Settings) -> Path:
-    """Bring a packed task back to its folder, or to the database, with the status that it had; returns the folder.
+def restore_task(base: OpenBase, uuid: str) -> TaskPlace:
+    """Bring a packed task back to its folder, or to the database, with the status that it had.
 
     Of a task in the database that is its scratch folder, which is there only while somebody works on it.
     """
-    with audited(base_dir, settings, "unarchive", uuid), at_work(base_dir, uuid, settings, Work) as work:
+    with audited(base.path, base.settings, "unarchive", uuid), at_work(base, uuid, Work) as work:
         return work.restore()
 
 
 def archive_old(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     days: float | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
@@ -89,16 +88,15 @@ def archive_old(
     now is left where it is and does not keep the others from it. ``progress`` hears how many are done, and of how many.
     """
     run = ArchiveRun()
-    if days is None and not settings.archive.enabled:
+    if days is None and not base.settings.archive.enabled:
         return run
-    age = timedelta(days=settings.archive.threshold_days if days is None else days)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        old = [row for row in rows_having(base, FINISHED) if ended_before(row, datetime.now(UTC) - age)]
+    age = timedelta(days=base.settings.archive.threshold_days if days is None else days)
+    old = [row for row in rows_having(base, FINISHED) if ended_before(row, datetime.now(UTC) - age)]
     for number, row in enumerate(old, start=1):
         try:
-            run.archived.append(archive_task(base_dir, row.uuid, settings))
+            run.archived.append(archive_task(base, row.uuid))
         except (StateError, StorageError) as error:
-            if not is_elsewhere(row, error, settings):
+            if not is_elsewhere(row, error, base.settings):
                 logger.warning("%s: not archived: %s", row.uuid, error)
                 run.left[row.uuid] = error
         if progress is not None:
@@ -106,7 +104,7 @@ def archive_old(
     return run
 
 
-def rows_having(base: BaseFolder, statuses: Iterable[TaskStatus]) -> Iterator[TaskRow]:
+def rows_having(base: OpenBase, statuses: Iterable[TaskStatus]) -> Iterator[TaskRow]:
     """All tasks with one of these, a page at a time."""
     catalogue = base.open_catalogue()
     if catalogue is None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue.rows import CLEANED
@@ -21,7 +20,7 @@ from orihon.store.factory import open_for_reading
 from orihon.store.key_places import erase_key
 from orihon.system.clock import process_identity, utc_now
 from orihon.system.files import folder_size, make_private_folder
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.archive import ended_before
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, key_of
 from orihon.transfer.archive.work import ARCHIVED, CLEANING, FINAL_SUMMARY, Work, shortened_summary
@@ -49,15 +48,15 @@ class Cleaning(Work):
             return None
         make_private_folder(self._place)
         self._clear_leftovers()
-        place, packed = self.folder(), self._shelf.find(self._uuid)
+        place, packed = self.place(), self._shelf.find(self._uuid)
         tombstone = self._tombstone(place, packed)
         self._mark_cleaning(tombstone)
         self._done("marked")
-        self._catalogue.leases.renew(self.lease)
-        if place is not None and place.parent.name == SCRATCH:
+        self._owned.renew()
+        if place is not None and place.is_in_database:
             self._in_database().remove()
         elif place is not None:
-            self._remove_folder(place)
+            self._remove_folder(place.folder)
         self._remove_packed(packed)
         self._done("removed")
         self._remove_mirror()
@@ -69,7 +68,7 @@ class Cleaning(Work):
         drop_words(self._base, self._uuid)
         return CleanedTask(self._uuid, tombstone["bytes"], tombstone["final_summary"])
 
-    def _tombstone(self, place: Path | None, packed: ArchivedTask | None) -> dict[str, Any]:
+    def _tombstone(self, place: TaskPlace | None, packed: ArchivedTask | None) -> dict[str, Any]:
         noted = self._row.metadata.get(CLEANING)
         begun = noted if isinstance(noted, dict) and self._row.status is TaskStatus.ARCHIVED else None
         if place is None and packed is None:
@@ -123,11 +122,11 @@ class Cleaning(Work):
         return str(noted.get(name, default)) if isinstance(noted, dict) else default
 
 
-def read_task(place: Path, settings: Settings) -> tuple[int, str]:
+def read_task(place: TaskPlace, settings: Settings) -> tuple[int, str]:
     """The bytes of a task that is not packed, and its final summary."""
-    size, summary = 0 if place.parent.name == SCRATCH else folder_size(place), ""
+    size, summary = 0 if place.is_in_database else folder_size(place.folder), ""
     # What is sealed with a key that is gone can still be removed.
-    with suppress(KeyUnavailable), closing(open_for_reading(place, settings)) as store:
+    with suppress(KeyUnavailable), closing(open_for_reading(place.folder, settings)) as store:
         size = size or store.records.size()
         summary = shortened_summary(store.records.kept_file(FINAL_SUMMARY))
     return size, summary

@@ -16,13 +16,14 @@ from pathlib import Path
 from orihon.catalogue.metadata import read_object
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import StaleWriter
+from orihon.guard import KEY_FILE
 from orihon.settings import Settings
 from orihon.store.copy import contents_of, copy_records, refuse_difference
 from orihon.store.factory import backend_of, open_task_store
 from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.archive")
 
@@ -30,7 +31,7 @@ _UNFINISHED = ".restoring"
 #: A writer's place: of no use in a packed folder, and never twice the same.
 _WRITER, _WRITERS = "writer.json", ("writer.json", "writer.lock")
 #: What a folder may have besides what is copied. It was put there for people.
-_FOR_PEOPLE = ("aside", "mask.key")
+_FOR_PEOPLE = ("aside", KEY_FILE)
 
 #: Makes the lease's epoch higher than one that was met, and says what it is now.
 RaiseEpoch = Callable[[int], int]
@@ -39,11 +40,11 @@ RaiseEpoch = Callable[[int], int]
 class TaskInDatabase:
     """One task, whose lease the caller has, on its way between the database and a folder."""
 
-    def __init__(self, base_dir: Path, uuid: str, settings: Settings) -> None:
-        self.scratch = base_dir / SCRATCH / uuid
+    def __init__(self, base: OpenBase, uuid: str) -> None:
+        self.place = base.folders.in_database(uuid)
         self._uuid = uuid
-        self._settings = settings
-        self._pool = postgres_of(settings)
+        self._settings = base.settings
+        self._pool = postgres_of(base.settings)
 
     def export(self, folder: Path, epoch: int, raise_epoch: RaiseEpoch) -> None:
         """Everything as a new folder of the ``files`` back end; from now on nobody with a lower epoch writes."""
@@ -66,7 +67,7 @@ class TaskInDatabase:
         name = self._uuid + _UNFINISHED
         with (
             closing(self._store(folder, backend_of(folder, "files"))) as source,
-            closing(self._store(self.scratch.with_name(name), "postgres", epoch)) as copy,
+            closing(self._store(self.place.folder.with_name(name), "postgres", epoch)) as copy,
         ):
             copy.records.claim(epoch)
             copy_records(source.records, copy.records)
@@ -81,7 +82,7 @@ class TaskInDatabase:
 
         remove_task(self._pool, self._uuid, fenced=True)
         logger.debug("%s: %s", self._uuid, "moved away")
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        shutil.rmtree(self.place.folder, ignore_errors=True)
 
     def forget_unfinished(self) -> None:
         """What a run that died has left of its copy."""
@@ -91,7 +92,7 @@ class TaskInDatabase:
 
     def _sealed(self, epoch: int, raise_epoch: RaiseEpoch) -> TaskStore:
         with ExitStack() as on_failure:
-            store = self._store(self.scratch, "postgres")
+            store = self._store(self.place.folder, "postgres")
             on_failure.callback(store.close)
             try:
                 store.records.claim(epoch)
@@ -108,9 +109,7 @@ class TaskInDatabase:
         if backend != "postgres":
             wanted["database.url"] = None
         settings = self._settings.replace(**wanted)
-        return open_task_store(
-            folder, settings, key_file=folder / "mask.key", epoch=epoch, name=self._uuid, keys_of=self._settings
-        )
+        return open_task_store(folder, settings, epoch=epoch, name=self._uuid, keys_of=self._settings)
 
 
 def give_epoch(folder: Path, epoch: int, settings: Settings) -> None:

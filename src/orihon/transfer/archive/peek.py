@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orihon.audit.trail import audited
 from orihon.system.files import make_private_folder
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.transfer.archive.archive_store import description_of, key_of
 from orihon.transfer.archive.work import ARCHIVED, Work, at_work
 from orihon.values.task import FINISHED, TaskStatus
@@ -55,20 +55,20 @@ class ArchivePeek(Work):
     def _is_taken_up(self) -> bool:
         """Did a run die when the task was back, and has somebody gone on with it since?"""
         at_rest = self._row.status is TaskStatus.ARCHIVED or self._row.status in FINISHED
-        return not at_rest and self.folder() is not None
+        return not at_rest and self.place() is not None
 
 
 @contextmanager
-def unpacked_for_reading(base: BaseFolder, uuid: str) -> Iterator[Path]:
+def unpacked_for_reading(base: OpenBase, uuid: str) -> Iterator[Path]:
     """The records of a packed task as a folder, for as long as the block lasts."""
-    with at_work(base.path, uuid, base.settings, ArchivePeek) as work, work.unpacked() as folder:
+    with at_work(base, uuid, ArchivePeek) as work, work.unpacked() as folder:
         yield folder
 
 
-def unarchive(base: BaseFolder, uuid: str) -> None:
+def unarchive(base: OpenBase, uuid: str) -> None:
     """A packed task is a task like others again, and nothing of it is left in the archive."""
     with (
         audited(base.path, base.settings, "unarchive", uuid),
-        at_work(base.path, uuid, base.settings, ArchivePeek) as work,
+        at_work(base, uuid, ArchivePeek) as work,
     ):
         work.unarchive()

@@ -10,12 +10,12 @@ import logging
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-from orihon.catalogue import Catalogue, Lease
+from orihon.catalogue import Lease
 from orihon.catalogue.queue import TELL
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.objects import ObjectStorage
@@ -23,18 +23,17 @@ from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, State
 from orihon.guard.encryption.sealer import is_sealed_file
 from orihon.search.maintenance import read_before_packing
 from orihon.settings import Settings
-from orihon.store.factory import backend_of
 from orihon.store.key_places import needed_keys
 from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.base import BaseFolder
-from orihon.tasks.heartbeat import Heartbeat
+from orihon.tasks.base import OpenBase
 from orihon.tasks.mirror.manifest import MIRRORS
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.owning import Ownership
+from orihon.tasks.place import TaskPlace
 from orihon.texts import text
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
 from orihon.transfer.archive.in_database import TaskInDatabase, give_epoch, keep_for_people
 from orihon.transfer.archive.packed_file import contents_of, pack
-from orihon.values.task import FINISHED, TaskStatus, check_change, check_id
+from orihon.values.task import FINISHED, TaskStatus, check_change
 
 logger = logging.getLogger("orihon.archive")
 
@@ -42,7 +41,6 @@ logger = logging.getLogger("orihon.archive")
 ARCHIVED = "archived"
 #: The same, while a task's records are being removed: what its tombstone will say.
 CLEANING = "cleaning"
-#: Where the live mirrors of tasks are in an object storage.
 FINAL_SUMMARY = "final_summary.txt"
 #: Characters of it that a row keeps.
 _MOST_SUMMARY = 8000
@@ -51,35 +49,26 @@ AnyWork = TypeVar("AnyWork", bound="Work")
 
 
 @contextmanager
-def at_work(base_dir: Path | str, uuid: str, settings: Settings, kind: type[AnyWork]) -> Iterator[AnyWork]:
-    """The task under its lease, which is renewed while the block lasts."""
-    check_id(uuid)
-    with BaseFolder(Path(base_dir).absolute(), settings, for_removal=kind.for_removal) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None or catalogue.tasks.find(uuid) is None:
-            raise TaskNotFound("no_row" if base.folders.find(uuid) else "uuid", uuid=uuid)
-        seconds = settings.context_storage.lease_seconds
-        work = kind(base, catalogue, catalogue.leases.acquire(uuid, seconds=seconds))
-        heartbeat = Heartbeat(lambda: catalogue.leases.renew(work.lease), seconds / 3, uuid)
-        try:
-            yield work
-        finally:
-            heartbeat.stop()
-            catalogue.leases.release(work.lease)
+def at_work(base: OpenBase, uuid: str, kind: type[AnyWork]) -> Iterator[AnyWork]:
+    """The task, owned while the block lasts."""
+    with ExitStack() as stack:
+        if kind.for_removal:
+            base = stack.enter_context(OpenBase(base.path, base.settings, for_removal=True))
+        yield kind(base, stack.enter_context(base.own(uuid)))
 
 
 class Work:
     """One task on its way into its archive or out of it. Each step can be the last one before a crash."""
 
-    for_removal: ClassVar[bool] = False  # see ``BaseFolder``
+    for_removal: ClassVar[bool] = False  # see ``OpenBase``
 
-    def __init__(self, base: BaseFolder, catalogue: Catalogue, lease: Lease) -> None:
-        self.lease = lease
+    def __init__(self, base: OpenBase, owned: Ownership) -> None:
         self._base = base
         self._settings = base.settings
-        self._catalogue = catalogue
-        self._row = catalogue.tasks.get(lease.uuid)
-        self._uuid = lease.uuid
+        self._owned = owned
+        self._catalogue = owned.catalogue
+        self._row = owned.row()
+        self._uuid = owned.uuid
         self._place = base.path / FOLDER  # for packed tasks, and for what is being made
         storage = self._storage()
         if storage is None:
@@ -91,8 +80,12 @@ class Work:
     def _storage(self) -> ObjectStorage | None:
         return None if self._settings.archive.url is None else ObjectStorage.of(self._settings)
 
-    def folder(self) -> Path | None:
-        """The one place where the folder of a task comes from."""
+    @property
+    def lease(self) -> Lease:
+        return self._owned.lease
+
+    def place(self) -> TaskPlace | None:
+        """Where the task lies: the one way to its folder."""
         return self._base.folders.settle(self._uuid, self._row.status)
 
     # ---- into the archive --------------------------------------------------------------------------------------
@@ -105,15 +98,15 @@ class Work:
                 raise IllegalTransition("untold", uuid=self._uuid, status=self._row.status.value)
         make_private_folder(self._place)
         self._clear_leftovers()
-        folder = self.folder()
-        if folder is None:
+        place = self.place()
+        if place is None:
             return self._archived_before()
-        refuse_local(self._uuid, folder, self._settings)
+        refuse_local(place, self._settings)
         read_before_packing(self._base, self._uuid)
-        if folder.parent.name == SCRATCH:
+        if place.is_in_database:
             return self._archive_from_database(self._in_database())
-        task = self._put_and_mark(folder)
-        self._remove_folder(folder)
+        task = self._put_and_mark(place.folder)
+        self._remove_folder(place.folder)
         return self._archived(task)
 
     def _archive_from_database(self, database: TaskInDatabase) -> ArchivedTask:
@@ -124,7 +117,7 @@ class Work:
             task = self._put_and_mark(exported)
         finally:
             shutil.rmtree(exported, ignore_errors=True)
-        self._catalogue.leases.renew(self.lease)
+        self._owned.renew()
         database.remove()
         return self._archived(task)
 
@@ -186,7 +179,7 @@ class Work:
         )
 
     def _remove_folder(self, folder: Path) -> None:
-        self._catalogue.leases.renew(self.lease)
+        self._owned.renew()
         gone = self._new_path("gone")
         with wrapping(folder):
             folder.rename(gone)  # in one step: a folder that is half removed would look like a damaged task
@@ -208,9 +201,9 @@ class Work:
 
     # ---- and back ----------------------------------------------------------------------------------------------
 
-    def restore(self) -> Path:
-        folder = self.folder()
-        if self._row.status is not TaskStatus.ARCHIVED and (folder is None or self._row.status not in FINISHED):
+    def restore(self) -> TaskPlace:
+        place = self.place()
+        if self._row.status is not TaskStatus.ARCHIVED and (place is None or self._row.status not in FINISHED):
             raise IllegalTransition("not_archived", uuid=self._uuid, status=self._row.status.value)
         self._refuse_tombstone()
         make_private_folder(self._place)
@@ -220,14 +213,14 @@ class Work:
         if self._row.status is not TaskStatus.ARCHIVED and task is None and not is_noted:
             # Neither archived, nor on its way there or back when a run died.
             raise IllegalTransition("not_archived", uuid=self._uuid, status=self._row.status.value)
-        if folder is None:
+        if place is None:
             if task is None:
                 self._refuse_tombstone(CLEANING)
                 raise self._no_archive()
             self._refuse_exchanged(task)
-            folder = self._unpacked(task)
+            place = self._unpacked(task)
             self._done("unpacked")
-            backend = "postgres" if folder.parent.name == SCRATCH else backend_of(folder, "files")
+            backend = place.backend()
             self._catalogue.tasks.update(self._uuid, backend=backend, epoch=self.lease.epoch)
         if self._row.status is TaskStatus.ARCHIVED:
             before = self._status_before(task)
@@ -237,7 +230,7 @@ class Work:
             )
             self._done("marked")
         self._take_off(task)
-        return folder
+        return place
 
     def _refuse_exchanged(self, task: ArchivedTask) -> None:
         """Whoever can write to the storage can exchange a packed task and its description; the row knows its hash."""
@@ -246,7 +239,7 @@ class Work:
         if known not in (None, task.content_sha256):
             raise DamagedStore("archive", path=task.key, detail=text("archive.exchanged"))
 
-    def _unpacked(self, task: ArchivedTask) -> Path:
+    def _unpacked(self, task: ArchivedTask) -> TaskPlace:
         """The task where it counts again."""
         packed, folder = self._new_path("packed"), self._new_path("folder")
         try:
@@ -260,20 +253,21 @@ class Work:
                 packed.unlink()
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _into_folder(self, folder: Path) -> Path:
-        target = self._base.folders.base_dir / "completed" / self._uuid
+    def _into_folder(self, folder: Path) -> TaskPlace:
+        place = self._base.folders.new_place(self._uuid, TaskStatus.COMPLETED)
+        target = place.folder
         give_epoch(folder, self.lease.epoch, self._settings)
         make_private_folder(target.parent)
         with wrapping(target):
             folder.rename(target)
             sync_folder(target.parent)
-        return target
+        return place
 
-    def _into_database(self, folder: Path) -> Path:
+    def _into_database(self, folder: Path) -> TaskPlace:
         database = self._in_database()
         keep_for_people(folder, self._base.path / "aside" / f"{self._uuid}.archive.{secrets.token_hex(4)}")
         database.take_in(folder, self.lease.epoch, self._raise_epoch)
-        return database.scratch
+        return database.place
 
     def _take_off(self, task: ArchivedTask | None) -> None:
         """The folder stands; a packed copy that stays would differ from it as soon as somebody works on the task."""
@@ -316,11 +310,10 @@ class Work:
         )
 
     def _in_database(self) -> TaskInDatabase:
-        return TaskInDatabase(self._base.path, self._uuid, self._settings)
+        return TaskInDatabase(self._base, self._uuid)
 
     def _raise_epoch(self, reached: int) -> int:
-        self.lease = self._catalogue.leases.raise_epoch(self.lease, above=reached)
-        return self.lease.epoch
+        return self._owned.raise_epoch(reached)
 
     def _summary_in(self, folder: Path) -> str:
         path = folder / FINAL_SUMMARY
@@ -353,10 +346,10 @@ class Work:
         logger.debug("%s: %s", self._uuid, step)
 
 
-def refuse_local(uuid: str, place: Path, settings: Settings) -> None:
+def refuse_local(place: TaskPlace, settings: Settings) -> None:
     """All machines see a task that is in the database; packed onto the disk of one, it would be lost to the others."""
-    if place.parent.name == SCRATCH and settings.archive.url is None:
-        raise IllegalTransition("archive_local", uuid=uuid)
+    if place.is_in_database and settings.archive.url is None:
+        raise IllegalTransition("archive_local", uuid=place.uuid)
 
 
 def shortened_summary(written: bytes | None) -> str:

@@ -19,14 +19,15 @@ from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUnavailable
+from orihon.guard import KEY_FILE
 from orihon.guard.encryption.keys import FOLDER as KEYS
 from orihon.settings import Settings
 from orihon.store.contract import is_unfinished
 from orihon.system import ProgressObserver
 from orihon.system.clock import utc_now
 from orihon.system.files import storage_error, wrapping
-from orihon.tasks.base import BaseFolder, is_id
-from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, tries_while_moved
+from orihon.tasks.base import OpenBase, is_id
+from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, TaskPlace, tries_while_moved
 from orihon.transfer.archive.archive_store import FOLDER as ARCHIVE
 from orihon.transfer.backup.catalogue_copy import CatalogueCopy
 from orihon.transfer.backup.manifest import BASE, Chunk, Earlier, FileEntry, ManifestWriter
@@ -41,7 +42,7 @@ logger = logging.getLogger("orihon.backup")
 PIECE = 4 << 20
 DATABASE_PIECE = 256 << 10
 #: Files of the base folder itself; it may be anybody's, so nothing else in it is looked at.
-_FILES = ("mask.key", "mcp_tools.json")
+_FILES = (KEY_FILE, "mcp_tools.json")
 _FOLDERS = (ARCHIVE, "aside", "audit")
 _ROUNDS = 5
 
@@ -62,23 +63,22 @@ class BackupReport:
 
 
 def backup(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     target: str | Path,
     progress: ProgressObserver | None = None,
     *,
     keep: int | None = None,
 ) -> BackupReport:
     """Back the base folder up to a folder or an object storage; ``keep`` removes all but the newest so many."""
-    refuse_database(settings)
+    refuse_database(base.settings)
     if keep is not None and keep < 1:
         raise InvalidInput("no_backups_kept", keep=keep)
-    storage = storage_at(target, settings.archive.endpoint)
-    base_path = Path(base_dir).absolute()
+    storage = storage_at(target, base.settings.archive.endpoint)
+    base_path = Path(base.path).absolute()
     _refuse_inside(base_path, storage)
     vault = BackupRepository(storage)
-    with BaseFolder(base_path, settings) as base, vault.locked(), tempfile.TemporaryDirectory(prefix="orihon-") as work:
-        with audited(base_path, settings, "backup", begun=True) as act:
+    with vault.locked(), tempfile.TemporaryDirectory(prefix="orihon-") as work:
+        with audited(base_path, base.settings, "backup", begun=True) as act:
             report = _Run(base, vault, Path(work), progress).made(keep)
             act.details |= {"run": report.run, "tasks": report.tasks, "removed": report.removed_backups}
         return report
@@ -106,9 +106,7 @@ class _TaskLeft(Exception):
 class _Run:
     """One backup on its way."""
 
-    def __init__(
-        self, base: BaseFolder, vault: BackupRepository, work: Path, progress: ProgressObserver | None
-    ) -> None:
+    def __init__(self, base: OpenBase, vault: BackupRepository, work: Path, progress: ProgressObserver | None) -> None:
         self._base = base
         self._vault = vault
         self._work = work
@@ -159,7 +157,7 @@ class _Run:
         catalogue = CatalogueCopy.of(self._base, self._work)
         packed = list(self._packed())  # before the tasks: one that is archived meanwhile is missed there, and noticed
         statuses = catalogue.statuses()
-        uuids = sorted(statuses.keys() | {name for name, _ in self._base.folders.all() if is_id(name)})
+        uuids = sorted(statuses.keys() | {place.uuid for place in self._base.folders.all() if is_id(place.uuid)})
         for number, uuid in enumerate(uuids, start=1):
             for entry in self._task(uuid, statuses.get(uuid), catalogue, earlier.files_of(uuid)):
                 writer.add(entry)
@@ -192,7 +190,7 @@ class _Run:
             except (ChangedMeanwhile, FileNotFoundError):
                 continue
             except OSError as error:
-                raise storage_error(error, places[0]) from error
+                raise storage_error(error, places[0].folder) from error
             except StorageError as error:
                 if error.reason not in OF_A_MOVE:
                     raise
@@ -215,7 +213,7 @@ class _Run:
     def _folders(
         self,
         uuid: str,
-        places: list[Path],
+        places: list[TaskPlace],
         status: TaskStatus | None,
         catalogue: CatalogueCopy,
         known: dict[str, FileEntry],
@@ -223,7 +221,7 @@ class _Run:
         """The files of a task, in the place that its row wants; two folders are damage, and are kept as they are."""
         wanted = None if status is None or len(places) > 1 else folder(status)
         for place in places:
-            yield from self._folder(uuid, place, wanted or place.parent.name, catalogue, known)
+            yield from self._folder(uuid, place.folder, wanted or place.position, catalogue, known)
 
     def _folder(
         self, uuid: str, place: Path, wanted: str, catalogue: CatalogueCopy, known: dict[str, FileEntry]

@@ -18,7 +18,7 @@ import apsw
 from orihon.drivers.sqlite import database_errors, transaction
 from orihon.store.sqlite_copies import DATABASE, copy_database
 from orihon.system import jsonio
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.transfer.backup.snapshot import SourceFile
 from orihon.values.task import TaskStatus, parse_status
 
@@ -34,7 +34,7 @@ class CatalogueCopy:
         self._epochs: dict[str, int] = {}
 
     @classmethod
-    def of(cls, base: BaseFolder, workplace: Path) -> Self:
+    def of(cls, base: OpenBase, workplace: Path) -> Self:
         """The copy, as of now."""
         if base.open_catalogue() is None:  # brings an old one up to date
             return cls(None)

@@ -10,11 +10,10 @@ from typing import BinaryIO, Literal, NamedTuple, get_args
 
 from orihon.audit.trail import audited
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
-from orihon.settings import Settings
 from orihon.store.key_places import needed_keys
 from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.place import tries_while_moved
 from orihon.transfer.export.chat_lines import chat_lines
 from orihon.transfer.export.html import html_page
@@ -71,9 +70,8 @@ class ExportRun(AsJson):
 
 
 def export_task(
-    base_dir: Path | str,
+    base: OpenBase,
     task: str,
-    settings: Settings,
     form: Form = "jsonl",
     out: Path | str | BinaryIO = Path(),
     *,
@@ -91,7 +89,7 @@ def export_task(
     stream = None if isinstance(out, Path | str) else _Counted(out)
     for _ in tries_while_moved():
         try:
-            return _export_once(base_dir, task, settings, form, stream or Path(str(out)), force=force, clear=clear)
+            return _export_once(base, task, form, stream or Path(str(out)), force=force, clear=clear)
         except StorageUnavailable as error:
             if error.reason != "gone" or (stream is not None and stream.size):
                 raise
@@ -99,37 +97,34 @@ def export_task(
     raise problem
 
 
-def _export_once(
-    base_dir: Path | str, task: str, settings: Settings, form: Form, out: Path | _Counted, *, force: bool, clear: bool
-) -> Exported:
+def _export_once(base: OpenBase, task: str, form: Form, out: Path | _Counted, *, force: bool, clear: bool) -> Exported:
     with (
-        opened_task(base_dir, task, settings) as opened,
-        audited(base_dir, settings, "export", opened.uuid, begun=True, format=form),
+        opened_task(base, task) as opened,
+        audited(base.path, base.settings, "export", opened.uuid, begun=True, format=form),
     ):
         if isinstance(out, _Counted):
-            out.write_all(_lines(base_dir, opened, settings, form, clear=clear))
+            out.write_all(_lines(base, opened, form, clear=clear))
             return Exported(opened.uuid, form, None, out.size)
         path = out / f"{opened.uuid}{_ENDINGS[form]}" if out.is_dir() else out
         with new_file(path, force=force) as file:
             counted = _Counted(file)
-            counted.write_all(_lines(base_dir, opened, settings, form, clear=clear))
+            counted.write_all(_lines(base, opened, form, clear=clear))
     return Exported(opened.uuid, form, path, counted.size)
 
 
-def _lines(base_dir: Path | str, task: OpenTask, settings: Settings, form: Form, *, clear: bool) -> Iterator[bytes]:
+def _lines(base: OpenBase, task: OpenTask, form: Form, *, clear: bool) -> Iterator[bytes]:
     """What is written: of a sealed task nothing that can be read, unless somebody wants that."""
     lines = _writer(form)(task)
     if clear or not task.records.is_sealed:
         return lines
     if form != "jsonl":
         raise InvalidInput("sealed_export", task=task.uuid, format=form)
-    return seal_lines(lines, needed_keys(Path(base_dir), settings), task.uuid)
+    return seal_lines(lines, needed_keys(Path(base.path), base.settings), task.uuid)
 
 
 def export_tasks(
-    base_dir: Path | str,
+    base: OpenBase,
     tasks: Sequence[str] | None,
-    settings: Settings,
     form: Form = "jsonl",
     out: Path | str | BinaryIO = Path(),
     *,
@@ -143,27 +138,26 @@ def export_tasks(
     others are written all the same. ``progress`` is told how many of how many are done.
     """
     _writer(form)
-    named = _all_tasks(base_dir, settings) if tasks is None else tasks
+    named = _all_tasks(base) if tasks is None else tasks
     in_folder = isinstance(out, Path | str) and (Path(out).is_dir() or str(out).endswith("/"))
     if not in_folder:
         if form != "jsonl" and len(named) != 1:
             raise InvalidInput("one_file_each", format=form)
-        return _one_after_the_other(base_dir, _told(named, progress), settings, form, out, force=force, clear=clear)
+        return _one_after_the_other(base, _told(named, progress), form, out, force=force, clear=clear)
     assert isinstance(out, Path | str)
     make_private_folder(Path(out))
     run = ExportRun()
     for task in _told(named, progress):
         try:
-            run.exported.append(export_task(base_dir, task, settings, form, out, force=force, clear=clear))
+            run.exported.append(export_task(base, task, form, out, force=force, clear=clear))
         except (StorageError, TaskNotFound, InvalidInput) as error:
             run.failed[task] = str(error)
     return run
 
 
 def _one_after_the_other(
-    base_dir: Path | str,
+    base: OpenBase,
     tasks: Iterable[str],
-    settings: Settings,
     form: Form,
     out: Path | str | BinaryIO,
     *,
@@ -175,7 +169,7 @@ def _one_after_the_other(
     with _stream(out, force=force) as stream:
         for task in tasks:
             try:
-                exported = export_task(base_dir, task, settings, form, stream, clear=clear)
+                exported = export_task(base, task, form, stream, clear=clear)
             except TaskNotFound as error:  # nothing of it has been written
                 run.failed[task] = str(error)
             else:
@@ -190,15 +184,14 @@ def _told(tasks: Sequence[str], progress: Callable[[int, int], None] | None) -> 
         yield task
 
 
-def _all_tasks(base_dir: Path | str, settings: Settings) -> list[str]:
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        base.open_catalogue()
-        begun = {uuid for uuid, _ in base.folders.all()}
-        return [
-            uuid
-            for uuid in base.uuids()
-            if uuid in begun or ((row := base.row(uuid)) is not None and row.status is TaskStatus.ARCHIVED)
-        ]
+def _all_tasks(base: OpenBase) -> list[str]:
+    base.open_catalogue()
+    begun = {place.uuid for place in base.folders.all()}
+    return [
+        uuid
+        for uuid in base.uuids()
+        if uuid in begun or ((row := base.row(uuid)) is not None and row.status is TaskStatus.ARCHIVED)
+    ]
 
 
 def _writer(form: str) -> Callable[[OpenTask], Iterator[bytes]]:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from orihon.catalogue import TaskRow
 from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
-from orihon.settings import Settings
 from orihon.store.contract import STREAMS, RecordStore, Stream
 from orihon.store.reader import TaskReader
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading
 from orihon.values.task import TaskStatus
@@ -44,23 +43,22 @@ class OpenTask:
 
 
 @contextmanager
-def opened_task(base_dir: Path | str, task: str, settings: Settings) -> Iterator[OpenTask]:
+def opened_task(base: OpenBase, task: str) -> Iterator[OpenTask]:
     """The task by its name, in whatever state it is; a lost or damaged catalogue does not hide it."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        uuid = base.resolve(task)
+    uuid = base.resolve(task)
 
     def folder_now() -> Path | None:
-        with BaseFolder(Path(base_dir).absolute(), settings) as looked_at:
-            return looked_at.folders.find(uuid)
+        place = base.folders.find(uuid)
+        return None if place is None else place.folder
 
     with ExitStack() as stack:
         try:
-            store, row = stack.enter_context(reading_task(base_dir, uuid, settings))
+            store, row = stack.enter_context(reading_task(base, uuid))
         except TaskNotFound as error:
             if error.fields.get("status") == TaskStatus.ARCHIVED:
                 raise TaskNotFound("packed", uuid=uuid) from error
             raise
-        opened = OpenTask(uuid, row, store, ViewReading(store, row, settings), _lasts(store.records), folder_now)
+        opened = OpenTask(uuid, row, store, ViewReading(store, row, base.settings), _lasts(store.records), folder_now)
         try:
             yield opened
         except DamagedStore:

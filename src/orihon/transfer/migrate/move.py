@@ -22,7 +22,7 @@ from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
 from orihon.store.copy import contents_of, copy_records
 from orihon.store.task_store import TaskStore
-from orihon.tasks.heartbeat import Heartbeat
+from orihon.tasks.owning import Ownership
 from orihon.transfer.migrate.notices import carry_notices
 from orihon.transfer.migrate.proof import check_copy
 from orihon.transfer.migrate.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
@@ -30,8 +30,6 @@ from orihon.transfer.migrate.transfers import Transfer
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.migration")
-
-_BEATS_PER_LEASE = 3
 
 
 class Move:
@@ -43,8 +41,8 @@ class Move:
         self._catalogue = catalogue
         self._home = home
         self._place = transfer.find(uuid)
-        self._held_by = transfer.backend(self._place)
-        self._lease: Lease | None = None
+        self._held_by = None if self._place is None else self._place.backend()
+        self._owned: Ownership | None = None
         self._epoch = 0  # that the records have reached
         self._is_switched = self._held_by == transfer.target
 
@@ -81,23 +79,22 @@ class Move:
         """Move the task."""
         seconds = self._transfer.settings.context_storage.lease_seconds
         if self._crosses:
-            place = None if self._place is None else self._place.parent.name
+            place = None if self._place is None else self._place.position
             self._catalogue = settle_twin(self._uuid, self._catalogue, self._home, place, seconds)
-        lease = self._lease = self._catalogue.leases.acquire(self._uuid, seconds=seconds)
+        owned = self._owned = Ownership.acquire(self._catalogue, self._uuid, seconds)
         _reached(self._uuid, "held")
         with ExitStack() as at_end:
             at_end.callback(self._let_go)
-            beats = Heartbeat(lambda: self._catalogue.leases.renew(lease), seconds / _BEATS_PER_LEASE, self._uuid)
-            at_end.callback(beats.stop)
-            row = mark(self._catalogue, lease)
+            owned.keep()
+            row = mark(self._catalogue, owned.lease)
             _reached(self._uuid, "marked")
             if self._place is not None:
                 if self._held_by == self._transfer.source:
-                    self._move_records(self._place, row)
+                    self._move_records(self._place.folder, row)
                 else:
-                    self._catch_up(self._place)
-            beats.stop()
-            self._move_row(self._raised(lease))
+                    self._catch_up(self._place.folder)
+            owned.rest()
+            self._move_row(self._raised(owned))
             self._transfer.tidy(self._uuid)
             _reached(self._uuid, "tidied")
 
@@ -153,11 +150,11 @@ class Move:
         if row.total_messages and row.status is not TaskStatus.ARCHIVED and FOLDER_LOST not in row.metadata:
             raise DamagedStore("log_lost", path=self._transfer.base, stored=0, known=row.total_messages)
 
-    def _raised(self, lease: Lease) -> Lease:
+    def _raised(self, owned: Ownership) -> Lease:
         """The lease with the epoch that the records have reached."""
-        if self._epoch > lease.epoch:
-            lease = self._lease = self._catalogue.leases.raise_epoch(lease, above=self._epoch - 1)
-        return lease
+        if self._epoch > owned.epoch:
+            owned.raise_epoch(self._epoch - 1)
+        return owned.lease
 
     def _move_row(self, lease: Lease) -> None:
         uuid, backend = self._uuid, None if self._held_by is None else self._transfer.target
@@ -179,12 +176,16 @@ class Move:
 
     def _let_go(self) -> None:
         """At the end, whatever came of it: nobody holds the task, and where it can be worked on it is not marked."""
-        if self._lease is None or self._catalogue.tasks.find(self._uuid) is None:
+        if self._owned is None:
+            return
+        self._owned.rest()
+        if self._catalogue.tasks.find(self._uuid) is None:
             return  # the row is in its new catalogue only
         if not (self._crosses and self._is_switched):  # or workers would look for its records in vain
             unmark(self._catalogue, self._uuid)
         with suppress(StateError):  # taken over
-            self._catalogue.leases.release(self._raised(self._lease))
+            self._raised(self._owned)
+            self._owned.release()
         if self._crosses and not self._is_switched and is_marked(copy := self._home.tasks.find(self._uuid)):
             assert copy is not None
             self._home.tasks.remove(copy.uuid, epoch=copy.epoch, requested=copy.requested)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.rows import IN_MOVE
 from orihon.errors import IllegalTransition, StaleWriter, TaskBusy
+from orihon.tasks.owning import Ownership
 from orihon.values.task import folder
 
 logger = logging.getLogger("orihon.migration")
@@ -80,9 +81,9 @@ def settle_twin(uuid: str, source: Catalogue, home: Catalogue, place: str | None
     is_moved = place == folder(twin.status) != folder(row.status)
     went_on = twin.hostname is not None and twin.total_messages > row.total_messages
     right, wrong = (home, source) if is_moved or went_on else (source, home)
-    lease = wrong.leases.acquire(uuid, seconds=seconds)
-    dropped = mark(wrong, lease)
-    wrong.tasks.remove(uuid, epoch=lease.epoch, requested=dropped.requested)
+    owned = Ownership.acquire(wrong, uuid, seconds)  # its row goes, and the lease with it
+    dropped = mark(wrong, owned.lease)
+    wrong.tasks.remove(uuid, epoch=owned.epoch, requested=dropped.requested)
     logger.warning("%s: had two rows; the one that said %s is dropped", uuid, dropped.status.value)
     return right
 

@@ -20,11 +20,11 @@ from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.contract import DERIVED, STREAMS
 from orihon.store.copy import is_beginning
-from orihon.store.factory import backend_of, open_task_store
+from orihon.store.factory import open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, sync_folder, wrapping
 from orihon.tasks.base import is_id, move_aside
-from orihon.tasks.place import SCRATCH, TaskFolders, folders_of
+from orihon.tasks.place import TaskFolders, TaskPlace, folders_of
 from orihon.values.task import TaskStatus, folder
 
 logger = logging.getLogger("orihon.migration")
@@ -51,15 +51,9 @@ class Transfer(ABC):
         self.folders = folders_of(base, settings)
         self._local = local_settings(settings)
 
-    def find(self, uuid: str) -> Path | None:
+    def find(self, uuid: str) -> TaskPlace | None:
         """Where the records that count are."""
         return self.folders.find(uuid)
-
-    def backend(self, place: Path | None) -> str | None:
-        """Which back end has them there."""
-        if place is None:
-            return None
-        return "postgres" if place.parent.name == SCRATCH else backend_of(place, "files")
 
     def store(
         self, place: Path, uuid: str, backend: str, epoch: int | None = None, *, seals_new: bool = True
@@ -69,7 +63,7 @@ class Transfer(ABC):
         wanted: dict[str, object] = {"context_storage.backend": backend, "masking.enabled": False}
         if not seals_new:
             wanted["encryption.enabled"] = False
-        return open_task_store(place, settings.replace(**wanted), key_file=place / "mask.key", epoch=epoch, name=uuid)
+        return open_task_store(place, settings.replace(**wanted), epoch=epoch, name=uuid)
 
     @abstractmethod
     def uuids(self) -> Iterable[str]:
@@ -96,8 +90,8 @@ class Transfer(ABC):
         with wrapping(moving):
             return [path.name for path in moving.iterdir() if is_id(path.name)] if moving.is_dir() else []
 
-    def _folder_uuids(self) -> list[tuple[str, Path]]:
-        return [(name, path) for name, path in TaskFolders(self.base).all() if is_id(name)]
+    def _in_folders(self) -> list[TaskPlace]:
+        return [place for place in TaskFolders(self.base).all() if is_id(place.uuid)]
 
     def _staged(self, uuid: str) -> Path:
         return self.base / MOVING / uuid
@@ -136,9 +130,9 @@ class FolderTransfer(Transfer):
 
     def uuids(self) -> Iterable[str]:
         there = [
-            name
-            for name, path in self._folder_uuids()
-            if backend_of(path, "files") == self.source or self._left_over(path)
+            place.uuid
+            for place in self._in_folders()
+            if place.backend() == self.source or self._left_over(place.folder)
         ]
         return [*there, *self._staged_uuids()]
 
@@ -176,15 +170,15 @@ class FolderTransfer(Transfer):
 
     def is_tidy(self, uuid: str) -> bool:
         place = self.find(uuid)
-        return not self._staged(uuid).exists() and (place is None or not self._left_over(place))
+        return not self._staged(uuid).exists() and (place is None or not self._left_over(place.folder))
 
     def tidy(self, uuid: str) -> None:
         place = self.find(uuid)
-        if place is not None and self._left_over(place):
+        if place is not None and self._left_over(place.folder):
             if self.source == "files":
-                self._refuse_other_lines(uuid, place)
+                self._refuse_other_lines(uuid, place.folder)
             names = _FILES if self.source == "files" else _BESIDE_DATABASE
-            self._put_aside(uuid, [place / name for name in names])
+            self._put_aside(uuid, [place.folder / name for name in names])
         self._drop_staged(uuid)
 
     def _refuse_other_lines(self, uuid: str, place: Path) -> None:
@@ -213,14 +207,14 @@ class _DatabaseTransfer(Transfer):
         remove_task(self._pool, name, fenced=fenced)
 
     def _scratch(self, name: str) -> Path:
-        return self.base / SCRATCH / name
+        return self.folders.in_database(name).folder
 
 
 class ToDatabase(_DatabaseTransfer):
     """From a folder to the database; the folder goes aside as a whole."""
 
     def uuids(self) -> Iterable[str]:
-        return [name for name, path in self._folder_uuids() if backend_of(path, "files") == self.source]
+        return [place.uuid for place in self._in_folders() if place.backend() == self.source]
 
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         self._remove(uuid + _UNFINISHED, fenced=False)
@@ -270,14 +264,14 @@ class FromDatabase(_DatabaseTransfer):
 
     def tidy(self, uuid: str) -> None:
         place = self.find(uuid)
-        if place is not None and place.parent.name != SCRATCH and self._is_kept(uuid):
+        if place is not None and not place.is_in_database and self._is_kept(uuid):
             self._remove_former(uuid, place)
         self._drop_staged(uuid)
 
-    def _remove_former(self, uuid: str, place: Path) -> None:
+    def _remove_former(self, uuid: str, place: TaskPlace) -> None:
         with (
             closing(self.store(self._scratch(uuid), uuid, "postgres")) as former,
-            closing(self.store(place, uuid, self.backend(place) or self.target)) as whole,
+            closing(self.store(place.folder, uuid, place.backend())) as whole,
         ):
             self._refuse_other_log(uuid, former, whole)
         self._remove(uuid, fenced=True)

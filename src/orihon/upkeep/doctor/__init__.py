@@ -19,10 +19,9 @@ from orihon.catalogue.connect import catalogue_exists, is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.search.connect import damage_in_index
 from orihon.search.maintenance import invalidate_bookmark
-from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.files import wrapping
-from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import check_permissions, is_temporary
@@ -40,25 +39,23 @@ _ROUNDS = 4
 _SECONDS_TO_FINISH = 60.0
 
 
-def examine(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
+def examine(base: OpenBase, progress: ProgressObserver | None = None) -> list[Finding]:
     """Everything that is wrong in a base folder; nothing is changed."""
-    with BaseFolder(base_dir, settings) as base:
-        found = [finding for check in _checks(base, progress) for finding in check()]
-        return [_with_prospect(finding, base) for finding in found]
+    found = [finding for check in _checks(base, progress) for finding in check()]
+    return [_with_prospect(finding, base) for finding in found]
 
 
-def repair(base_dir: Path | str, settings: Settings, progress: ProgressObserver | None = None) -> list[Finding]:
+def repair(base: OpenBase, progress: ProgressObserver | None = None) -> list[Finding]:
     """Put right what can be; returns what was done, what could not be done, and what is for a person."""
-    with BaseFolder(base_dir, settings) as base:
-        found = [finding for check in _checks(base, progress) for finding in _mended(base, check)]
+    found = [finding for check in _checks(base, progress) for finding in _mended(base, check)]
     if any(finding.repair == "done" for finding in found):
-        invalidate_bookmark(base_dir, settings)  # a row that was made anew has the times of its task
+        invalidate_bookmark(base)  # a row that was made anew has the times of its task
         mended = sum(finding.repair == "done" for finding in found)
-        audit_of(base_dir, settings).record("repair", details={"findings": mended})
+        audit_of(base.path, base.settings).record("repair", details={"findings": mended})
     return found
 
 
-def _checks(base: BaseFolder, progress: ProgressObserver | None) -> Iterator[_Check]:
+def _checks(base: OpenBase, progress: ProgressObserver | None) -> Iterator[_Check]:
     """One look after the other, each at what the repairs before it have left."""
     yield lambda: list(_check_catalogue(base))
     yield lambda: list(_check_base(base))
@@ -70,7 +67,7 @@ def _checks(base: BaseFolder, progress: ProgressObserver | None) -> Iterator[_Ch
     yield lambda: list(_check_rollups(base))
 
 
-def _with_prospect(finding: Finding, base: BaseFolder) -> Finding:
+def _with_prospect(finding: Finding, base: OpenBase) -> Finding:
     can_be = finding.kind in REPAIRS and not base.is_in_use(base.row(finding.task))
     return replace(finding, repair="possible") if can_be else finding
 
@@ -78,7 +75,7 @@ def _with_prospect(finding: Finding, base: BaseFolder) -> Finding:
 # ---- looking -------------------------------------------------------------------------------------------------------
 
 
-def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
+def _check_catalogue(base: OpenBase) -> Iterator[Finding]:
     if not catalogue_exists(base.path, base.settings):
         if base.folders.all():
             yield Finding("catalogue", "missing", "tasks.db")
@@ -97,7 +94,7 @@ def _check_catalogue(base: BaseFolder) -> Iterator[Finding]:
         yield Finding("catalogue", "damaged", "tasks.db", fields={"why": damage})
 
 
-def _check_base(base: BaseFolder) -> Iterator[Finding]:
+def _check_base(base: OpenBase) -> Iterator[Finding]:
     exposed: list[Finding] = []
     check_permissions("base", base.files(), base.path, exposed.append)
     yield from exposed
@@ -105,12 +102,12 @@ def _check_base(base: BaseFolder) -> Iterator[Finding]:
     for path in sorted(base.path.iterdir()):
         if is_temporary(path) and _is_abandoned(path):
             yield Finding("base", "temporary", path.name, severity="warning")
-    for name, path in base.folders.all():
-        if not is_id(name):
-            yield Finding("base", "foreign", f"{path.parent.name}/{ascii(name)[1:-1]}", severity="warning")
+    for place in base.folders.all():
+        if not is_id(place.uuid):
+            yield Finding("base", "foreign", f"{place.position}/{ascii(place.uuid)[1:-1]}", severity="warning")
 
 
-def _check_index(base: BaseFolder) -> Iterator[Finding]:
+def _check_index(base: OpenBase) -> Iterator[Finding]:
     """What is only derived must not keep us from the tasks."""
     try:
         kind, why = "damaged", damage_in_index(base)
@@ -130,7 +127,7 @@ def _is_abandoned(path: Path) -> bool:
     return time.time() - changed > _SECONDS_TO_FINISH
 
 
-def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
+def _check_task(base: OpenBase, uuid: str) -> list[Finding]:
     row, places = base.row(uuid), base.folders.places(uuid)
     if row is None and not places:
         return []
@@ -151,7 +148,7 @@ def _check_task(base: BaseFolder, uuid: str) -> list[Finding]:
     return findings
 
 
-def _check_rollups(base: BaseFolder) -> Iterator[Finding]:
+def _check_rollups(base: OpenBase) -> Iterator[Finding]:
     wrong = [] if base.catalogue is None else base.catalogue.statistics.check_rollups()
     if wrong:
         yield Finding("catalogue", "rollups", "tasks.db", severity="warning", fields={"count": len(wrong)})
@@ -160,7 +157,7 @@ def _check_rollups(base: BaseFolder) -> Iterator[Finding]:
 # ---- putting right -------------------------------------------------------------------------------------------------
 
 
-def _mended(base: BaseFolder, check: _Check) -> list[Finding]:
+def _mended(base: OpenBase, check: _Check) -> list[Finding]:
     """Repair what a look finds, and look again, until it finds nothing that can be repaired."""
     tried: dict[tuple[str, ...], Finding] = {}
     found = check()
@@ -176,10 +173,10 @@ def _mended(base: BaseFolder, check: _Check) -> list[Finding]:
     return [*done, *(_unmended(finding, tried.get(identity)) for identity, finding in left.items())]
 
 
-def _mend(base: BaseFolder, finding: Finding) -> Finding:
+def _mend(base: OpenBase, finding: Finding) -> Finding:
     try:
-        with base.holding(finding.task) as hold:
-            REPAIRS[finding.kind](Operation(base, finding, hold))
+        with base.own_if_registered(finding.task) as owned:
+            REPAIRS[finding.kind](Operation(base, finding, owned))
     except OrihonError as error:
         return replace(finding, repair="failed", note=str(error))
     logger.info("%s: repaired: %s", finding.task or base.path, finding.cause)

@@ -7,30 +7,28 @@ knows more than the log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
 from orihon.settings import Settings
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.verify.findings import Finding
 from orihon.upkeep.doctor.rebuild import usage_from_folder
 
 _ANSWER = "answer"
 
 
-def check_calls(base: BaseFolder, row: TaskRow, place: Path) -> Iterator[Finding]:
+def check_calls(base: OpenBase, row: TaskRow, place: TaskPlace) -> Iterator[Finding]:
     """What the catalogue lacks of a task's calls."""
     assert base.catalogue is not None  # the row came from there
-    missing, _ = _missing(
-        base.catalogue.usage.of_task(row.uuid), usage_from_folder(row.uuid, place, base.settings, row)
-    )
+    missing, _ = _missing(base.catalogue.usage.of_task(row.uuid), usage_from_folder(place, base.settings, row))
     if missing > 0:
         yield Finding("catalogue", "usage", "tasks.db", task=row.uuid, severity="warning", fields={"count": missing})
 
 
-def count_calls(catalogue: Catalogue, row: TaskRow, place: Path, settings: Settings) -> None:
+def count_calls(catalogue: Catalogue, row: TaskRow, place: TaskPlace, settings: Settings) -> None:
     """The answers as the log has them; of other calls the catalogue may know more."""
-    known, told = catalogue.usage.of_task(row.uuid), usage_from_folder(row.uuid, place, settings, row)
+    known, told = catalogue.usage.of_task(row.uuid), usage_from_folder(place, settings, row)
     beside = [one for one in known if one.purpose != _ANSWER] or [one for one in told if one.purpose != _ANSWER]
     catalogue.usage.replace(row.uuid, [*(one for one in told if one.purpose == _ANSWER), *beside])
     calls, tokens = _missing(known, told)

@@ -14,11 +14,12 @@ from orihon.catalogue import TaskRow, UsageRow
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.errors import DamagedStore, StorageError
 from orihon.settings import Settings
-from orihon.store.factory import backend_of, open_for_reading, open_task_store
+from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
-from orihon.tasks.place import SCRATCH
+from orihon.tasks.owning import totals_of
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.usage import usage_rows
 from orihon.transfer.archive.work import FINAL_SUMMARY
 from orihon.transfer.fork import FORKED_FROM
@@ -29,18 +30,19 @@ logger = logging.getLogger("orihon.doctor")
 _STATUS_OF = {"running": TaskStatus.RUNNING, "paused": TaskStatus.PAUSED, "completed": TaskStatus.COMPLETED}
 
 
-def owners_store(place: Path, uuid: str, settings: Settings, *, epoch: int | None = None) -> TaskStore:
+def owners_store(place: TaskPlace, settings: Settings, *, epoch: int | None = None) -> TaskStore:
     """A task's store as its owner opens it, but without the guard: nothing new comes in that it could mask."""
     unguarded = settings.replace(**{"masking.enabled": False})
-    return open_task_store(place, unguarded, key_file=place / "mask.key", epoch=epoch, name=uuid)
+    return open_task_store(place.folder, unguarded, epoch=epoch, name=place.uuid)
 
 
-def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
+def row_from_folder(place: TaskPlace, settings: Settings) -> TaskRow:
     """The row of a task that only its folder tells about; ``TaskBusy`` while somebody writes there.
 
     Whether a finished task had failed the folder does not know; ``with_calls`` adds what its log says of its calls.
     """
-    with closing(owners_store(place, uuid, settings)) as store:
+    uuid = place.uuid
+    with closing(owners_store(place, settings)) as store:
         metadata = read_metadata(store.records) or {}
         key = key_in(metadata) or TaskKey("unknown", "", "", "task", uuid)
         epoch, _ = store.records.claim()
@@ -48,7 +50,7 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
         status = _status(place, store)
     created = _moment(metadata.get("created_at")) or utc_now()
     if status is TaskStatus.COMPLETED:
-        figures["completed_at"] = _last_change(place)
+        figures["completed_at"] = _last_change(place.folder)
     config = metadata.get("config")
     return TaskRow.of(
         key,
@@ -57,7 +59,7 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
         created_at=created,
         started_at=created,
         updated_at=utc_now(),
-        backend="postgres" if place.parent.name == SCRATCH else backend_of(place, settings.context_storage.backend),
+        backend=place.backend(settings.context_storage.backend),
         epoch=epoch,
         metadata={FORKED_FROM: metadata[FORKED_FROM]} if FORKED_FROM in metadata else {},
         **_model(config if isinstance(config, dict) else {}),
@@ -65,25 +67,19 @@ def row_from_folder(uuid: str, place: Path, settings: Settings) -> TaskRow:
     )
 
 
-def _status(place: Path, store: TaskStore) -> TaskStatus:
+def _status(place: TaskPlace, store: TaskStore) -> TaskStatus:
     """What the folder says by where it is; a task in the database has ended if it has its final summary."""
-    if place.parent.name != SCRATCH:
-        return _STATUS_OF[place.parent.name]
+    if not place.is_in_database:
+        return _STATUS_OF[place.position]
     return TaskStatus.PAUSED if store.records.kept_file(FINAL_SUMMARY) is None else TaskStatus.COMPLETED
 
 
 def _statistics(store: TaskStore) -> dict[str, Any]:
     try:
-        tail = store.tail
         return {
-            "total_messages": tail.seq,
-            "total_summaries": store.count("summaries"),
-            "total_tool_calls": store.count("tools"),
+            **totals_of(store),
             "tool_call_count": store.count("tools"),
             "compression_count": sum(record.get("kind") == "compress" for record in store.read("compressions")),
-            "view_tokens": tail.view_tokens,
-            "final_token_count": tail.view_tokens,
-            "final_message_count": tail.view_entries,
             "size_bytes": store.records.size(),
         }
     except DamagedStore as error:
@@ -91,15 +87,15 @@ def _statistics(store: TaskStore) -> dict[str, Any]:
         return {}
 
 
-def usage_from_folder(uuid: str, place: Path, settings: Settings, row: TaskRow) -> list[UsageRow]:
+def usage_from_folder(place: TaskPlace, settings: Settings, row: TaskRow) -> list[UsageRow]:
     """What the calls of a task have used, by its log; nothing where that cannot be read."""
     origin = row.metadata.get(FORKED_FROM)
     copied = origin.get("at") if isinstance(origin, dict) else None
     try:
-        with closing(open_for_reading(place, settings, name=uuid)) as store:
-            return usage_rows(store, uuid, after=copied if isinstance(copied, int) else 0)
+        with closing(open_for_reading(place.folder, settings, name=place.uuid)) as store:
+            return usage_rows(store, place.uuid, after=copied if isinstance(copied, int) else 0)
     except (StorageError, KeyError, TypeError) as error:
-        logger.warning("%s: what its calls have used is not known: %s", uuid, error)
+        logger.warning("%s: what its calls have used is not known: %s", place.uuid, error)
         return []
 
 

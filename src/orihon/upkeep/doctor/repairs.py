@@ -21,11 +21,12 @@ from orihon.catalogue.tombstones import Tombstone
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.search import rebuild_index
 from orihon.search.connect import throw_away
-from orihon.store.factory import open_for_reading
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
 from orihon.system.files import keep_aside, wrapping
-from orihon.tasks.base import BaseFolder, Hold, move_aside
+from orihon.tasks.base import OpenBase, move_aside
+from orihon.tasks.owning import Ownership
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import everything_in, open_to_others
 from orihon.tasks.verify.placement import reached_epoch
@@ -44,11 +45,11 @@ _AFTER_LOSS = {
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One repair: what was found, where, and the hold on its task."""
+    """One repair: what was found, where, and the task that is owned meanwhile, if any."""
 
-    base: BaseFolder
+    base: OpenBase
     finding: Finding
-    hold: Hold
+    owned: Ownership | None
 
     @property
     def uuid(self) -> str:
@@ -65,22 +66,30 @@ class Operation:
         return self.catalogue.tasks.get(self.uuid)
 
     @property
-    def place(self) -> Path:
-        """The task's folder; the whole base folder when the finding is about no task."""
-        found = self.base.folders.find(self.uuid) if self.uuid else self.base.path
+    def place(self) -> TaskPlace:
+        """Where the task lies."""
+        found = self.base.folders.find(self.uuid)
         if found is None:
             raise TaskNotFound("uuid", uuid=self.uuid)
         return found
 
     @property
+    def folder(self) -> Path:
+        """The task's folder; the whole base folder when the finding is about no task."""
+        return self.place.folder if self.uuid else self.base.path
+
+    @property
+    def epoch(self) -> int | None:
+        return None if self.owned is None else self.owned.epoch
+
+    @property
     def file(self) -> Path:
         """The file that the finding is about."""
-        return self.place / self.finding.where
+        return self.folder / self.finding.where
 
     def owning(self) -> TaskStore:
-        """The task's store, opened with the epoch of the hold."""
-        epoch = None if self.hold.lease is None else self.hold.lease.epoch
-        return owners_store(self.place, self.uuid, self.base.settings, epoch=epoch)
+        """The task's store, opened with the epoch of its owner."""
+        return owners_store(self.place, self.base.settings, epoch=self.epoch)
 
 
 # ---- the catalogue -------------------------------------------------------------------------------------------------
@@ -125,7 +134,7 @@ def _refuse_owned(catalogue: Catalogue | None, rows: list[TaskRow]) -> None:
             raise TaskBusy("lease", uuid=row.uuid, **owner)
 
 
-def _readable_rows(base: BaseFolder) -> list[TaskRow]:
+def _readable_rows(base: OpenBase) -> list[TaskRow]:
     try:
         base.open_catalogue()
     except StorageError:
@@ -133,7 +142,7 @@ def _readable_rows(base: BaseFolder) -> list[TaskRow]:
     return rescued_rows(base.rows())
 
 
-def _readable_tombstones(base: BaseFolder) -> list[Tombstone]:
+def _readable_tombstones(base: OpenBase) -> list[Tombstone]:
     """What was erased must not come back with a new catalogue."""
     try:
         return [] if base.catalogue is None else base.catalogue.tombstones.all()
@@ -142,21 +151,21 @@ def _readable_tombstones(base: BaseFolder) -> list[Tombstone]:
         return []
 
 
-def _readable_usage(base: BaseFolder, row: TaskRow) -> list[UsageRow]:
+def _readable_usage(base: OpenBase, row: TaskRow) -> list[UsageRow]:
     """What the damaged catalogue still knows of a task's calls, or else its log."""
     try:
         assert base.catalogue is not None  # the row came from there
         return base.catalogue.usage.of_task(row.uuid)
     except StorageError:
         place = base.folders.find(row.uuid)
-        return [] if place is None else usage_from_folder(row.uuid, place, base.settings, row)
+        return [] if place is None else usage_from_folder(place, base.settings, row)
 
 
 def adopt_folder(operation: Operation) -> None:
     """A row for a folder that has none."""
     place, settings = operation.place, operation.base.settings
-    row = row_from_folder(operation.uuid, place, settings)
-    used = usage_from_folder(operation.uuid, place, settings, row)
+    row = row_from_folder(place, settings)
+    used = usage_from_folder(place, settings, row)
     operation.catalogue.tasks.adopt(with_calls(row, used))
     operation.catalogue.usage.replace(row.uuid, used)
 
@@ -167,15 +176,14 @@ def keep_longest_folder(operation: Operation) -> None:
     row = base.row(operation.uuid)
     wanted = "" if row is None else row.status.value
     places = base.folders.places(operation.uuid)
-    best = max(places, key=lambda place: (_length(place, operation), place.parent.name == wanted))
+    best = max(places, key=lambda place: (_length(place, operation), place.position == wanted))
     for place in places:
         if place != best:
-            move_aside(place, base.path, f"{place.name}.{place.parent.name}")
+            move_aside(place.folder, base.path, f"{place.uuid}.{place.position}")
 
 
-def _length(place: Path, operation: Operation) -> int:
-    settings = operation.base.settings
-    with closing(open_for_reading(place, settings, name=operation.uuid)) as store:
+def _length(place: TaskPlace, operation: Operation) -> int:
+    with closing(operation.base.read_store(place)) as store:
         try:
             return store.count("messages")
         except StorageError:
@@ -192,8 +200,8 @@ def note_loss(operation: Operation) -> None:
     row = operation.row
     after = _AFTER_LOSS.get(row.status)
     if after is not None:
-        epoch = None if operation.hold.lease is None else operation.hold.lease.epoch
-        operation.catalogue.tasks.change_status(row.uuid, after, error_message=operation.finding.cause, epoch=epoch)
+        cause, epoch = operation.finding.cause, operation.epoch
+        operation.catalogue.tasks.change_status(row.uuid, after, error_message=cause, epoch=epoch)
     operation.catalogue.tasks.update(row.uuid, metadata={**row.metadata, FOLDER_LOST: utc_now()})
 
 
@@ -205,15 +213,14 @@ def forget_loss(operation: Operation) -> None:
 
 def release_lease(operation: Operation) -> None:
     """Taking hold of the task has taken the dead owner's lease away; letting go of it leaves none."""
-    assert operation.hold.lease is not None
+    assert operation.owned is not None
 
 
 def catch_up_epoch(operation: Operation) -> None:
     """A lease with an epoch that the folder does not refuse."""
-    reached = reached_epoch(operation.place)
-    hold = operation.hold
-    if hold.lease is not None and hold.lease.epoch < reached:
-        hold.lease = operation.catalogue.leases.raise_epoch(hold.lease, above=reached)
+    reached = reached_epoch(operation.folder)
+    if operation.owned is not None and operation.owned.epoch < reached:
+        operation.owned.raise_epoch(reached)
 
 
 def count_again(operation: Operation) -> None:
@@ -228,7 +235,7 @@ def count_calls_again(operation: Operation) -> None:
 def make_index_anew(operation: Operation) -> None:
     """The index of the history search: it holds nothing that the logs do not have."""
     throw_away(operation.base)
-    rebuild_index(operation.base.path, operation.base.settings)
+    rebuild_index(operation.base)
 
 
 # ---- the task's folder ---------------------------------------------------------------------------------------------
@@ -236,12 +243,12 @@ def make_index_anew(operation: Operation) -> None:
 
 def put_aside(operation: Operation) -> None:
     """A file that should not be there."""
-    move_aside(operation.file, operation.place)
+    move_aside(operation.file, operation.folder)
 
 
 def close_to_others(operation: Operation) -> None:
     """Folders 0700, files 0600."""
-    paths = everything_in(operation.place) if operation.uuid else operation.base.files()
+    paths = everything_in(operation.folder) if operation.uuid else operation.base.files()
     for exposed in open_to_others(paths):
         with wrapping(exposed.path):
             exposed.path.chmod(exposed.wanted)
@@ -249,9 +256,9 @@ def close_to_others(operation: Operation) -> None:
 
 def rewrite_metadata(operation: Operation) -> None:
     """``metadata.json`` from the row."""
-    place = operation.place
-    if (place / METADATA).exists():
-        move_aside(place / METADATA, place)
+    folder = operation.folder
+    if (folder / METADATA).exists():
+        move_aside(folder / METADATA, folder)
     with closing(operation.owning()) as store:
         write_metadata(store.records, operation.row, operation.base.settings)
 
@@ -266,7 +273,7 @@ def derive_view_again(operation: Operation) -> None:
     """The same; the file that differs is copied first."""
     view = operation.file
     with wrapping(view):
-        copy = keep_aside(operation.place, view.name, b"")
+        copy = keep_aside(operation.folder, view.name, b"")
         shutil.copyfile(view, copy)
     derive_again(operation)
 

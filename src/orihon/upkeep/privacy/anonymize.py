@@ -14,15 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from orihon.audit import audited
-from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
 from orihon.errors import TaskBusy, TaskNotFound
 from orihon.guard import load_key
-from orihon.settings import Settings
 from orihon.store.contract import STREAMS
-from orihon.store.factory import open_task_store
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.upkeep.privacy.personal import Named, anonymize_personal_data, is_placeholder
 from orihon.upkeep.retention.vacuum import overwrite_deleted
 from orihon.upkeep.scan import scan_tasks
@@ -63,7 +60,7 @@ class Anonymizer:
 
 def placeholder_of(base: Path) -> Named:
     """Names a text as masking names a secret: by its kind and a keyed hash."""
-    key = load_key(base / "mask.key")
+    key = load_key(base)
 
     def named(kind: str, found: str) -> str:
         digest = hmac.digest(key, found.encode("utf-8", "surrogatepass"), "sha256").hex()
@@ -72,48 +69,39 @@ def placeholder_of(base: Path) -> Named:
     return named
 
 
-def anonymize_task(base_dir: Path | str, settings: Settings, task: str, *, names: Iterable[str] = ()) -> Anonymized:
+def anonymize_task(base: OpenBase, task: str, *, names: Iterable[str] = ()) -> Anonymized:
     """Replace names (those of the task's user and ``names`` among them), addresses and numbers in one task.
 
     A second run changes nothing. ``TaskBusy`` where somebody works on the task, ``TaskNotFound`` where it is packed.
     """
-    base = Path(base_dir).absolute()
-    named = placeholder_of(base)
-    row = _row_of(base, settings, task)
+    named = placeholder_of(base.path)
+    base.open_catalogue()
+    row = base.row(task)
     user = "" if row is None or is_placeholder(row.user or "") else row.user or ""
     cleaner = Anonymizer(named, (*names, *([user] if user else [])))
-    with audited(base, settings, "anonymize", task, begun=True) as act:
-        (done,) = scan_tasks(base, settings, [task], fix=True, cleaner=cleaner, packed=False)
+    with audited(base.path, base.settings, "anonymize", task, begun=True) as act:
+        (done,) = scan_tasks(base, [task], fix=True, cleaner=cleaner, packed=False)
         if done.left_out == "archived":
             raise TaskNotFound("packed", uuid=task)
         if done.left_out is not None and row is not None:
             raise TaskBusy("view", uuid=task, owner=row.lease_owner, host=row.lease_host, pid=row.lease_pid)
-        _settle_row(base, settings, task, named("NAME", user) if user else None)
-        overwrite_deleted(base, settings)
+        _settle_row(base, task, named("NAME", user) if user else None)
+        overwrite_deleted(base)
         act.details["records"] = records = sum(hit.where in STREAMS for hit in done.hits)
     return Anonymized(task, records, len(cleaner.replaced))
 
 
-def _row_of(base: Path, settings: Settings, task: str) -> TaskRow | None:
-    with BaseFolder(base, settings) as folder:
-        folder.open_catalogue()
-        return folder.row(task)
-
-
-def _settle_row(base: Path, settings: Settings, task: str, name: str | None) -> None:
+def _settle_row(base: OpenBase, task: str, name: str | None) -> None:
     """The user is called ``name`` from now on; what the task's folder says of it is what the catalogue says."""
-    with BaseFolder(base, settings) as folder:
-        catalogue = folder.open_catalogue()
-        if catalogue is None:
-            return
-        with folder.holding(task) as hold:
-            if name is not None:
-                catalogue.tasks.rename_user(task, name)
-            place, row = folder.folders.find(task), catalogue.tasks.get(task)
-            if place is not None:
-                epoch = None if hold.lease is None else hold.lease.epoch
-                store = open_task_store(place, settings, key_file=base / "mask.key", epoch=epoch, name=task)
-                with closing(store):
-                    if key_in(read_metadata(store.records) or {}) != row.key:
-                        write_metadata(store.records, row, settings)
-        catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        return
+    with base.own_if_registered(task) as owned:
+        if name is not None:
+            catalogue.tasks.rename_user(task, name)
+        place, row = base.folders.find(task), catalogue.tasks.get(task)
+        if place is not None:
+            with closing(base.store(place, epoch=None if owned is None else owned.epoch)) as store:
+                if key_in(read_metadata(store.records) or {}) != row.key:
+                    write_metadata(store.records, row, base.settings)
+    catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then

@@ -27,16 +27,14 @@ from orihon.importers.seen_files import forget_imports
 from orihon.llm.response_cache import clear_cache
 from orihon.runtime.queue import TaskQueue
 from orihon.search.maintenance import erase_traces, erase_words
-from orihon.settings import Settings
 from orihon.store.files import FilesRecords
 from orihon.store.key_places import erase_key
 from orihon.store.sqlite_copies import DATABASE, set_fence
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
 from orihon.tasks.mirror.manifest import MIRRORS
-from orihon.tasks.place import SCRATCH
 from orihon.transfer.archive.cleanup import Cleaning
 from orihon.transfer.archive.work import at_work
 from orihon.upkeep.privacy.unlisted_records import erase_unfinished, erase_unlisted, unlisted_of
@@ -89,58 +87,55 @@ class Erasure(AsJson):
         return not (self.failed or self.left)
 
 
-def erase_user(
-    base_dir: Path | str, settings: Settings, user: str, *, by: str = "", wait: float = 30.0, dry_run: bool = False
-) -> Erasure:
+def erase_user(base: OpenBase, user: str, *, by: str = "", wait: float = 30.0, dry_run: bool = False) -> Erasure:
     """Erase every task of a user, their grants, and their name in the audit. Workers get so long to let go."""
     if not user:
         raise InvalidInput("no_user")
-    base = Path(base_dir).absolute()
     unread: dict[str, str] = {}
-    tasks = _tasks_of(base, settings, user, unread)
+    tasks = _tasks_of(base, user, unread)
     if dry_run:
-        tasks += [uuid for uuid, _ in unlisted_of(base, settings, user)]
+        tasks += [place.uuid for place in unlisted_of(base, user)]
         return Erasure(user, tuple(tasks), unread=TaskLeft.each(unread))
     erased: list[str] = []
     failed: dict[str, str] = {}
     while tasks:
-        _ask_to_stop(base, settings, tasks)
+        _ask_to_stop(base, tasks)
         for uuid in tasks:
             try:
-                with audited(base, settings, "erase", uuid, begun=True):
-                    erase_task(base, settings, uuid, by=by, wait=wait)
+                with audited(base.path, base.settings, "erase", uuid, begun=True):
+                    erase_task(base, uuid, by=by, wait=wait)
                 erased.append(uuid)
             except OrihonError as error:  # the others go all the same
                 failed[uuid] = str(error)
         # A task that was at work may have begun parts of it meanwhile.
-        tasks = [uuid for uuid in _tasks_of(base, settings, user, unread) if uuid not in failed]
-    for uuid, place in unlisted_of(base, settings, user):
+        tasks = [uuid for uuid in _tasks_of(base, user, unread) if uuid not in failed]
+    for place in unlisted_of(base, user):
         try:
-            with audited(base, settings, "erase", uuid, begun=True):
-                erase_unlisted(base, settings, uuid, place, by=by)
-            erased.append(uuid)
+            with audited(base.path, base.settings, "erase", place.uuid, begun=True):
+                erase_unlisted(base, place, by=by)
+            erased.append(place.uuid)
         except OrihonError as error:
-            failed[uuid] = str(error)
+            failed[place.uuid] = str(error)
     done = Erasure(user, tuple(erased), TaskLeft.each(failed), unread=TaskLeft.each(unread))
-    return _finish(base, settings, done, wait)
+    return _finish(base, done, wait)
 
 
-def erase_task(base: Path, settings: Settings, uuid: str, *, by: str = "", wait: float = 0.0) -> None:
+def erase_task(base: OpenBase, uuid: str, *, by: str = "", wait: float = 0.0) -> None:
     """Erase one task, whatever its state; what an earlier run has begun is finished."""
     until, is_removed = time.monotonic() + wait, False
     while not is_removed:
-        _let_go(base, settings, uuid, wait, until)
+        _let_go(base, uuid, wait, until)
         try:
-            with at_work(base, uuid, settings, Erasing) as work:
+            with at_work(base, uuid, Erasing) as work:
                 work.erase(by)
             is_removed = True
         except TaskBusy:  # somebody took it up in this moment
             if time.monotonic() >= until:
                 raise
-    with BaseFolder(base, settings, for_removal=True) as folder:
-        catalogue = folder.open_catalogue()
+    with OpenBase(base.path, base.settings, for_removal=True) as emptied:
+        catalogue = emptied.open_catalogue()
         assert catalogue is not None
-        erase_words(folder, uuid, until - time.monotonic())
+        erase_words(emptied, uuid, until - time.monotonic())
         catalogue.tasks.erase(uuid)
 
 
@@ -157,12 +152,12 @@ class Erasing(Cleaning):
         erase_key(self._base.path, self._settings, self._uuid)
         self._clear_leftovers()
         for place in self._base.folders.places(self._uuid):
-            self._catalogue.leases.renew(self.lease)
-            if place.parent.name == SCRATCH:
+            self._owned.renew()
+            if place.is_in_database:
                 self._in_database().remove()
             else:
-                self._shut_out(place)
-                self._remove_folder(place)
+                self._shut_out(place.folder)
+                self._remove_folder(place.folder)
         self._clear_leftovers()
         self._remove_packed(self._shelf.find(self._uuid))
         self._remove_copies()
@@ -194,9 +189,9 @@ class Erasing(Cleaning):
                 path.unlink()
 
 
-def rows_of(base_dir: Path, settings: Settings, user: str, *, for_removal: bool = False) -> Iterator[TaskRow]:
+def rows_of(base: OpenBase, user: str, *, for_removal: bool = False) -> Iterator[TaskRow]:
     """The tasks of a user, newest first, a page at a time."""
-    with BaseFolder(base_dir, settings, for_removal=for_removal) as base:
+    with OpenBase(base.path, base.settings, for_removal=for_removal) as base:
         catalogue = base.open_catalogue()
         last: str | None = None
         while catalogue is not None:
@@ -207,16 +202,16 @@ def rows_of(base_dir: Path, settings: Settings, user: str, *, for_removal: bool 
             last = page[-1].uuid
 
 
-def _tasks_of(base: Path, settings: Settings, user: str, unread: dict[str, str]) -> list[str]:
+def _tasks_of(base: OpenBase, user: str, unread: dict[str, str]) -> list[str]:
     """The tasks of a user, by what is readable of their rows; ``unread`` learns of which something was not."""
-    rows = list(rows_of(base, settings, user, for_removal=True))
+    rows = list(rows_of(base, user, for_removal=True))
     unread |= {row.uuid: str(row.metadata[UNREAD]) for row in rows if UNREAD in row.metadata}
     return [row.uuid for row in rows]
 
 
-def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
+def _ask_to_stop(base: OpenBase, tasks: Iterable[str]) -> None:
     """Whoever has one of these tasks is asked to give it up; all at once, so that they stop at the same time."""
-    with closing(TaskQueue(base, settings, catalogue=open_for_removal(base, settings))) as queue:
+    with closing(TaskQueue(base.path, base.settings, catalogue=open_for_removal(base.path, base.settings))) as queue:
         for uuid in tasks:
             row = queue.catalogue.tasks.find(uuid)
             if row is None or row.status in FINISHED or row.status is TaskStatus.ARCHIVED:
@@ -228,10 +223,10 @@ def _ask_to_stop(base: Path, settings: Settings, tasks: Iterable[str]) -> None:
                     logger.info("%s: %s", uuid, error)
 
 
-def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float) -> None:
+def _let_go(base: OpenBase, uuid: str, wait: float, until: float) -> None:
     """Wait for whoever has the task."""
-    with BaseFolder(base, settings, for_removal=True) as folder:
-        catalogue = folder.open_catalogue()
+    with OpenBase(base.path, base.settings, for_removal=True) as emptied:
+        catalogue = emptied.open_catalogue()
         row = None if catalogue is None else catalogue.tasks.find(uuid)
         if catalogue is None or row is None:
             raise TaskNotFound("uuid", uuid=uuid)
@@ -243,21 +238,21 @@ def _let_go(base: Path, settings: Settings, uuid: str, wait: float, until: float
             row = catalogue.tasks.get(uuid)
 
 
-def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> Erasure:
+def _finish(base: OpenBase, done: Erasure, wait: float) -> Erasure:
     """What belongs to the user and to no task. Also where no task is left: a run that died may have come so far."""
     left: list[PlaceLeft] = []
     grants = 0
-    with BaseFolder(base_dir, settings, for_removal=True) as base:
+    with OpenBase(base.path, base.settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         if catalogue is not None:
             grants = catalogue.grants.forget_user(done.user)
             catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then
         steps: dict[str, Callable[[], object]] = {
-            "unfinished": lambda: erase_unfinished(base_dir),
+            "unfinished": lambda: erase_unfinished(base.path),
             "search": lambda: None if catalogue is None else erase_traces(base, wait),
-            "answers": lambda: clear_cache(base_dir),  # they do not say whose they were
-            "imports": lambda: forget_imports(base_dir, done.user),
-            "catalogue": lambda: overwrite_deleted(base_dir, settings),
+            "answers": lambda: clear_cache(base.path),  # they do not say whose they were
+            "imports": lambda: forget_imports(base.path, done.user),
+            "catalogue": lambda: overwrite_deleted(base),
         }
         for place in PLACES:
             try:
@@ -265,4 +260,4 @@ def _finish(base_dir: Path, settings: Settings, done: Erasure, wait: float) -> E
             except OrihonError as error:  # the other places are cleared all the same
                 left.append(PlaceLeft(place, str(error)))
     done = replace(done, left=tuple(left), grants=grants)
-    return replace(done, names=forget_person(base_dir, settings, done.user)) if done.is_complete else done
+    return replace(done, names=forget_person(base.path, base.settings, done.user)) if done.is_complete else done

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
+from orihon.tasks.base import opened_base
 from orihon.upkeep.privacy.anonymize import placeholder_of
 from orihon.upkeep.privacy.erase import Erasure, erase_user
 from orihon.upkeep.privacy.export_user import user_data
@@ -19,17 +20,16 @@ class GDPRCompliantStorage:
     def __init__(
         self, base_dir: Path | str | None = None, settings: Mapping[str, Any] | Settings | None = None
     ) -> None:
-        self._settings = load_settings(settings)
-        self._base = Path(self._settings.context_storage.base_dir if base_dir is None else base_dir).absolute()
+        self._base = opened_base(base_dir, settings, create=True)
 
     def anonymize_personal_data(self, content: str) -> str:
         """The text without names, addresses and numbers of people; the same person stays the same."""
-        return anonymize_personal_data(content, placeholder_of(self._base))
+        return anonymize_personal_data(content, placeholder_of(self._base.path))
 
     def export_user_data(self, user_id: str) -> dict[str, Any]:
         """Everything that belongs to a user. Held in memory as a whole: ``export_user`` writes it to a folder."""
-        return user_data(self._base, self._settings, user_id)
+        return user_data(self._base, user_id)
 
     def delete_user_data(self, user_id: str) -> Erasure:
         """Erase everything that belongs to a user, for good."""
-        return erase_user(self._base, self._settings, user_id)
+        return erase_user(self._base, user_id)

@@ -14,47 +14,47 @@ from pathlib import Path
 
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.errors import OrihonError, StorageUnavailable
-from orihon.settings import Settings
 from orihon.store.factory import open_bare
 from orihon.store.key_places import erase_key
 from orihon.system.files import wrapping
-from orihon.tasks.base import BaseFolder, is_id
-from orihon.tasks.place import FORK, IMPORT, SCRATCH, remove_unfinished
+from orihon.tasks.base import OpenBase, is_id
+from orihon.tasks.place import FORK, IMPORT, TaskPlace, remove_unfinished
 from orihon.transfer.archive.in_database import TaskInDatabase
 
 logger = logging.getLogger("orihon.privacy")
 
 
-def unlisted_of(base_dir: Path, settings: Settings, user: str) -> list[tuple[str, Path]]:
+def unlisted_of(base: OpenBase, user: str) -> list[TaskPlace]:
     """Tasks without a row whose own description says that they are the user's, or whose removal was begun."""
-    with BaseFolder(base_dir, settings, for_removal=True) as base:
+    with OpenBase(base.path, base.settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         if catalogue is None:
             return []
         known = {row.uuid for row in base.rows()}
-        unknown = [(name, place) for name, place in base.folders.all() if is_id(name) and name not in known]
+        unknown = [place for place in base.folders.all() if is_id(place.uuid) and place.uuid not in known]
         buried = {stone.uuid for stone in catalogue.tombstones.all()} if unknown else set()
         return [
-            (name, at)
-            for name, at in unknown
+            place
+            for place in unknown
             # Once more: a task may have begun between the two looks.
-            if base.row(name) is None and (name in buried or _user_in(base, name, at) == user)
+            if base.row(place.uuid) is None and (place.uuid in buried or _user_in(base, place) == user)
         ]
 
 
-def erase_unlisted(base_dir: Path, settings: Settings, name: str, place: Path, *, by: str) -> None:
+def erase_unlisted(base: OpenBase, place: TaskPlace, *, by: str) -> None:
     """Bury the name, then remove the records."""
-    with BaseFolder(base_dir, settings, for_removal=True) as base:
+    name = place.uuid
+    with OpenBase(base.path, base.settings, for_removal=True) as base:
         catalogue = base.open_catalogue()
         assert catalogue is not None
         if catalogue.tombstones.find(name) is None:
             catalogue.tombstones.bury(name, erased_by=by)
-        erase_key(base.path, settings, name)
-        if place.parent.name == SCRATCH:
-            TaskInDatabase(base.path, name, settings).remove()
+        erase_key(base.path, base.settings, name)
+        if place.is_in_database:
+            TaskInDatabase(base, name).remove()
         else:
-            with wrapping(place):
-                shutil.rmtree(place)
+            with wrapping(place.folder):
+                shutil.rmtree(place.folder)
 
 
 def erase_unfinished(base_dir: Path) -> None:
@@ -64,11 +64,11 @@ def erase_unfinished(base_dir: Path) -> None:
         raise StorageUnavailable("unfinished", path=left[0])
 
 
-def _user_in(base: BaseFolder, name: str, place: Path) -> str | None:
+def _user_in(base: OpenBase, place: TaskPlace) -> str | None:
     try:
-        with closing(open_bare(place, base.settings)) as records:
+        with closing(open_bare(place.folder, base.settings)) as records:
             key = key_in(read_metadata(records) or {})
     except OrihonError as error:  # nobody can tell whose it is
-        logger.warning("%s: %s", name, error)
+        logger.warning("%s: %s", place.uuid, error)
         return None
     return None if key is None else key.user

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 from orihon.audit.reader import remove_old_records
 from orihon.audit.trail import audited
@@ -25,7 +24,8 @@ from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.approvals.phase_archives import delete_old_phase_archives
-from orihon.tasks.base import BaseFolder
+from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.archive import LeftTask, archive_task, ended_before, is_elsewhere, rows_having
 from orihon.transfer.archive.cleanup import Cleaning, read_task
 from orihon.transfer.archive.work import ARCHIVED, at_work, refuse_local
@@ -111,8 +111,7 @@ class Maintenance(AsJson):
 
 
 def archive_old_contexts(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     days: float | None = None,
     *,
     dry_run: bool = False,
@@ -123,21 +122,19 @@ def archive_old_contexts(
 
     Without ``days`` the setting ``archive.enabled`` decides whether anything happens. Not those in ``without``.
     """
-    if days is None and not settings.archive.enabled:
+    if days is None and not base.settings.archive.enabled:
         return RetentionRun(dry_run)
-    moment = _days_ago(settings.archive.threshold_days if days is None else days)
+    moment = _days_ago(base.settings.archive.threshold_days if days is None else days)
 
     def archive(row: TaskRow, before: int) -> RetainedTask:
-        return RetainedTask(row.uuid, before, archive_task(base_dir, row.uuid, settings).bytes)
+        return RetainedTask(row.uuid, before, archive_task(base, row.uuid).bytes)
 
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        rows = [row for row in rows_having(base, FINISHED) if ended_before(row, moment) and row.uuid not in without]
-        return _each(base, rows, archive, dry_run=dry_run, progress=progress, check=refuse_local)
+    rows = [row for row in rows_having(base, FINISHED) if ended_before(row, moment) and row.uuid not in without]
+    return _each(base, rows, archive, dry_run=dry_run, progress=progress, check=refuse_local)
 
 
 def delete_old_contexts(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     days: float | None = None,
     *,
     dry_run: bool = False,
@@ -147,29 +144,27 @@ def delete_old_contexts(
 
     Its row stays, with its statistics; under ``cleaned`` in its metadata are its final summary, its status and when.
     """
-    moment = _days_ago(settings.retention.days if days is None else days)
+    moment = _days_ago(base.settings.retention.days if days is None else days)
 
     def delete(row: TaskRow, before: int) -> RetainedTask | None:
         with (
-            audited(base_dir, settings, "delete", row.uuid, begun=True, bytes=before) as act,
-            at_work(base_dir, row.uuid, settings, Cleaning) as work,
+            audited(base.path, base.settings, "delete", row.uuid, begun=True, bytes=before) as act,
+            at_work(base, row.uuid, Cleaning) as work,
         ):
             cleaned = work.clean(moment)
             act.result = "nothing" if cleaned is None else act.result
         return None if cleaned is None else RetainedTask(row.uuid, cleaned.bytes, 0)
 
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        found = rows_having(base, (*FINISHED, TaskStatus.ARCHIVED))
-        rows = [row for row in found if CLEANED not in row.metadata and ended_before(row, moment)]
-        run = _each(base, rows, delete, dry_run=dry_run, progress=progress)
-        if run.tasks and not dry_run:
-            remove_traces(base)
-        return run
+    found = rows_having(base, (*FINISHED, TaskStatus.ARCHIVED))
+    rows = [row for row in found if CLEANED not in row.metadata and ended_before(row, moment)]
+    run = _each(base, rows, delete, dry_run=dry_run, progress=progress)
+    if run.tasks and not dry_run:
+        remove_traces(base)
+    return run
 
 
 def maintain(
-    base_dir: Path | str,
-    settings: Settings,
+    base: OpenBase,
     *,
     days: float | None = None,
     archive_days: float | None = None,
@@ -180,29 +175,27 @@ def maintain(
 
     Notifications that the webhook has not got yet are sent, and old ones taken out of the feed.
     """
-    base = Path(base_dir).absolute()
-    with BaseFolder(base, settings), only_one(base, settings):
-        deleted = delete_old_contexts(base, settings, days, dry_run=dry_run, progress=progress)
+    with only_one(base.path, base.settings):
+        deleted = delete_old_contexts(base, days, dry_run=dry_run, progress=progress)
         gone = {task.uuid for task in deleted.tasks}
         archived = archive_old_contexts(
-            base, settings, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
+            base, archive_days, dry_run=dry_run, progress=progress, without=gone | set(deleted.left)
         )
-        phases = () if dry_run else tuple(delete_old_phase_archives(base, settings))
-        notifications = NotificationRun() if dry_run else maintain_notifications(base, settings)
+        phases = () if dry_run else tuple(delete_old_phase_archives(base))
+        notifications = NotificationRun() if dry_run else maintain_notifications(base)
         if not dry_run:
-            remove_old_records(base, settings)
-        vacuumed = vacuum_databases(base, settings, dry_run=dry_run, progress=progress)
+            remove_old_records(base.path, base.settings)
+        vacuumed = vacuum_databases(base, dry_run=dry_run, progress=progress)
         return Maintenance(deleted, archived, vacuumed, phases, notifications)
 
 
-def keep_task(base_dir: Path | str, uuid: str, settings: Settings, *, keep: bool = True) -> None:
+def keep_task(base: OpenBase, uuid: str, *, keep: bool = True) -> None:
     """Mark a task so that it is never archived or removed by age; or take the mark away."""
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        catalogue = base.open_catalogue()
-        if catalogue is None:
-            raise TaskNotFound("uuid", uuid=uuid)
-        with audited(base_dir, settings, "keep", uuid, keep=keep):
-            catalogue.tasks.update(uuid, keep=keep)
+    catalogue = base.open_catalogue()
+    if catalogue is None:
+        raise TaskNotFound("uuid", uuid=uuid)
+    with audited(base.path, base.settings, "keep", uuid, keep=keep):
+        catalogue.tasks.update(uuid, keep=keep)
 
 
 # ---- one after the other -------------------------------------------------------------------------------------------
@@ -213,20 +206,20 @@ def _days_ago(days: float) -> datetime:
 
 
 def _each(
-    base: BaseFolder,
+    base: OpenBase,
     rows: list[TaskRow],
     act: Callable[[TaskRow, int], RetainedTask | None],
     *,
     dry_run: bool,
     progress: ProgressObserver | None,
-    check: Callable[[str, Path, Settings], None] | None = None,
+    check: Callable[[TaskPlace, Settings], None] | None = None,
 ) -> RetentionRun:
     run = RetentionRun(dry_run, counts_before=_counts(base))
     for number, row in enumerate(rows, start=1):
         try:
             _refuse_held(base, row)
             if check is not None and (place := base.folders.find(row.uuid)) is not None:
-                check(row.uuid, place, base.settings)
+                check(place, base.settings)
             before = _size(base, row)
             outcome = RetainedTask(row.uuid, before, 0) if dry_run else act(row, before)
             run.tasks.extend(() if outcome is None else (outcome,))
@@ -240,20 +233,20 @@ def _each(
     return run
 
 
-def _counts(base: BaseFolder) -> dict[str, int]:
+def _counts(base: OpenBase) -> dict[str, int]:
     if base.catalogue is None:
         return {}
     return {status.value: count for status, count in base.catalogue.statistics.count_by_status().items()}
 
 
-def _refuse_held(base: BaseFolder, row: TaskRow) -> None:
+def _refuse_held(base: OpenBase, row: TaskRow) -> None:
     if base.catalogue is not None and base.is_in_use(row):
         left = base.catalogue.leases.seconds_left(row)
         owner = {"owner": row.lease_owner, "host": row.lease_host, "pid": row.lease_pid, "seconds_left": left}
         raise TaskBusy("lease", uuid=row.uuid, **owner)
 
 
-def _size(base: BaseFolder, row: TaskRow) -> int:
+def _size(base: OpenBase, row: TaskRow) -> int:
     """What a task takes, where it is."""
     place = base.folders.find(row.uuid)
     if place is not None:

@@ -16,7 +16,7 @@ from orihon.errors import StateError, StorageError, StorageUnavailable
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import BaseFolder, is_id
+from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED
 
@@ -55,40 +55,36 @@ class VacuumRun(AsJson):
         return [LeftDatabase(name, why) for name, why in self.left.items()]
 
 
-def vacuum_databases(
-    base_dir: Path | str, settings: Settings, *, dry_run: bool = False, progress: ProgressObserver | None = None
-) -> VacuumRun:
+def vacuum_databases(base: OpenBase, *, dry_run: bool = False, progress: ProgressObserver | None = None) -> VacuumRun:
     """Make the databases of a base folder, and those that the settings name, as small as what is in them."""
     run = VacuumRun(dry_run)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        base.open_catalogue()
-        tasks = [
-            (uuid, place / _DATABASE)
-            for uuid, place in TaskFolders(base.path).all()
-            if place.parent.name == "completed" and is_id(uuid) and (place / _DATABASE).exists()
-        ]
-        for number, (uuid, path) in enumerate(tasks, start=1):
-            _vacuum_task(base, uuid, path, run)
-            if progress is not None:
-                progress(number, len(tasks))
-    if settings.database.url is not None:
-        _vacuum_server(settings, run)
+    base.open_catalogue()
+    tasks = [
+        (place.uuid, place.folder / _DATABASE)
+        for place in TaskFolders(base.path).all()
+        if place.position == "completed" and is_id(place.uuid) and (place.folder / _DATABASE).exists()
+    ]
+    for number, (uuid, path) in enumerate(tasks, start=1):
+        _vacuum_task(base, uuid, path, run)
+        if progress is not None:
+            progress(number, len(tasks))
+    if base.settings.database.url is not None:
+        _vacuum_server(base.settings, run)
     elif base.database.exists():
-        _vacuum_file(base.database, settings, run)
+        _vacuum_file(base.database, base.settings, run)
     return run
 
 
-def overwrite_deleted(base_dir: Path | str, settings: Settings) -> None:
+def overwrite_deleted(base: OpenBase) -> None:
     """Write the catalogue anew, so that nothing of removed rows is left in its pages or its log."""
     run = VacuumRun(dry_run=False)
-    with BaseFolder(Path(base_dir).absolute(), settings) as base:
-        if settings.database.url is not None:
-            _vacuum_server(settings, run)
-        elif base.database.exists():
-            _vacuum_file(base.database, settings, run, always=True)
+    if base.settings.database.url is not None:
+        _vacuum_server(base.settings, run)
+    elif base.database.exists():
+        _vacuum_file(base.database, base.settings, run, always=True)
 
 
-def _vacuum_task(base: BaseFolder, uuid: str, path: Path, run: VacuumRun) -> None:
+def _vacuum_task(base: OpenBase, uuid: str, path: Path, run: VacuumRun) -> None:
     row = base.row(uuid)
     if row is None or row.status not in FINISHED:
         return
@@ -96,7 +92,7 @@ def _vacuum_task(base: BaseFolder, uuid: str, path: Path, run: VacuumRun) -> Non
         if run.dry_run or not _has_room(path, base.settings):
             _vacuum_file(path, base.settings, run)
             return
-        with base.holding(uuid):
+        with base.own(uuid):
             _vacuum_file(path, base.settings, run)
     except (StateError, StorageError) as error:
         logger.warning("%s: not vacuumed: %s", uuid, error)

@@ -18,13 +18,13 @@ _LONGEST = 100_000
 
 def list_pending(call: Call) -> dict[str, Any]:
     """Every open question, the oldest first."""
-    found = pending(call.base, call.settings, user=call.visitor.only, memory=call.site.questions)
+    found = pending(call.base, user=call.visitor.only, memory=call.site.questions)
     return {"pending": found}
 
 
 def sections(call: Call) -> dict[str, Any]:
     """The sections that an answer may name, so that they are opened again."""
-    return {"sections": known_sections(call.base, task_of(call), call.settings)}
+    return {"sections": known_sections(call.base, task_of(call))}
 
 
 def approve(call: Call) -> Answered:

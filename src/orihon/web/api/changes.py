@@ -56,7 +56,7 @@ _FORKED = shape(uuid=str, status=TaskStatus, forked_from=shape(uuid=str, at=int)
 
 def preview(call: Call) -> dict[str, Any]:
     """What a compression would do. The answer names the preview, so that this very one can be applied."""
-    found = preview_compression(call.base, task_of(call), call.settings, **_options(call))
+    found = preview_compression(call.base, task_of(call), **_options(call))
     if found.draft is None:
         assert found.nothing is not None
         return {**found.nothing.as_dict(), "preview": None, "why": text(f"nothing.{found.nothing.reason.value}")}
@@ -70,10 +70,10 @@ def compress(call: Call) -> ChangedView:
     if name is not None:
         planned = call.site.drafts.get(name, uuid)
     else:
-        planned = preview_compression(call.base, uuid, call.settings, **_options(call))
+        planned = preview_compression(call.base, uuid, **_options(call))
     planned = planned.with_texts(_texts(call.given["texts"] or {}))
     with call.site.turns.of(uuid):
-        return apply_preview(call.base, call.settings, planned, made_by=maker(call))
+        return apply_preview(call.base, planned, made_by=maker(call))
 
 
 def _options(call: Call) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def unfold(call: Call) -> ChangedView:
 def old_text(call: Call) -> dict[str, Any]:
     """The text of a fold as it stands now, to be edited."""
     number = call.given["number"]
-    return {"fold": number, "text": fold_text(call.base, task_of(call), call.settings, number)}
+    return {"fold": number, "text": fold_text(call.base, task_of(call), number)}
 
 
 def edit(call: Call) -> ChangedView:
@@ -137,14 +137,14 @@ def rewind(call: Call) -> ChangedView:
 def fork(call: Call) -> dict[str, Any]:
     """A new task from a step of this one."""
     uuid, at = task_of(call), call.given["at"]
-    new = fork_task(call.base, uuid, call.settings, at)
+    new = fork_task(call.base, uuid, at)
     return {"uuid": new, "status": "paused", "forked_from": {"uuid": uuid, "at": at}}
 
 
 def _changed(call: Call, act: Callable[[Folding], Compression]) -> ChangedView:
     uuid = task_of(call)
     with call.site.turns.of(uuid):
-        return change_view(call.base, uuid, call.settings, act)
+        return change_view(call.base, uuid, act)
 
 
 _FOLDING = (

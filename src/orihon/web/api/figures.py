@@ -42,33 +42,33 @@ def health(_: Call) -> dict[str, Any]:
 def costs(call: Call) -> CostReport:
     """What calls have cost, and what folding saved; of the tasks that the visitor may see."""
     given, wanted = call.given, {"limit": call.given["limit"], "user": call.visitor.only}
-    return cost_report(call.base, call.settings, given["by"], given["since"], given["until"], **wanted)
+    return cost_report(call.base, None, given["by"], given["since"], given["until"], **wanted)
 
 
 def cluster(call: Call) -> dict[str, Any]:
     """Everything that shares the catalogue."""
-    return collect_cluster_stats(call.base, call.settings)
+    return collect_cluster_stats(call.base)
 
 
 def storage(call: Call) -> StorageSummary:
     """How large it all is."""
-    return storage_summary(call.base, call.settings)
+    return storage_summary(call.base)
 
 
 def overall(call: Call) -> GlobalStatistics:
     """The same by the names of the first design."""
-    return collect_global_statistics(call.base, call.settings)
+    return collect_global_statistics(call.base)
 
 
 def workers(call: Call) -> dict[str, Any]:
     """Who works on what, on which machine."""
-    return collect_workers(call.base, call.settings)
+    return collect_workers(call.base)
 
 
 def notifications(call: Call) -> dict[str, Any]:
     """What people were told: the last ones, or the first ones after a number; the oldest first."""
     wanted = {name: call.given[name] for name in ("since", "limit", "task")}
-    return {"notifications": list_notifications(call.base, call.settings, **wanted)}
+    return {"notifications": list_notifications(call.base, **wanted)}
 
 
 def searched(call: Call) -> SearchResults:
@@ -80,7 +80,7 @@ def searched(call: Call) -> SearchResults:
     filters: dict[str, Any] = {name: [given[field]] if given[field] else () for name, field in _FILTERS.items()}
     filters["tasks"] = [wanted_task(call)] if given["task"] else ()
     wanted = {name: given[name] for name in ("since", "until", "limit")} | {"users": users or ()}
-    return search_history(call.base, call.settings, given["query"], seconds=SEARCH_SECONDS, **filters, **wanted)
+    return search_history(call.base, given["query"], seconds=SEARCH_SECONDS, **filters, **wanted)
 
 
 def settings(call: Call) -> dict[str, Any]:

@@ -42,7 +42,6 @@ def wanted_notices(call: Call, *, since: int = 0, limit: int = PAGE) -> Notifica
     given = call.given
     return notification_page(
         call.base,
-        call.settings,
         since=since,
         before=given["before"],
         limit=limit,
@@ -60,7 +59,7 @@ def undoable_of(call: Call, notes: Sequence[NotedNotification]) -> frozenset[tup
     tasks = dict.fromkeys(one.notice.task for one in changeable if one.notice.compression is not None)
     found: set[tuple[str, int]] = set()
     for task in [task for task in tasks if task is not None][:_MOST_ASKED]:
-        with suppress(OrihonError), reading_view(call.base, task, call.settings) as view:  # it may be on its way
+        with suppress(OrihonError), reading_view(call.base, task) as view:  # it may be on its way
             done, _ = history([record for record, _ in view.compressions()])
             found.update((task, number) for number in done)
     return frozenset(found)

@@ -28,7 +28,7 @@ def enqueue(call: Call) -> QueueAnswer:
     if call.visitor.only not in (None, user):
         raise InvalidInput("other_user", user=user)
     key = TaskKey(_SOURCE, owner, repo, "task", call.given["id"] or new_uuid(), user)
-    with closing(open_queue(call.base, call.settings)) as queue:
+    with closing(open_queue(call.base)) as queue:
         uuid = queue.enqueue(key, prompt=call.given["prompt"], source=_SOURCE, priority=call.given["priority"])
         return QueueAnswer(queue.catalogue.tasks.get(uuid))
 
@@ -55,7 +55,7 @@ def retry(call: Call) -> QueueAnswer:
 
 def _request(call: Call, act: Callable[[TaskQueue, str], TaskRow]) -> QueueAnswer:
     uuid = task_of(call)
-    with closing(open_queue(call.base, call.settings)) as queue:
+    with closing(open_queue(call.base)) as queue:
         return QueueAnswer(act(queue, uuid))
 
 

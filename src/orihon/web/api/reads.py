@@ -39,32 +39,32 @@ def tasks(call: Call) -> dict[str, Any]:
         return {"tasks": [], "next": None}
     user = None if users is None else users[0]
     wanted = WantedTasks(user=user, **{name: call.given[name] for name in names})
-    rows = rows_of_tasks(call.base, call.settings, wanted, limit=limit + 1, user=call.visitor.only)
+    rows = rows_of_tasks(call.base, wanted, limit=limit + 1, user=call.visitor.only)
     following = rows[limit - 1].uuid if len(rows) > limit else None
     return {"tasks": rows[:limit], "next": following}
 
 
 def card(call: Call) -> TaskOverview:
     """One task at a glance."""
-    return task_overview(call.base, task_of(call), call.settings, user=call.visitor.only)
+    return task_overview(call.base, task_of(call), user=call.visitor.only)
 
 
 def figures(call: Call) -> OverviewStatistics:
     """The figures of one task."""
-    return OverviewStatistics(task_overview(call.base, task_of(call), call.settings, last=0))
+    return OverviewStatistics(task_overview(call.base, task_of(call), last=0))
 
 
 def records(name: str, call: Call) -> dict[str, Any]:
     """One page of what the task has recorded."""
     given = call.given
     choice = Choice.parse(given["range"], newest=given["last"], role=given.get("role"))
-    return record_page(call.base, task_of(call), call.settings, name, choice, given["limit"])
+    return record_page(call.base, task_of(call), name, choice, given["limit"])
 
 
 def inherited(call: Call) -> dict[str, Any]:
     """What the task was given by the one that it inherits from."""
     uuid = task_of(call)
-    found = inherited_by(call.base, uuid, call.settings, user=call.visitor.only)
+    found = inherited_by(call.base, uuid, user=call.visitor.only)
     return {"task": uuid, "inherited": found}
 
 
@@ -72,24 +72,24 @@ def view(call: Call) -> dict[str, Any]:
     """What the model sees, or saw at a step."""
     given = call.given
     page = {"first": given["first"], "limit": given["limit"]}
-    return view_page(call.base, task_of(call), call.settings, at=given["at"], **page)
+    return view_page(call.base, task_of(call), at=given["at"], **page)
 
 
 def compressions(call: Call) -> dict[str, Any]:
     """The changes of the view."""
     page = {"first": call.given["first"], "limit": call.given["limit"]}
-    return compression_page(call.base, task_of(call), call.settings, **page)
+    return compression_page(call.base, task_of(call), **page)
 
 
 def compression(call: Call) -> ViewDiff:
     """The view before and after one of them."""
-    return view_diff(call.base, task_of(call), call.settings, call.given["number"])
+    return view_diff(call.base, task_of(call), call.given["number"])
 
 
 def chain(call: Call) -> dict[str, Any]:
     """The tasks on the same key."""
     wanted = {"limit": call.given["limit"], "user": call.visitor.only}
-    links = task_chain(call.base, task_of(call), call.settings, **wanted)
+    links = task_chain(call.base, task_of(call), **wanted)
     return {"tasks": links}
 
 

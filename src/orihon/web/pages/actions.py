@@ -81,7 +81,7 @@ def export(call: Call) -> Download:
     form = cast("Form", call.given["format"])
     uuid = task_of(call)
     ending, media_type = _FILES[form]
-    write: Any = partial(export_task, call.base, uuid, call.settings, form, clear=form != "jsonl")
+    write: Any = partial(export_task, call.base, uuid, form, clear=form != "jsonl")
     return Download(f"{uuid}.{ending}", media_type, write)
 
 

@@ -63,20 +63,20 @@ def approvals_list(call: Call) -> Page:
 def phase_page(call: Call) -> Page:
     """The archive of a phase, as a text."""
     uuid, number = task_of(call), call.given["number"]
-    said = read_phase(call.base, uuid, call.settings, phase=number)
+    said = read_phase(call.base, uuid, phase=number)
     shown = said_text(said[:_MOST_CHARACTERS], None)
     return Page("phase.html", {"uuid": uuid, "number": number, "said": shown, "missing": len(said) - _MOST_CHARACTERS})
 
 
 def _shows(call: Call) -> dict[str, Any]:
     start = call.given["start"]
-    found = pending(call.base, call.settings, user=call.visitor.only, memory=call.site.questions)
+    found = pending(call.base, user=call.visitor.only, memory=call.site.questions)
     return {
         "asked": [_asked(call, one) for one in found[start - 1 : start - 1 + _PAGE]],
         "total": len(found),
         "start": start,
         "next": start + _PAGE if len(found) >= start + _PAGE else None,
-        "answered": answered_lately(call.base, call.settings, limit=_ANSWERED, users=users_of(call)),
+        "answered": answered_lately(call.base, limit=_ANSWERED, users=users_of(call)),
         "may_answer": call.visitor.may("approve") and not call.site.read_only,
     }
 
@@ -85,7 +85,7 @@ def _asked(call: Call, one: PendingApproval) -> Asked:
     checkpoint = one.checkpoint
     context = said_text(checkpoint.context) if checkpoint.context.strip() else None
     try:
-        about = asked_about(call.base, one.uuid, call.settings, checkpoint)
+        about = asked_about(call.base, one.uuid, checkpoint)
     except OrihonError:  # it goes on this moment
         return Asked(one, said_text(checkpoint.question), context, None, (), "")
     messages = tuple(map(_last, about.messages))

@@ -76,7 +76,7 @@ def _answerable(call: Call, notes: Sequence[NotedNotification]) -> frozenset[tup
 
 
 def _questions(call: Call, uuid: str) -> Questions:
-    with reading_task(call.base, uuid, call.settings) as (store, _):
+    with reading_task(call.base, uuid) as (store, _):
         return read_ledger(store).open
 
 

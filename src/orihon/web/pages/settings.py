@@ -38,7 +38,7 @@ def settings_page(call: Call) -> Page:
             "changed": sum(one.origin != "default" for one in every),
             "given": call.given,
             "file": None if call.site.config is None or only is not None else shortened(call.site.config),
-            "base": shortened(call.base) if only is None else "",
+            "base": shortened(call.base.path) if only is None else "",
             "version": orihon.__version__,
         },
     )

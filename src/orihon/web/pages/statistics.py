@@ -32,13 +32,7 @@ def statistics_page(call: Call) -> Page:
     given, only = call.given, call.visitor.only
     since = given["since"] or ("" if given["until"] else _first_day(_USUAL))
     report = span_report(
-        call.base,
-        call.settings,
-        None if since in ("", _EVER) else since,
-        given["until"],
-        given["by"],
-        limit=_MOST_LINES,
-        user=only,
+        call.base, None if since in ("", _EVER) else since, given["until"], given["by"], limit=_MOST_LINES, user=only
     )
     return Page(
         "statistics.html",
@@ -59,13 +53,13 @@ def statistics_page(call: Call) -> Page:
 
 def storage_part(call: Call) -> Page:
     """What lies where; sizes that nobody has noted are measured, which takes a moment."""
-    found = storage_summary(call.base, call.settings)
-    return Page("statistics_storage.html", {"storage": found, "all": collect_cluster_stats(call.base, call.settings)})
+    found = storage_summary(call.base)
+    return Page("statistics_storage.html", {"storage": found, "all": collect_cluster_stats(call.base)})
 
 
 def tools_part(call: Call) -> Page:
     """The slowest tools of the newest tasks."""
-    return Page("statistics_tools.html", {"found": tool_times(call.base, call.settings, user=call.visitor.only)})
+    return Page("statistics_tools.html", {"found": tool_times(call.base, user=call.visitor.only)})
 
 
 def _charts(report: SpanReport) -> list[dict[str, Any]]:

@@ -121,7 +121,7 @@ def _questions(call: Call, task: TaskHead) -> dict[str, Any]:
 def _chain(call: Call, task: TaskHead) -> dict[str, Any]:
     if task.row is None:
         return {"links": [], "more": None}
-    links: list[ChainLink] = task_chain(call.base, task.uuid, call.settings, user=call.visitor.only)
+    links: list[ChainLink] = task_chain(call.base, task.uuid, user=call.visitor.only)
     return {"links": links, "more": None}
 
 

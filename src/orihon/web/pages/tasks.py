@@ -24,7 +24,7 @@ _FILTERS = (
 def tasks_page(call: Call) -> Page:
     """One page of the list."""
     wanted = WantedTasks(**call.given)
-    found = page_of_tasks(call.base, call.settings, wanted, user=call.visitor.only)
+    found = page_of_tasks(call.base, wanted, user=call.visitor.only)
     return Page(
         "tasks.html",
         {
@@ -48,8 +48,8 @@ def task_rows(call: Call) -> Page:
     only = call.visitor.only
     if call.given["ids"]:
         uuids = call.given["ids"].split(",")[:_MOST_IDS]
-        return Page("task_rows.html", {"tasks": tasks_by_uuid(call.base, call.settings, uuids, user=only)})
-    found = page_of_tasks(call.base, call.settings, WantedTasks(**filters), user=only)
+        return Page("task_rows.html", {"tasks": tasks_by_uuid(call.base, uuids, user=only)})
+    found = page_of_tasks(call.base, WantedTasks(**filters), user=only)
     return Page("task_rows.html", {"tasks": found.tasks})
 
 

@@ -26,7 +26,7 @@ def workers_part(call: Call) -> Page:
 
 
 def _shows(call: Call) -> dict[str, Any]:
-    found = collect_workers(call.base, call.settings)
+    found = collect_workers(call.base)
     now = datetime.now(UTC)
     workers = [
         {**worker, "heard_at": None if worker["heartbeat_age"] is None else _ago(now, worker["heartbeat_age"])}
@@ -35,13 +35,13 @@ def _shows(call: Call) -> dict[str, Any]:
     leases = found["leases"][:_MOST_LEASES]
     uuids = {*(worker["task_uuid"] for worker in workers), *(lease["uuid"] for lease in leases)} - {None}
     return {
-        "stats": collect_cluster_stats(call.base, call.settings),
+        "stats": collect_cluster_stats(call.base),
         "hosts": found["hosts"],
         "alive": [worker for worker in workers if worker["state"] not in _GONE],
         "gone": [worker for worker in reversed(workers) if worker["state"] in _GONE][:_MOST_GONE],
         "leases": leases,
-        "tasks": {task.row.uuid: task for task in tasks_by_uuid(call.base, call.settings, sorted(uuids))},
-        "alerts": standing_alerts(call.base, call.settings),
+        "tasks": {task.row.uuid: task for task in tasks_by_uuid(call.base, sorted(uuids))},
+        "alerts": standing_alerts(call.base),
     }
 
 
