@@ -5,6 +5,7 @@
 - ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
 - ``docs/settings.md`` and ``docs/ja/settings.md``: every setting, from ``orihon.settings``, and what is said around
   the tables, from ``settings.en.md`` and ``settings.ja.md`` beside this script
+- ``docs/architecture.md`` and ``docs/ja/architecture.md``: the rooms, the files and the walks, from ``architecture.py``
 
 ``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
 """
@@ -22,6 +23,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+from scripts.architecture import architecture_page
+
 ROOT = Path(__file__).parents[1]
 _LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
 _WIDTH = "100"
@@ -33,14 +36,18 @@ _UNNAMED_KINDS = frozenset({"choice", "flag", "identifier", "url"})
 
 def pages() -> dict[Path, str]:
     """Every generated file with what it has to say."""
-    made: dict[Path, str] = {}
-    for lang, folder in _LANGUAGES.items():
-        # In a process of its own: the options of commands are worded when their modules are imported.
-        command = [sys.executable, "-m", "scripts.docs", lang]
-        printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, env=_plain_environment())
-        made |= {folder / name: page for name, page in json.loads(printed.stdout).items()}
+    made = {folder / name: page for lang, folder in _LANGUAGES.items() for name, page in _apart(lang).items()}
+    made |= {_LANGUAGES[lang] / "architecture.md": page for lang, page in _apart("house").items()}
     made[ROOT / "docs" / "schema.json"] = _schema_document()
     made[ROOT / "docs" / "openapi.json"] = _openapi_document()
+    return made
+
+
+def _apart(what: str) -> dict[str, str]:
+    """Made in a process of its own: commands are worded when they are imported, and walks change their process."""
+    command = [sys.executable, "-m", "scripts.docs", what]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, env=_plain_environment())
+    made: dict[str, str] = json.loads(printed.stdout)
     return made
 
 
@@ -310,7 +317,9 @@ def write() -> int:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
+    if sys.argv[1:] == ["house"]:
+        sys.stdout.write(json.dumps({lang: architecture_page(lang) for lang in _LANGUAGES}))
+    elif sys.argv[1:]:
         sys.stdout.write(json.dumps(pages_in(sys.argv[1])))
     else:
         sys.stdout.write(f"{write()} files written\n")

@@ -165,17 +165,6 @@ def test_nothing_is_forgotten(page: str) -> None:
     assert {*STRATEGIES, *EVENTS, *LEVELS, *PRESETS, *WHY_NOT, *NOTICES, *get_args(PruneSelection)} <= named(page)
 
 
-@pytest.mark.parametrize("page", ["architecture.md", "ja/architecture.md"])
-def test_the_plan_of_the_house_names_every_module(page: str) -> None:
-    room = Path(compressor.__file__).parent
-    modules = {path.name for path in room.rglob("*.py")} - {"__init__.py"}
-    folders = {f"{path.name}/" for path in room.iterdir() if (path / "__init__.py").exists()}
-    heading = re.compile(r"^### .*`compression/`.*?(?=^##)", re.DOTALL | re.MULTILINE)
-    (section,) = heading.findall(read(page))
-    assert set(re.findall(r"`(\w+\.py)`", section)) == modules
-    assert folders <= set(re.findall(r"`(\w+/)`", section))
-
-
 # ---- the tables of the presets -------------------------------------------------------------------------------------
 
 

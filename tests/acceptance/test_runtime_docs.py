@@ -285,18 +285,3 @@ def test_each_provider_is_asked_where_the_page_says(page: str) -> None:
             assert client.get_response() == ("Yes.", [])
             client.close()
             assert model.requests[0].path == place.split("`")[1]
-
-
-# ---- the plan of the house -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("room", ["llm", "runtime"])
-@pytest.mark.parametrize("page", ["architecture.md", "ja/architecture.md"])
-def test_the_plan_of_the_house_names_every_module(page: str, room: str) -> None:
-    folder = Path(orihon.__file__).parent / room
-    modules = {path.name for path in folder.rglob("*.py")} - {"__init__.py"}
-    folders = {f"{path.name}/" for path in folder.iterdir() if (path / "__init__.py").exists()}
-    heading = re.compile(rf"^### [^\n]*`{room}/`.*?(?=^##)", re.DOTALL | re.MULTILINE)
-    (section,) = heading.findall(read(page))
-    assert set(re.findall(r"`(\w+\.py)`", section)) == modules
-    assert folders <= set(re.findall(r"`(\w+/)`", section))

@@ -35,11 +35,16 @@ def import_(
 ) -> None:
     """Import, print, and exit with 1 when something could not be read."""
     from orihon.importers.importer import import_transcripts
+    from orihon.tasks.base import OpenBase
 
     options = context.ensure_object(CommandOptions)
-    with progress_bar("cli.import.reading", hidden=as_json) as progress:
+    # For many an import is the beginning: the folder is made where it is missing.
+    with (
+        OpenBase(options.base_path, options.settings, create=True) as base,
+        progress_bar("cli.import.reading", hidden=as_json) as progress,
+    ):
         report = import_transcripts(
-            options.base, paths, format=form, user=user, again=again, dry_run=dry_run, progress=progress
+            base, paths, format=form, user=user, again=again, dry_run=dry_run, progress=progress
         )
     if as_json:
         print_json(report)
