@@ -158,8 +158,8 @@ def figures(page: str) -> list[list[str]]:
 
 
 def known_words() -> set[str]:
-    public = [getattr(orihon, name) for name in orihon.__all__]
-    words = {*orihon.__all__, *scripted.__all__, *(name for name in dir(errors) if name[0].isupper())}
+    public = [getattr(orihon, name) for name in orihon._HOMES]
+    words = {*orihon._HOMES, *scripted.__all__, *(name for name in dir(errors) if name[0].isupper())}
     words |= {name for kind in public for name in dir(kind) if not name.startswith("_")}
     words |= {"requests", "on_text"}  # an attribute that an instance has, an argument
     words |= {key.rpartition(".")[2] for key in schema()} | set(section_names()) | {*schema()}

@@ -54,7 +54,17 @@ def test_a_room_imports_only_from_rooms_above_it() -> None:
 
 def test_public_names_are_listed_and_can_be_had() -> None:
     assert orihon.__all__ == sorted(orihon.__all__)
-    for name in orihon.__all__:
+    assert len(orihon.__all__) <= 25
+    tree = ast.parse(Path(orihon.__file__).read_text(encoding="utf-8"))
+    typed = {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("orihon.")
+        for alias in node.names
+    }
+    assert typed == orihon._HOMES, "a type checker sees what is there"
+    assert set(orihon.__all__) <= orihon._HOMES.keys()
+    for name in orihon._HOMES:
         assert getattr(orihon, name).__name__ == name
         assert name in dir(orihon)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

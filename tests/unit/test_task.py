@@ -16,7 +16,7 @@ from orihon.texts import text
 from orihon.values.task import (
     FINISHED,
     LEGAL_CHANGES,
-    Task,
+    TaskIdentity,
     TaskKey,
     TaskStatus,
     check_change,
@@ -179,7 +179,7 @@ def test_a_status_is_found_by_name() -> None:
 
 
 def test_a_task_gets_its_uuid_once() -> None:
-    task = Task(KEY)
+    task = TaskIdentity(KEY)
     assert task.get_uuid() is None
     assert task.user == "notfolder"
     name = new_uuid()
@@ -190,5 +190,5 @@ def test_a_task_gets_its_uuid_once() -> None:
     with refused(IllegalTransition, "renamed"):
         task.set_uuid(new_uuid())
     with refused(InvalidId, "unsafe"):
-        Task(KEY).set_uuid("../x")
-    assert Task(replace(KEY, uuid=name)).get_uuid() == name
+        TaskIdentity(KEY).set_uuid("../x")
+    assert TaskIdentity(replace(KEY, uuid=name)).get_uuid() == name

@@ -30,7 +30,7 @@ from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.inheritance import inheritance_request
 from orihon.tasks.quotas import admission
 from orihon.texts import text
-from orihon.values.task import Task, TaskKey, TaskStatus, new_uuid
+from orihon.values.task import TaskIdentity, TaskKey, TaskStatus, new_uuid
 
 logger = logging.getLogger("orihon.queue")
 
@@ -44,7 +44,7 @@ _LOOKS_PER_LEASE = 9
 
 
 @dataclass(slots=True)
-class QueuedTask(Task):
+class QueuedTask(TaskIdentity):
     """A task that a worker holds."""
 
     prompt: str = field(default="", repr=False)

@@ -27,7 +27,7 @@ from orihon.errors import InvalidSettings
 from orihon.settings import Settings, load_settings
 from orihon.settings.model import names, section_names
 from orihon.system import jsonio
-from orihon.values.task import Task
+from orihon.values.task import TaskIdentity
 
 logger = logging.getLogger("orihon.user_config")
 
@@ -76,7 +76,7 @@ def may_set(key: str) -> bool:
     return key.startswith(_ALLOWED) and key not in _SHARED
 
 
-def fetch_user_config(task: Task, config: Mapping[str, Any] | Settings | None) -> Settings:
+def fetch_user_config(task: TaskIdentity, config: Mapping[str, Any] | Settings | None) -> Settings:
     """The settings for a task: ``config`` with what its user wants different."""
     settings = load_settings(config)
     api = UserConfigAPI.from_environment()

@@ -12,7 +12,7 @@ from orihon.runtime.user_config import fetch_user_config, may_set
 from orihon.settings import Settings
 from orihon.settings.in_force import SettingInForce, settings_in_force
 from orihon.tasks.quotas import quota_of
-from orihon.values.task import Task, TaskKey
+from orihon.values.task import TaskIdentity, TaskKey
 
 #: Where a value came from, besides ``default``.
 USER, OPERATOR = "user", "operator"
@@ -22,7 +22,7 @@ _QUOTAS = ("tasks", "tokens_per_day", "bytes")
 
 def settings_of_user(user: str, settings: Settings, *, source: str = "web") -> list[SettingInForce]:
     """What a user may set, as it is in force for tasks of that user from ``source``; and the user's quotas."""
-    own = fetch_user_config(Task(TaskKey(source, "", "", "task", "-", user), user), settings)
+    own = fetch_user_config(TaskIdentity(TaskKey(source, "", "", "task", "-", user), user), settings)
     quota, limits = quota_of(settings, user), {f"quotas.{name}": name for name in _QUOTAS}
     found = []
     for one in settings_in_force(own):

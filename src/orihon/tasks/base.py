@@ -19,7 +19,7 @@ from orihon.audit.trail import AuditTrail, audit_of
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import catalogue_exists, open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
-from orihon.errors import DamagedStore, IllegalTransition, InvalidId, OrihonError, StorageUnavailable, TaskNotFound
+from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.guard import KEY_FILE, Redactor
 from orihon.guard.encryption.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
@@ -28,7 +28,7 @@ from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, sync_folder, wrapping
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, TaskPlace, folders_of
-from orihon.tasks.task_name import NamedTask, named_task
+from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
@@ -211,15 +211,6 @@ def opened_base(
     return OpenBase(loaded.context_storage.base_dir if where is None else where, loaded, create=create)
 
 
-def is_id(name: str) -> bool:
-    """Can this be the name of a task's folder?"""
-    try:
-        check_id(name)
-    except InvalidId:
-        return False
-    return True
-
-
 def move_aside(path: Path, owner: Path, name: str = "") -> Path:
     """Move a file or folder to ``aside/`` of the folder ``owner``."""
     aside = owner / "aside"
@@ -230,3 +221,6 @@ def move_aside(path: Path, owner: Path, name: str = "") -> Path:
         sync_folder(aside)
         sync_folder(path.parent)
     return target
+
+
+__all__ = ["OpenBase", "is_id", "move_aside", "opened_base"]

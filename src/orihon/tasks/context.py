@@ -23,7 +23,7 @@ from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.tasks.approvals.asking import Asking
-from orihon.tasks.base import OpenBase
+from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_request
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
@@ -62,9 +62,8 @@ class TaskContextManager(Asking, TaskStatistics):
         worker's claim gave it; the task is opened with it, and with no other. A new task inherits from the last one
         that is finished on its key, from the one that ``inherit_from`` names, or (``inherit=False``) nothing, for good.
         """
-        self.settings = load_settings(config)
-        where = base_dir if base_dir is not None else self.settings.context_storage.base_dir
-        self.base = where if isinstance(where, OpenBase) else OpenBase(where, self.settings, create=True)
+        self.base = opened_base(base_dir, config, create=True)
+        self.settings = self.base.settings if config is None else load_settings(config)
         self.base_dir = self.base.path
         self.llm_client = llm_client
         self.catalogue = self.base.needed_catalogue()

@@ -14,19 +14,64 @@ user there are no tasks but that user's: nothing is said of any other, not even 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import DamagedStore, InvalidId, TaskNotFound
 from orihon.tasks.place import TaskFolders
-from orihon.values.task import check_id, parse_status
+from orihon.values.task import TaskIdentity, TaskKey, check_id, new_uuid, parse_status
 
 _LAST = "@last"
 _MOST_SHOWN = 5
 _MOST_QUOTED = 200
 _MOST_ON_A_KEY = 1000
 _KEY = re.compile(r"(?:(?P<source>[^:#!]+):)?(?P<place>[^#!]*)(?P<mark>[#!])(?P<number>.+)", re.DOTALL)
+
+
+#: How a program names a task that it wants to work on.
+KeyOrName = TaskKey | TaskIdentity | Mapping[str, Any] | str
+_OWN_SOURCE = "local"
+_UNFINISHED = frozenset(("queued", "running", "paused", "waiting"))
+
+
+def key_named(key: KeyOrName | None, user: str = "") -> TaskKey:
+    """The key that a program means: ``owner/repo#27`` is an issue, any other name stands for itself."""
+    if isinstance(key, TaskKey):
+        return key
+    if isinstance(key, TaskIdentity):
+        return key.key
+    if isinstance(key, Mapping):
+        return TaskKey.from_dict(key)
+    parts = None if key is None else _KEY.fullmatch(key)
+    if parts is None:
+        return TaskKey(_OWN_SOURCE, "", "", "task", new_uuid() if key is None else key, user)
+    source, place, mark, number = parts.group("source", "place", "mark", "number")
+    owner, _, repo = (place or "").rpartition("/")
+    return TaskKey(source or _OWN_SOURCE, owner, repo, "merge_request" if mark == "!" else "issue", number, user)
+
+
+def unfinished_task(key: KeyOrName, wanted: TaskKey, catalogue: Catalogue, user: str = "") -> TaskRow | None:
+    """The youngest task of that key that is not over: by its UUID, by the key itself, or by what it is about."""
+    named = key.uuid if isinstance(key, TaskKey | TaskIdentity) else key if isinstance(key, str) else None
+    row = catalogue.tasks.find(named) if named and is_id(named) else None
+    if row is not None and row.status.value in _UNFINISHED:
+        return row
+    found = catalogue.tasks.unfinished(wanted)
+    if not found and isinstance(key, str) and _KEY.fullmatch(key):  # another source may have begun it
+        found = [row for row in rows_on(key, catalogue) if row.status.value in _UNFINISHED and user in ("", row.user)]
+    return found[0] if found else None
+
+
+def is_id(name: str) -> bool:
+    """Can this be the name of a task's folder?"""
+    try:
+        check_id(name)
+    except InvalidId:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)

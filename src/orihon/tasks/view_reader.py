@@ -174,6 +174,10 @@ class ViewReading:
         window, factor = (None, 1.0) if row is None else (row.context_length, row.correction)
         self._gauge = Gauge.for_display(settings, window, factor)
 
+    def as_value(self, uuid: str) -> ViewAt:
+        """All of it at once."""
+        return ViewAt(uuid, self.last_seq, self.compression, self.figures(), tuple(self.entries()), tuple(self.lines()))
+
     def message_store(self) -> MessageStore:
         """The task's messages, for planning a compression; what is written through it is refused or fenced as ever."""
         messages = MessageStore(self._store.records.folder, self._settings, task_store=self._store)
@@ -301,6 +305,4 @@ def view_at(base: OpenBase, task: str, seq: int) -> ViewAt:
     """
     uuid = base.resolve(task)
     with reading_view(base, uuid, at=seq) as reading:
-        return ViewAt(
-            uuid, seq, reading.compression, reading.figures(), tuple(reading.entries()), tuple(reading.lines())
-        )
+        return reading.as_value(uuid)

@@ -177,8 +177,8 @@ class TaskKey:
 
 
 @dataclass(slots=True)
-class Task:
-    """A task on its way through the queue, which gives it its UUID."""
+class TaskIdentity:
+    """Which task: its key, whose it is, and the UUID that it gets once, when it is queued."""
 
     key: TaskKey
     user: str = ""
