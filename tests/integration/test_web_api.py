@@ -18,12 +18,13 @@ from orihon.errors import TaskNotFound
 from orihon.system.json_shapes import definitions, schema_of, to_json
 from orihon.tasks.base import OpenBase
 from orihon.texts import set_language
+from orihon.web.access import Visitor
 from orihon.web.broadcaster import Broadcaster
-from orihon.web.call import Call, Endpoint, Site
+from orihon.web.call import Call, Endpoint
 from orihon.web.fields import PATH_FIELDS, from_texts
 from orihon.web.routes import ENDPOINTS
+from orihon.web.site import Site
 from orihon.web.snapshots import open_topic
-from orihon.web.visitor import Visitor
 from tests.conformance.backends import BACKENDS
 from tests.damage import KEY, settings_for, start_task
 from tests.helpers import refused

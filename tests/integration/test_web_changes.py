@@ -25,15 +25,14 @@ from orihon.tasks.hand_edits import change_view, preview_compression
 from orihon.tasks.verify.verify import verify
 from orihon.tasks.view_reader import reading_view
 from orihon.values.task import TaskStatus
-from orihon.web.api.notices import GROUPS, list_notices
+from orihon.web.access import Role, Visitor
+from orihon.web.api.figures import GROUPS, list_notices
 from orihon.web.broadcaster import Broadcaster
-from orihon.web.call import Call, Site
-from orihon.web.pages.actions import can_of
-from orihon.web.previews import MOST_KEPT, Drafts
-from orihon.web.requested_task import task_of
+from orihon.web.call import Call, task_of
+from orihon.web.pages.task_views import can_of
 from orihon.web.server import _me as _user
+from orihon.web.site import MOST_KEPT, Drafts, Site
 from orihon.web.snapshots import open_topic
-from orihon.web.visitor import Role, Visitor
 from tests.conformance.backends import BACKENDS
 from tests.integration.run_supervisor import eventually
 from tests.serving import Answer, Client, serving
@@ -348,7 +347,7 @@ def test_only_the_newest_previews_are_kept(plain: Shown) -> None:
 def test_an_undone_compression_of_somebody_else_is_seen(plain: Shown) -> None:
     """The buttons follow what others do."""
     number = plain.changed("compress", target=0.001)["compression"]["id"]
-    change_view(OpenBase(plain.base, plain.settings), plain.uuid, lambda folding: folding.undo(made_by="cli"))
+    change_view(OpenBase(plain.base, plain.settings), plain.uuid, "undo", made_by="cli")
     refused = plain.change("undo", compression=number)
     assert (refused.status, refused.reason) == (409, "NothingToUndo.no_undo")
     assert _row(plain).status is TaskStatus.PAUSED

@@ -131,7 +131,7 @@ def test_a_preview_of_what_has_changed_is_refused_and_made_anew(screen: Screen) 
 
 def test_a_text_that_is_refused_stays_in_the_dialog(screen: Screen) -> None:
     line = "We decided to keep part 0."
-    change_view(OpenBase(screen.base, screen.settings), screen.uuid, lambda folding: folding.pin(3, line))
+    change_view(OpenBase(screen.base, screen.settings), screen.uuid, "pin", 3, line, made_by="")
     page = screen.open()
     page.keyboard.press("c")
     dialog = screen.dialog()

@@ -20,9 +20,9 @@ from orihon.reports.costs import cost_report
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
-from orihon.web import site_snapshot as site_look
-from orihon.web.site_events import MOST_PUSHED
-from orihon.web.site_snapshot import SiteDelta, SiteSnapshots
+from orihon.web import snapshots as site_look
+from orihon.web.events import MOST_PUSHED
+from orihon.web.snapshots import SiteDelta, SiteSnapshots
 from tests.catalogues import CataloguePlace
 from tests.helpers import lasting_day
 from tests.serving import Client, serving
@@ -39,7 +39,7 @@ def catalogue(place: CataloguePlace) -> Iterator[Catalogue]:
 
 @pytest.fixture
 def client(place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr("orihon.web.site_snapshot._PAUSE", 0)  # a look that the machine held up delays no other
+    monkeypatch.setattr("orihon.web.snapshots._PAUSE", 0)  # a look that the machine held up delays no other
     with serving(place.base_dir, place.settings) as server:
         yield Client(server).log_in()
 
@@ -212,7 +212,7 @@ def told(look: SiteSnapshots, page: SiteDelta) -> dict[str, Any]:
 def test_a_page_that_hears_late_is_told_everything(
     place: CataloguePlace, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orihon.web.site_snapshot.MOST_KEPT", 3)
+    monkeypatch.setattr("orihon.web.snapshots.MOST_KEPT", 3)
     for uuid in ("one", "two"):
         register(catalogue, uuid)
     look, page = SiteSnapshots(OpenBase(place.base_dir, place.settings)), SiteDelta()

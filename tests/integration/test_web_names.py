@@ -21,7 +21,7 @@ from orihon.texts import LANGUAGES, speaking
 from orihon.values.records import REWIND, CompressionKind
 from orihon.values.task import TaskStatus
 from orihon.values.view import PlannedFold
-from orihon.web.names import level_name, maker_name, reason_name, role_name, strategy_name, trigger_name
+from orihon.web.filters import level_name, maker_name, reason_name, role_name, strategy_name, trigger_name
 from tests.catalogues import CataloguePlace
 from tests.serving import Client, serving
 

@@ -26,13 +26,12 @@ from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of
 from orihon.values.task import TaskKey
 from orihon.values.view import PlannedFold
 from orihon.web import access
-from orihon.web import grant_cache as granted
+from orihon.web.access import Visitor
 from orihon.web.call import Endpoint, PageRoute
 from orihon.web.fields import Field
 from orihon.web.renderer import PLACES, places_for
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
 from orihon.web.server import WebServer
-from orihon.web.visitor import Visitor
 from tests.helpers import Rule
 from tests.services import own_schema
 from tests.serving import Client, serving
@@ -142,7 +141,7 @@ def fresh(tmp_path: Path) -> Iterator[Place]:
 @pytest.fixture
 def no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Grants are looked up for every request."""
-    monkeypatch.setattr(granted, "SECONDS", 0.0)
+    monkeypatch.setattr(access, "SECONDS", 0.0)
 
 
 # ---- every address ---------------------------------------------------------------------------------------------------

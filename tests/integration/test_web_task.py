@@ -31,7 +31,7 @@ from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import reading_view
 from orihon.values.task import TaskStatus
 from orihon.values.view import PlannedFold
-from orihon.web.api.timeline import MOST_POINTS
+from orihon.web.api.reads import MOST_POINTS
 from orihon.web.server import WebServer
 from orihon.web.snapshots import TaskSnapshots
 from orihon.web.task_memory import TaskMemory

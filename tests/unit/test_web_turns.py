@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from orihon.web.task_locks import MOST_WAITING, Turns
+from orihon.web.site import MOST_WAITING, Turns
 
 LONG = 240.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,9 +13,7 @@ from orihon.cli.task_argument import MOST, TaskArgument, named_task
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.store.folding import Folding
     from orihon.tasks.hand_edits import ChangedView
-    from orihon.values.records import Compression
 
 __all__ = [
     "MOST",
@@ -58,8 +55,7 @@ def undo(
     as_json: AsJson = False,
 ) -> None:
     """Take the last compression back, or a given one."""
-    task = named_task(context, uuid)
-    _change(context, task, "undo", lambda folding: folding.undo(compression, made_by=MADE_BY), as_json=as_json)
+    _change(context, uuid, "undo", compression, as_json=as_json)
 
 
 def redo(
@@ -69,8 +65,7 @@ def redo(
     as_json: AsJson = False,
 ) -> None:
     """Make it again."""
-    task = named_task(context, uuid)
-    _change(context, task, "redo", lambda folding: folding.redo(compression, made_by=MADE_BY), as_json=as_json)
+    _change(context, uuid, "redo", compression, as_json=as_json)
 
 
 def rewind(
@@ -81,28 +76,22 @@ def rewind(
     as_json: AsJson = False,
 ) -> None:
     """Go back to an earlier step."""
-    task = named_task(context, uuid)
-    _change(
-        context, task, "rewind", lambda folding: folding.rewind(to, notice, made_by=MADE_BY), as_json=as_json, seq=to
-    )
+    _change(context, uuid, "rewind", to, notice, as_json=as_json, seq=to)
 
 
 def unfold(context: typer.Context, uuid: Uuid, fold: _FoldNumber, as_json: AsJson = False) -> None:
     """Open one fold."""
-    task = named_task(context, uuid)
-    _change(context, task, "unfold", lambda folding: folding.unfold(fold, made_by=MADE_BY), as_json=as_json)
+    _change(context, uuid, "unfold", fold, as_json=as_json)
 
 
 def pin(context: typer.Context, uuid: Uuid, seq: _Seq, line: _Line = "", as_json: AsJson = False) -> None:
     """Protect a message or a line of it."""
-    task = named_task(context, uuid)
-    _change(context, task, "pin", lambda folding: folding.pin(seq, line, made_by=MADE_BY), as_json=as_json, seq=seq)
+    _change(context, uuid, "pin", seq, line, as_json=as_json, seq=seq)
 
 
 def unpin(context: typer.Context, uuid: Uuid, seq: _Seq, line: _Line = "", as_json: AsJson = False) -> None:
     """Take the protection away."""
-    task = named_task(context, uuid)
-    _change(context, task, "unpin", lambda folding: folding.unpin(seq, line, made_by=MADE_BY), as_json=as_json, seq=seq)
+    _change(context, uuid, "unpin", seq, line, as_json=as_json, seq=seq)
 
 
 def edit(
@@ -124,7 +113,7 @@ def edit(
     off_disk = options.settings.encryption.key is not None
     with text_from(new_text, file, old, off_disk=off_disk) as new:
         if new != old:
-            _change(context, task, "edit", lambda folding: folding.edit(fold, new, made_by=MADE_BY), as_json=as_json)
+            _change(context, task, "edit", fold, new, as_json=as_json)
             return
     if as_json:
         print_json(None)
@@ -133,24 +122,18 @@ def edit(
 
 
 def _change(
-    context: typer.Context,
-    task: str,
-    name: str,
-    act: Callable[[Folding], Compression],
-    *,
-    as_json: bool,
-    seq: int | None = None,
+    context: typer.Context, task: str, act: str, *values: int | str | None, as_json: bool, seq: int | None = None
 ) -> None:
     from orihon.tasks.hand_edits import change_view
 
     options = context.ensure_object(CommandOptions)
-    changed = change_view(options.base, task, act)
+    changed = change_view(options.base, named_task(context, task), act, *values, made_by=MADE_BY)
     record = changed.record
     if as_json:
         print_json(record)
         return
     what = text(
-        f"cli.{name}.done",
+        f"cli.{act}.done",
         compression=record.parent,
         opened=", ".join(map(str, record.removed)),
         made=", ".join(map(str, record.folds)),

@@ -26,6 +26,16 @@ from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, View
 
 LEVELS = {level.name.lower(): level for level in CompressionLevel}
+#: What a person does to a view by hand, by the name of the command and of the endpoint; with the values that it takes.
+ACTS: Mapping[str, Callable[..., Compression]] = {
+    "undo": Folding.undo,  # a compression, or none for the last one
+    "redo": Folding.redo,
+    "unfold": Folding.unfold,  # a fold
+    "edit": Folding.edit,  # a fold, its new text
+    "pin": Folding.pin,  # a message, a line of it or ""
+    "unpin": Folding.unpin,
+    "rewind": Folding.rewind,  # the last message that stays, a notice
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +70,10 @@ class Preview:
         return replace(self, draft=planned)
 
 
-def change_view(base: OpenBase, uuid: str, act: Callable[[Folding], Compression]) -> ChangedView:
-    """Make one change."""
+def change_view(base: OpenBase, uuid: str, act: str, *values: int | str | None, made_by: str) -> ChangedView:
+    """Make one change: one of ``ACTS`` with its values."""
     with changing_task(base, uuid) as task:
-        return _outcome(act(task.messages.folding), task.messages)
+        return _outcome(ACTS[act](task.messages.folding, *values, made_by=made_by), task.messages)
 
 
 def preview_compression(

@@ -4,6 +4,7 @@ The token lies in ``web.key`` of the base folder, for its owner's eyes only, so 
 restart of the server. A browser shows it once and gets a signed cookie; every change that a browser asks for carries a
 mark that only our pages know. A program sends the token as a bearer token. Nothing here is written to a log. The token
 of a grant (``orihon grants``) does the same for its user; a session that it began is worth nothing without the grant.
+A grant that is revoked is out within ``SECONDS``, one that runs out at once.
 """
 
 from __future__ import annotations
@@ -14,15 +15,111 @@ import re
 import secrets
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from orihon.catalogue.grants import Grant
 from orihon.errors import DamagedStore
+from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, replace_file, wrapping
-from orihon.tasks.grants import PREFIX
-from orihon.web.grant_cache import Granted, is_good
-from orihon.web.visitor import ROLES, Visitor
+from orihon.tasks.base import OpenBase
+from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of
+
+# ---- who asks --------------------------------------------------------------------------------------------------------
+
+__all__ = ["ROLES", "Role", "Visitor"]
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody who has shown a token. ``session`` is empty for a program that sends its token with every request.
+
+    ``grant`` names the grant whose token it is; empty for the token of the server itself.
+    """
+
+    user: str
+    role: Role
+    session: str = ""
+    grant: str = ""
+
+    def may(self, role: Role) -> bool:
+        """Is this allowed to somebody of that role?"""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+    @property
+    def only(self) -> str | None:
+        """The user beside whom there is nobody for this visitor; ``None`` for those who see everybody's tasks."""
+        return None if self.may("admin") else self.user
+
+
+# ---- a cache of grants -----------------------------------------------------------------------------------------------
+
+#: How long a look is believed.
+SECONDS = 3.0
+_MOST_KEPT = 1000
+
+
+class Granted:
+    """The grants of one base folder. Threads may share it."""
+
+    def __init__(self, base: OpenBase) -> None:
+        self._base = base
+        self._looked: OrderedDict[str, tuple[float, Grant | None]] = OrderedDict()  # by the grant's own name
+        self._names: OrderedDict[str, str] = OrderedDict()  # of grants, by the digests of their tokens
+        self._lock = threading.Lock()
+
+    def by_token(self, token: str, *, only_known: bool = False) -> Grant | None:
+        """The grant that a token belongs to, good or not; ``only_known``: no look for one that was never shown."""
+        digest = digest_of(token)
+        with self._lock:
+            name = self._names.get(digest)
+        if name is not None:
+            return self.by_name(name)
+        if only_known:
+            return None
+        found = self._read(digest=digest)
+        if found is not None:
+            with self._lock:
+                self._names[digest] = found.id
+                _limit(self._names)
+            self._keep(found.id, found)
+        return found
+
+    def by_name(self, name: str) -> Grant | None:
+        """A grant by its own name, good or not."""
+        with self._lock:
+            at, found = self._looked.get(name, (0.0, None))
+        if at and time.monotonic() - at < SECONDS:
+            return found
+        found = self._read(name=name)
+        self._keep(name, found)
+        return found
+
+    def _keep(self, name: str, found: Grant | None) -> None:
+        with self._lock:
+            self._looked.pop(name, None)
+            self._looked[name] = (time.monotonic(), found)
+            _limit(self._looked)
+
+    def _read(self, *, name: str = "", digest: str = "") -> Grant | None:
+        catalogue = self._base.open_catalogue()
+        if catalogue is None:
+            return None
+        return catalogue.grants.by_digest(digest) if digest else catalogue.grants.find(name)
+
+
+def is_good(grant: Grant | None) -> bool:
+    """Does it let anybody in now?"""
+    return grant is not None and grant.is_good(utc_now())
+
+
+def _limit(kept: OrderedDict[str, str] | OrderedDict[str, tuple[float, Grant | None]]) -> None:
+    while len(kept) > _MOST_KEPT:
+        kept.popitem(last=False)
+
+
+# ---- letting in ------------------------------------------------------------------------------------------------------
 
 KEY_FILE = "web.key"
 #: Seconds for which a browser need not show the token again.

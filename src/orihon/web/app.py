@@ -24,16 +24,15 @@ from orihon.audit import acting_as
 from orihon.errors import InvalidInput, OrihonError, StorageError
 from orihon.system import jsonio
 from orihon.texts import text
-from orihon.web import static_files
-from orihon.web.access import SESSION_SECONDS, Access
-from orihon.web.call import Call, Download, Endpoint, PageRoute, Site
+from orihon.web.access import SESSION_SECONDS, Access, Visitor
+from orihon.web.call import Call, Download, Endpoint, PageRoute
 from orihon.web.downloads import download
 from orihon.web.fields import PATH_FIELDS, Field, from_body, from_texts
 from orihon.web.gate import LOGIN, Gate, Names, no_grants, too_many
 from orihon.web.refusal import Refusal, explained, failed, json_answer, refusal
-from orihon.web.renderer import render, spoken_to
+from orihon.web.renderer import render, spoken_to, static_file
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
-from orihon.web.visitor import Visitor
+from orihon.web.site import Site
 
 #: More than any text that somebody writes into a page.
 MOST_BODY_BYTES = 4 << 20
@@ -46,7 +45,7 @@ def build_app(site: Site, access: Access, names: Names) -> ASGIApp:
     routes = [
         Route(LOGIN, _login(access, names), methods=["GET", "POST"]),
         Route("/logout", _logout(access), methods=["POST"]),
-        Route("/static/{name:path}", static_files.answer, methods=["GET"]),
+        Route("/static/{name:path}", static_file, methods=["GET"]),
         *(Route(path, _stream(stream), methods=["GET"]) for path, stream in STREAMS.items()),
         *(Route(page.path, _page(page), methods=["GET"]) for page in PAGES),
         *_api_routes(),

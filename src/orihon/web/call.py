@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from dataclasses import dataclass
+from typing import Any, BinaryIO
 
 from orihon.settings import Settings
-from orihon.tasks.approvals.question_cache import QuestionMemory
 from orihon.tasks.base import OpenBase
+from orihon.web.access import Role, Visitor
 from orihon.web.fields import Field
-from orihon.web.previews import Drafts
-from orihon.web.task_locks import Turns
-from orihon.web.visitor import Role, Visitor
-
-if TYPE_CHECKING:
-    from orihon.web.broadcaster import Broadcaster
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """What one running server shows."""
-
-    base: OpenBase
-    live: Broadcaster
-    read_only: bool = False
-    config: Path | None = None  # the configuration file that was read, for the page of settings
-    drafts: Drafts = field(default_factory=Drafts)  # compressions that somebody is looking at
-    questions: QuestionMemory = field(default_factory=QuestionMemory)
-    turns: Turns = field(default_factory=Turns)
+from orihon.web.site import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +38,11 @@ class Page:
     template: str
     shows: Mapping[str, Any]
     status: int = 200
+
+
+def page_of(template: str, shows: Callable[[Call], Mapping[str, Any]]) -> Callable[[Call], Page]:
+    """A page that shows what a function finds; several templates may show the same."""
+    return lambda call: Page(template, shows(call))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +86,37 @@ class Endpoint:
     @property
     def changes(self) -> bool:
         return self.method != "GET" and not self.only_looks
+
+
+# ---- what a request means --------------------------------------------------------------------------------------------
+
+
+def task_of(call: Call) -> str:
+    """The UUID of the task that the address names, as everywhere: by UUID, the beginning of one, key, ``@last``.
+
+    A task that the visitor may not see is not there for them.
+    """
+    return call.base.resolve(call.given["task"], user=call.visitor.only)
+
+
+def wanted_task(call: Call) -> str | None:
+    """The same where a task may be named among the filters, and need not be."""
+    return None if call.given["task"] is None else task_of(call)
+
+
+def users_of(call: Call) -> tuple[str, ...] | None:
+    """Whose tasks the visitor may see; everybody's without an answer."""
+    return None if call.visitor.only is None else (call.visitor.only,)
+
+
+def maker(call: Call) -> str:
+    """Who changes a view, as the records of changes say it."""
+    return f"web:{call.visitor.user}"
+
+
+def allowed_users(call: Call) -> tuple[str, ...] | None:
+    """Whose tasks are meant: the user that is asked for, as far as the visitor may see them; ``None``: everybody's."""
+    asked, users = call.given["user"], users_of(call)
+    if asked is None:
+        return users
+    return (asked,) if users is None or asked in users else ()

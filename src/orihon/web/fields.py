@@ -110,7 +110,13 @@ _SCHEMAS: dict[FieldKind, dict[str, Any]] = {
     "map": {"type": "object"},
 }
 
-
+#: No answer has more records than this; ``next`` says where the following ones begin.
+MOST_RECORDS = 500
+LIMIT = Field("limit", "whole", default=100, high=MOST_RECORDS, about="limit")
+SINCE = Field("since", longest=100, about="since_time")
+UNTIL = Field("until", longest=100, about="until_time")
+USER = Field("user", about="only_user")
+REPOSITORY = Field("repository", about="only_repository")
 #: What stands in the path of an address.
 PATH_FIELDS = {
     "number": Field("number", "whole", about="number"),

@@ -1,6 +1,7 @@
-"""The JSON API as an OpenAPI 3.1 document, made from the table of endpoints: what is described is what is checked.
+"""The JSON API described, from the table of endpoints: what is described is what is checked.
 
-Owns no endpoint but its own. Words are in the reader's language; a file of them is ``docs/openapi.json``.
+For programs it is an OpenAPI 3.1 document, for people a page. Words are in the reader's language; a file of them is
+``docs/openapi.json``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import orihon
 from orihon.system.json_shapes import definitions, schema_of, shape
 from orihon.texts import text
-from orihon.web.call import Endpoint
+from orihon.web.call import Call, Endpoint, Page, PageRoute
 from orihon.web.fields import PATH_FIELDS, Field
 from orihon.web.gate import MARK_HEADER
 
@@ -162,3 +163,58 @@ def _moved(schema: Any) -> Any:
 
 def _moved_value(name: str, value: Any) -> Any:
     return value.replace("#/$defs/", "#/components/schemas/") if name == "$ref" else _moved(value)
+
+
+# ---- for programs ----------------------------------------------------------------------------------------------------
+
+
+def description(_: Call) -> dict[str, Any]:
+    """All endpoints as an OpenAPI document."""
+    from orihon.web.routes import ENDPOINTS as ALL  # the table that this one stands in, too
+
+    return document(ALL)
+
+
+ENDPOINTS = (Endpoint("GET", "/api/openapi.json", description, "describeApi"),)
+
+
+# ---- for people ------------------------------------------------------------------------------------------------------
+
+
+def api_page(_: Call) -> Page:
+    """All endpoints by what they are about."""
+    from orihon.web.routes import ENDPOINTS  # the table of pages, in which this one stands, is beside it
+
+    called = examples(ENDPOINTS)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for endpoint in sorted(ENDPOINTS, key=lambda one: one.path):
+        shown = _shown(endpoint) | {"example": called[endpoint.name]}
+        groups.setdefault(group_of(endpoint), []).append(shown)
+    return Page("api.html", {"groups": groups, "count": len(ENDPOINTS)})
+
+
+def _shown(endpoint: Endpoint) -> dict[str, Any]:
+    fields = (("path", places(endpoint)), ("query", endpoint.query), ("body", endpoint.body))
+    return {
+        "name": endpoint.name,
+        "method": endpoint.method,
+        "path": endpoint.path,
+        "summary": summary_of(endpoint),
+        "role": endpoint.role,
+        "fields": [_field(one, where) for where, some in fields for one in some],
+    }
+
+
+def _field(field: Field, where: str) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "where": where,
+        "kind": field.kind,
+        "choices": field.choices,
+        "required": field.required or where == "path",
+        "default": field.default,
+        "about": about(field),
+    }
+
+
+PAGES = (PageRoute("/api", api_page, "settings"),)

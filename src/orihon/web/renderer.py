@@ -1,4 +1,7 @@
-"""Pages from templates. Everything that is put in is escaped; scripts and styles carry the nonce of their answer."""
+"""Pages from templates, with their style sheets and scripts.
+
+Everything that is put in is escaped; scripts and styles carry the nonce of their answer.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,16 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import Scope
 
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.texts import LANGUAGES, language, speaking, text
-from orihon.web import filters as shown
-from orihon.web import names
-from orihon.web.visitor import Visitor
+from orihon.web.access import Visitor
+from orihon.web.filters import FILTERS, timeline_names
 
 LANGUAGE_COOKIE = "orihon_language"
 THEME_COOKIE = "orihon_theme"
@@ -55,9 +58,8 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.globals.update(t=text, language=language, asset=asset, themes=THEMES)
-    made.globals.update(script_texts=script_texts, inline=inline, now=utc_now, timeline_names=names.timeline_names)
-    made.filters.update(shown.FILTERS)
-    made.filters.update(names.FILTERS)
+    made.globals.update(script_texts=script_texts, inline=inline, now=utc_now, timeline_names=timeline_names)
+    made.filters.update(FILTERS)
     made.filters["tojson"] = script_json
     return made
 
@@ -134,3 +136,25 @@ def rendered(scope: Scope, template: str, shows: Mapping[str, Any], place: str =
         "place": place,
     }
     return templates().get_template(template).render({**around, **shows})
+
+
+# ---- style sheets and scripts ----------------------------------------------------------------------------------------
+
+_KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+@cache
+def _contents() -> dict[str, bytes]:
+    folder = files(__package__).joinpath("static")
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+async def static_file(request: Request) -> Response:
+    """One file; only what lies there has a name."""
+    name = request.path_params["name"]
+    content = _contents().get(name)
+    if content is None:
+        raise HTTPException(404)
+    kind = _KINDS.get(name[name.rfind(".") :], "application/octet-stream")
+    headers = {"cache-control": "private, max-age=31536000, immutable"}
+    return Response(content, media_type=kind, headers=headers)

@@ -24,12 +24,11 @@ from orihon.drivers.postgres import connections_kept
 from orihon.errors import InvalidInput
 from orihon.settings import Settings
 from orihon.tasks.base import OpenBase
-from orihon.web.access import open_access
+from orihon.web.access import Granted, open_access
 from orihon.web.app import build_app
 from orihon.web.broadcaster import Broadcaster
-from orihon.web.call import Site
-from orihon.web.grant_cache import Granted
-from orihon.web.host_names import authority, names_of, origin_of
+from orihon.web.gate import authority, names_of, origin_of
+from orihon.web.site import Site
 from orihon.web.snapshots import open_topic
 
 LOOPBACK = "127.0.0.1"

@@ -24,8 +24,7 @@ from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading
 from orihon.values.ladder import ladder_of
 from orihon.values.tokens.tokens import Gauge
-from orihon.web.call import Call
-from orihon.web.requested_task import task_of
+from orihon.web.call import Call, task_of
 from orihon.web.task_memory import MEMORIES, TaskMemory
 
 #: Messages that are added up in one go; of more, the row has to know.

@@ -1,28 +1,32 @@
-"""Changing what the model sees of a task: fold with a preview, undo, redo, unfold, edit, pin, rewind, fork.
+"""Changing tasks: what the model sees of one, its place in line, and the answers that people give.
 
-Each of them calls the function that the command of the same name calls, and is recorded as made by ``web:<user>``.
+Each calls the function that the command of the same name calls; a change of a view is recorded as made by
+``web:<user>``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from orihon.compression.pages import WhyNot
 from orihon.errors import InvalidInput
+from orihon.reports.approval_context import known_sections
+from orihon.runtime.broker_queue import open_queue
+from orihon.runtime.queue import MAX_PROMPT_BYTES, QueueAnswer
 from orihon.settings.rungs import STRATEGIES
-from orihon.store.folding import Folding
 from orihon.system.json_shapes import AsJson, MayMiss, shape
+from orihon.tasks.approvals import answers
+from orihon.tasks.approvals.answers import Answered, PendingApproval, pending
 from orihon.tasks.hand_edits import LEVELS, ChangedView, apply_preview, change_view, fold_text, preview_compression
 from orihon.texts import text
 from orihon.transfer.fork import fork_task
-from orihon.values.records import Compression
-from orihon.values.task import TaskStatus
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from orihon.values.view import PlannedFold
-from orihon.web.call import Call, Endpoint
+from orihon.web.call import Call, Endpoint, maker, task_of
 from orihon.web.fields import Field
-from orihon.web.requested_task import maker, task_of
 
 LONGEST_TEXT = 1_000_000
 
@@ -86,52 +90,13 @@ def _texts(given: Mapping[str, str]) -> dict[int, str]:
     return {int(name): new for name, new in given.items()}
 
 
-# ---- single changes -------------------------------------------------------------------------------------------------
-
-
-def undo(call: Call) -> ChangedView:
-    """Take the last change back, or a given one."""
-    return _changed(call, lambda folding: folding.undo(call.given["compression"], made_by=maker(call)))
-
-
-def redo(call: Call) -> ChangedView:
-    """Make it again."""
-    return _changed(call, lambda folding: folding.redo(call.given["compression"], made_by=maker(call)))
-
-
-def unfold(call: Call) -> ChangedView:
-    """Open one fold."""
-    return _changed(call, lambda folding: folding.unfold(call.given["fold"], made_by=maker(call)))
+# ---- single changes --------------------------------------------------------------------------------------------------
 
 
 def old_text(call: Call) -> dict[str, Any]:
     """The text of a fold as it stands now, to be edited."""
     number = call.given["number"]
     return {"fold": number, "text": fold_text(call.base, task_of(call), number)}
-
-
-def edit(call: Call) -> ChangedView:
-    """Give a fold another text."""
-    fold, new = call.given["fold"], call.given["text"]
-    return _changed(call, lambda folding: folding.edit(fold, new, made_by=maker(call)))
-
-
-def pin(call: Call) -> ChangedView:
-    """Protect a message, or a line of it."""
-    seq, line = call.given["seq"], call.given["line"]
-    return _changed(call, lambda folding: folding.pin(seq, line, made_by=maker(call)))
-
-
-def unpin(call: Call) -> ChangedView:
-    """Take the protection away."""
-    seq, line = call.given["seq"], call.given["line"]
-    return _changed(call, lambda folding: folding.unpin(seq, line, made_by=maker(call)))
-
-
-def rewind(call: Call) -> ChangedView:
-    """Go back to an earlier step."""
-    to, notice = call.given["to"], call.given["notice"]
-    return _changed(call, lambda folding: folding.rewind(to, notice, made_by=maker(call)))
 
 
 def fork(call: Call) -> dict[str, Any]:
@@ -141,18 +106,13 @@ def fork(call: Call) -> dict[str, Any]:
     return {"uuid": new, "status": "paused", "forked_from": {"uuid": uuid, "at": at}}
 
 
-def _changed(call: Call, act: Callable[[Folding], Compression]) -> ChangedView:
-    uuid = task_of(call)
-    with call.site.turns.of(uuid):
-        return change_view(call.base, uuid, act)
-
-
 _FOLDING = (
     Field("strategy", choices=tuple(STRATEGIES), about="strategy"),
     Field("level", choices=tuple(LEVELS), about="level"),
     Field("target", "number", low=0.0, high=1.0, about="target"),
 )
-_COMPRESSION = (Field("compression", "whole", about="compression"),)
+_COMPRESSION = Field("compression", "whole", about="compression")
+_NOTICE = Field("notice", longest=LONGEST_TEXT, default="", about="notice")
 _FOLD = Field("fold", "whole", required=True, about="fold")
 _LINE = (
     Field("seq", "whole", required=True, about="seq"),
@@ -170,24 +130,115 @@ def _change(path: str, act: Callable[[Call], Any], name: str, *body: Field, **mo
     return Endpoint("POST", f"/api/tasks/{{task}}/{path}", act, name, body=body, **options)
 
 
-ENDPOINTS = (
+def _act(act: str, name: str, *body: Field) -> Endpoint:
+    """One change by hand; the fields of the body are its values."""
+
+    def made(call: Call) -> ChangedView:
+        uuid, values = task_of(call), [call.given[field.name] for field in body]
+        with call.site.turns.of(uuid):
+            return change_view(call.base, uuid, act, *values, made_by=maker(call))
+
+    return _change(act, made, name, *body)
+
+
+_VIEW_ENDPOINTS = (
     _change(
         "compress/preview", preview, "previewCompression", *_FOLDING, answer=_PREVIEW, role="read", only_looks=True
     ),
     _change("compress", compress, "compress", *_APPLYING),
-    _change("undo", undo, "undo", *_COMPRESSION),
-    _change("redo", redo, "redo", *_COMPRESSION),
-    _change("unfold", unfold, "unfold", _FOLD),
-    _change("edit", edit, "editFold", _FOLD, Field("text", required=True, longest=LONGEST_TEXT, about="fold_text")),
-    _change("pin", pin, "pin", *_LINE),
-    _change("unpin", unpin, "unpin", *_LINE),
-    _change(
-        "rewind",
-        rewind,
-        "rewind",
-        Field("to", "whole", required=True, about="to"),
-        Field("notice", longest=LONGEST_TEXT, default="", about="notice"),
-    ),
+    _act("undo", "undo", _COMPRESSION),
+    _act("redo", "redo", _COMPRESSION),
+    _act("unfold", "unfold", _FOLD),
+    _act("edit", "editFold", _FOLD, Field("text", required=True, longest=LONGEST_TEXT, about="fold_text")),
+    _act("pin", "pin", *_LINE),
+    _act("unpin", "unpin", *_LINE),
+    _act("rewind", "rewind", Field("to", "whole", required=True, about="to"), _NOTICE),
     _change("fork", fork, "fork", Field("at", "whole", required=True, about="at"), answer=_FORKED),
     Endpoint("GET", "/api/tasks/{task}/folds/{number}/text", old_text, "foldText", answer=shape(fold=int, text=str)),
 )
+
+
+# ---- the queue -------------------------------------------------------------------------------------------------------
+
+_SOURCE = "web"
+_PRIORITY = 1000
+
+
+def enqueue(call: Call) -> QueueAnswer:
+    """Put a task in line."""
+    if not call.given["prompt"].strip():
+        raise InvalidInput("no_prompt")
+    owner, _, repo = call.given["repository"].rpartition("/")
+    user = call.given["user"] or call.visitor.user
+    if call.visitor.only not in (None, user):
+        raise InvalidInput("other_user", user=user)
+    key = TaskKey(_SOURCE, owner, repo, "task", call.given["id"] or new_uuid(), user)
+    with closing(open_queue(call.base)) as queue:
+        uuid = queue.enqueue(key, prompt=call.given["prompt"], source=_SOURCE, priority=call.given["priority"])
+        return QueueAnswer(queue.catalogue.tasks.get(uuid))
+
+
+def _queued(act: str) -> Endpoint:
+    """What somebody wants to be done with a task: a method of the queue, whichever kind of queue it is."""
+
+    def asked(call: Call) -> QueueAnswer:
+        uuid = task_of(call)
+        with closing(open_queue(call.base)) as queue:
+            return QueueAnswer(getattr(queue, act)(uuid))
+
+    return Endpoint("POST", f"/api/tasks/{{task}}/{act}", asked, f"{act}Task", answer=QueueAnswer, role="operate")
+
+
+_NEW = (
+    Field("prompt", required=True, longest=MAX_PROMPT_BYTES, about="prompt"),
+    Field("repository", default="", longest=400, about="repository"),
+    Field("id", longest=200, about="id"),
+    Field("user", longest=200, about="for_user"),
+    Field("priority", "whole", default=0, low=-_PRIORITY, high=_PRIORITY, about="priority"),
+)
+
+_QUEUE_ENDPOINTS = (
+    Endpoint("POST", "/api/tasks", enqueue, "enqueueTask", body=_NEW, answer=QueueAnswer, role="operate"),
+    *map(_queued, ("pause", "resume", "cancel", "retry")),
+)
+
+
+# ---- answers of people -----------------------------------------------------------------------------------------------
+
+_LONGEST = 100_000
+
+
+def list_pending(call: Call) -> dict[str, Any]:
+    """Every open question, the oldest first."""
+    found = pending(call.base, user=call.visitor.only, memory=call.site.questions)
+    return {"pending": found}
+
+
+def sections(call: Call) -> dict[str, Any]:
+    """The sections that an answer may name, so that they are opened again."""
+    return {"sections": known_sections(call.base, task_of(call))}
+
+
+def _answer(name: str, answer: Callable[..., Answered], *body: Field) -> Endpoint:
+    """An answer to a question; the fields of the body say what."""
+
+    def given(call: Call) -> Answered:
+        said = {field.name: () if call.given[field.name] is None else call.given[field.name] for field in body}
+        by, number = call.visitor.user, call.given["checkpoint"]
+        return answer(call.base, task_of(call), by=by, checkpoint=number, **said)
+
+    number = Field("checkpoint", "whole", about="checkpoint")
+    path = f"/api/tasks/{{task}}/{name}"
+    return Endpoint("POST", path, given, f"{name}Task", body=(*body, number), answer=Answered, role="approve")
+
+
+_SECTIONS = Field("sections", "texts", about="sections")
+_INSTRUCTIONS = Field("instructions", required=True, longest=_LONGEST, about="instructions")
+_APPROVAL_ENDPOINTS = (
+    Endpoint("GET", "/api/approvals", list_pending, "listApprovals", answer=shape(pending=list[PendingApproval])),
+    Endpoint("GET", "/api/tasks/{task}/sections", sections, "listSections", answer=shape(sections=list[str])),
+    _answer("approve", answers.approve, Field("reason", default="", longest=_LONGEST, about="reason")),
+    _answer("reject", answers.reject, Field("reason", required=True, longest=_LONGEST, about="reason"), _SECTIONS),
+    _answer("revise", answers.revise, _INSTRUCTIONS, _SECTIONS),
+)
+ENDPOINTS = (*_VIEW_ENDPOINTS, *_QUEUE_ENDPOINTS, *_APPROVAL_ENDPOINTS)

@@ -1,16 +1,56 @@
-"""*Settings*: what is in force, where each value came from, and what it means. Secrets never leave the library."""
+"""For those who run the site: who works on what, on which machine; and the settings in force, where each came from.
+
+Secrets never leave the library.
+"""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orihon
+from orihon.reports.monitor import standing_alerts
+from orihon.reports.task_list import tasks_by_uuid
+from orihon.runtime.stats import collect_cluster_stats, collect_workers
 from orihon.runtime.user_settings import OPERATOR, USER, settings_of_user
 from orihon.settings.in_force import SettingInForce, settings_in_force
 from orihon.system import jsonio
-from orihon.web.call import Call, Page, PageRoute
+from orihon.web.call import Call, Page, PageRoute, page_of
 from orihon.web.fields import Field
+
+# ---- workers ---------------------------------------------------------------------------------------------------------
+
+_GONE = ("stopped", "dead")
+_MOST_GONE = 50
+_MOST_LEASES = 200
+
+
+def _workers(call: Call) -> dict[str, Any]:
+    found = collect_workers(call.base)
+    now = datetime.now(UTC)
+    workers = [
+        {**worker, "heard_at": None if worker["heartbeat_age"] is None else _ago(now, worker["heartbeat_age"])}
+        for worker in found["workers"]
+    ]
+    leases = found["leases"][:_MOST_LEASES]
+    uuids = {*(worker["task_uuid"] for worker in workers), *(lease["uuid"] for lease in leases)} - {None}
+    return {
+        "stats": collect_cluster_stats(call.base),
+        "hosts": found["hosts"],
+        "alive": [worker for worker in workers if worker["state"] not in _GONE],
+        "gone": [worker for worker in reversed(workers) if worker["state"] in _GONE][:_MOST_GONE],
+        "leases": leases,
+        "tasks": {task.row.uuid: task for task in tasks_by_uuid(call.base, sorted(uuids))},
+        "alerts": standing_alerts(call.base),
+    }
+
+
+def _ago(now: datetime, seconds: float) -> str:
+    return (now - timedelta(seconds=seconds)).isoformat(timespec="seconds")
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
 
 _ENVIRONMENT = "environment "
 #: Origins that are no file.
@@ -90,10 +130,7 @@ def shortened(path: Path) -> str:
 
 
 PAGES = (
-    PageRoute(
-        "/settings",
-        settings_page,
-        "settings",
-        query=(Field("search", longest=300), Field("changed", "flag")),
-    ),
+    PageRoute("/workers", page_of("workers.html", _workers), "workers", role="admin"),
+    PageRoute("/workers/part", page_of("workers_part.html", _workers), role="admin"),
+    PageRoute("/settings", settings_page, "settings", query=(Field("search", longest=300), Field("changed", "flag"))),
 )

@@ -1,0 +1,114 @@
+"""One running server: what it shows, the previews that somebody has open, and whose turn it is to change a task.
+
+Previews are kept in memory, the newest few; one that is gone after a restart is made anew. Two changes of one task that
+come at once would refuse each other, for each holds the task's lease: they take turns. Whoever waits has a thread, and
+all requests share those: only some wait, and not for long. All others go on at once, and the lease decides.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orihon.errors import IllegalFold
+from orihon.tasks.approvals.question_cache import QuestionMemory
+from orihon.tasks.base import OpenBase
+from orihon.tasks.hand_edits import Preview
+from orihon.web.broadcaster import Broadcaster
+
+MOST_KEPT = 50
+
+
+class Drafts:
+    """The previews of one server."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Preview] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def keep(self, preview: Preview) -> str:
+        """The name by which it can be applied."""
+        name = secrets.token_urlsafe(12)
+        with self._lock:
+            self._kept[name] = preview
+            while len(self._kept) > MOST_KEPT:
+                self._kept.popitem(last=False)
+        return name
+
+    def get(self, name: str, uuid: str) -> Preview:
+        """The preview of that name; ``IllegalFold`` where it is not kept any more, or another task's."""
+        with self._lock:
+            found = self._kept.get(name)
+        if found is None or found.uuid != uuid:
+            raise IllegalFold("preview_gone")
+        return found
+
+    def names(self) -> Sequence[str]:
+        """Of all that are kept, the oldest first."""
+        with self._lock:
+            return list(self._kept)
+
+
+#: Who waits, for all tasks together: a fifth of the threads that answer requests.
+MOST_WAITING = 8
+_PATIENCE = 10.0
+
+
+@dataclass(slots=True)
+class _Line:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    people: int = 0
+
+
+class Turns:
+    """One line for each task that is being changed."""
+
+    def __init__(self, patience: float = _PATIENCE) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._lock = threading.Lock()
+        self._patience = patience
+        self._room = threading.Semaphore(MOST_WAITING)
+
+    @contextmanager
+    def of(self, task: str) -> Iterator[None]:
+        """Nobody else is in this block for the same task, unless that would take too long."""
+        with self._lock:
+            line = self._lines.setdefault(task, _Line())
+            line.people += 1
+        is_ours = False
+        try:
+            is_ours = line.lock.acquire(blocking=False) or self._waited(line)
+            yield
+        finally:
+            if is_ours:
+                line.lock.release()
+            with self._lock:
+                line.people -= 1
+                if not line.people:
+                    del self._lines[task]
+
+    def _waited(self, line: _Line) -> bool:
+        if not self._room.acquire(blocking=False):
+            return False
+        try:
+            return line.lock.acquire(timeout=self._patience)
+        finally:
+            self._room.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What one running server shows."""
+
+    base: OpenBase
+    live: Broadcaster
+    read_only: bool = False
+    config: Path | None = None  # the configuration file that was read, for the page of settings
+    drafts: Drafts = field(default_factory=Drafts)  # compressions that somebody is looking at
+    questions: QuestionMemory = field(default_factory=QuestionMemory)
+    turns: Turns = field(default_factory=Turns)
