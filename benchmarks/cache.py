@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Protocol
 
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.economics import request_cost
 from orihon.compression.pages import Aim, FoldPlan, Pages
-from orihon.compression.squeeze.transcript import read_transcript
+from orihon.compression.plain_history import read_transcript
+from orihon.compression.planner import request_cost
 from orihon.compression.strategies.summarize import Summarize
 from orihon.store import MessageStore
 from orihon.values.message.message import Message

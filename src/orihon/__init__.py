@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from orihon.classic.postgres_messages import PostgreSQLMessageStore as PostgreSQLMessageStore
     from orihon.classic.tools.context_stats import print_statistics_report as print_statistics_report
     from orihon.compression.compressor import ContextCompressor as ContextCompressor
+    from orihon.compression.contract import CompressionResult as CompressionResult
     from orihon.compression.documents.optimizer import TokenOptimizer as TokenOptimizer
     from orihon.compression.documents.sections import AutoCompressionManager as AutoCompressionManager
     from orihon.compression.documents.sections import CompressionLevel as CompressionLevel
@@ -74,8 +75,7 @@ if TYPE_CHECKING:
     from orihon.compression.model.summarizer import LLMSummarizer as LLMSummarizer
     from orihon.compression.pages import NothingToFold as NothingToFold
     from orihon.compression.planner import Draft as Draft
-    from orihon.compression.result import CompressionResult as CompressionResult
-    from orihon.compression.squeeze.squeeze import squeeze as squeeze
+    from orihon.compression.squeeze import squeeze as squeeze
     from orihon.drivers.objects import ObjectStorage as ObjectStorage
     from orihon.errors import OrihonError as OrihonError
     from orihon.errors import Waiting as Waiting
@@ -245,8 +245,8 @@ _TABLE = {
     "orihon.compression.model.summarizer": "LLMSummarizer",
     "orihon.compression.pages": "NothingToFold",
     "orihon.compression.planner": "Draft",
-    "orihon.compression.result": "CompressionResult",
-    "orihon.compression.squeeze.squeeze": "squeeze",
+    "orihon.compression.contract": "CompressionResult",
+    "orihon.compression.squeeze": "squeeze",
     "orihon.drivers.objects": "ObjectStorage",
     "orihon.errors": "OrihonError Waiting",
     "orihon.guard.masking.known_values": "register_secret",

@@ -18,7 +18,7 @@ import typer
 
 from orihon import TaskContextManager, errors
 from orihon.cli.main import build
-from orihon.compression import compressor, pages, result
+from orihon.compression import compressor, contract, pages
 from orihon.compression.model import call
 from orihon.compression.strategies.prune import PruneSelection
 from orihon.notifications import notification as notice
@@ -116,8 +116,8 @@ def test_both_pages_show_the_same() -> None:
 
 
 def known_words() -> set[str]:
-    fields = {field.name for kind in (Rung, result.CompressionResult) for field in dataclasses.fields(kind)}
-    kinds = (compressor.ContextCompressor, result.CompressionResult, call.ChatClient, TaskContextManager)
+    fields = {field.name for kind in (Rung, contract.CompressionResult) for field in dataclasses.fields(kind)}
+    kinds = (compressor.ContextCompressor, contract.CompressionResult, call.ChatClient, TaskContextManager)
     attributes = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
     values = {*STRATEGIES, *EVENTS, *LEVELS, *PRESETS, *PRICE_NAMES, *WHY_NOT, *NOTICES}
     values |= {*get_args(notice.NotificationType), *get_args(PruneSelection), "sqlite"}
@@ -125,7 +125,7 @@ def known_words() -> set[str]:
 
 
 def known_classes() -> set[str]:
-    homes = (pages, notice, result, call, compressor, errors)
+    homes = (pages, notice, contract, call, compressor, errors)
     return {name for home in homes for name in dir(home) if name[0].isupper()}
 
 

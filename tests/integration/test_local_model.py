@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
+from orihon.compression.model.call import SummaryFailure
+from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.values.message.message import Message
 from orihon.values.message.parts import ToolCall
 from orihon.values.records import SUMMARY_PREFIX

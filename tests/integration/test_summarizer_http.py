@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
+from orihon.compression.model.call import SummaryFailure
+from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orihon.compression.economics import expected_turns, is_worth_it, request_cost
+from orihon.compression.planner import expected_turns, is_worth_it, request_cost
 from orihon.values.tokens.prices import FREE, PRICES, Prices
 
 TOKENS = st.integers(0, 2_000_000)

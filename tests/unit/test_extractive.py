@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.notes.extractor import Extractor, FoldedRun, summarize
-from orihon.compression.notes.note_text import read_back
-from orihon.compression.notes.reader import call_text
+from orihon.compression.notes.reader import call_text, read_back
 from orihon.texts import set_language
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX

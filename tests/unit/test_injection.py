@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from orihon import ContextInheritanceManager, TaskContextManager, TaskKey
 from orihon.compression.compressor import ContextCompressor
-from orihon.compression.model.request import RequestWriter
-from orihon.compression.normalise import as_read
-from orihon.compression.notes.note_text import Note, read_back, render
-from orihon.compression.pinned_lines import pinned_headings
+from orihon.compression.model.summarizer import RequestWriter
+from orihon.compression.notes.reader import Note, read_back, render
+from orihon.compression.pages import pinned_headings
 from orihon.compression.rule_pins import rule_pins
-from orihon.compression.trust import Sources, quoted, quoted_if_order
+from orihon.compression.trust import Sources, as_read, quoted, quoted_if_order
 from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.store import MessageStore
 from orihon.values.message.message import Message

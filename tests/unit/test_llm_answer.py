@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.model.summarizer import SummaryFailure
+from orihon.compression.model.call import SummaryFailure
 from orihon.compression.notes.extractor import summarize
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX

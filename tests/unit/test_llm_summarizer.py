@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from orihon.compression.model.summarizer import LLMSummarizer, SummaryFailure
+from orihon.compression.model.call import SummaryFailure
+from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.errors import InvalidInput
 from orihon.texts import set_language
 from orihon.values.message.message import Message

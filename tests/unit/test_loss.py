@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.facts import Fact, FactKind
-from orihon.compression.notes.note_text import read_back
+from orihon.compression.notes.reader import read_back
 from orihon.texts import set_language
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX

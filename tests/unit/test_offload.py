@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
-from orihon.compression.strategies.offload import Offload
+from orihon.compression.strategies.toolbox import Offload
 from orihon.texts import set_language
 from orihon.values.message.message import Message, Part
 from orihon.values.records import Fold, Pin

@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.economics import expected_turns, is_worth_it
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
-from orihon.compression.planner import Draft, Job, draft
-from orihon.compression.strategies.named import Strategies
+from orihon.compression.planner import Draft, Job, draft, expected_turns, is_worth_it
+from orihon.compression.strategies.toolbox import Strategies
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings.rungs import STRATEGIES, Rung
 from orihon.values.ladder import ladder_of

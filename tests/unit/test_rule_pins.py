@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
-from orihon.compression.pages import Aim, FoldPlan, Pages
-from orihon.compression.pinned_lines import with_pinned_lines
+from orihon.compression.pages import Aim, FoldPlan, Pages, with_pinned_lines
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.summarize import Summarize
 from orihon.texts import set_language

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
-from orihon.compression.strategies.section_folds import SectionFolds
+from orihon.compression.strategies.toolbox import SectionFolds
 from orihon.values.message.message import Message, Part
 from orihon.values.records import Fold, Pin
 from tests.pages import PICTURE, checked, message, pages_of, tokens_of, turned, views_with_aims

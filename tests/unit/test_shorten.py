@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
-from orihon.compression.strategies.shorten import Shorten
+from orihon.compression.strategies.summarize import Shorten
 from orihon.texts import set_language
 from orihon.values.message.message import Message, Part
 from orihon.values.records import Fold, Pin

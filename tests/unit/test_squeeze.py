@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.squeeze.squeeze import Squeezed, message_tokens, squeeze
+from orihon.compression.squeeze import Squeezed, message_tokens, squeeze
 from orihon.errors import BudgetExceeded
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX

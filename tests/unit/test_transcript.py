@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orihon.compression.squeeze.transcript import read_transcript, write_transcript
+from orihon.compression.plain_history import read_transcript, write_transcript
 from orihon.errors import InvalidInput
 
 HELLO = b'{"role":"user","content":"\xe3\x81\x93\xe3\x82\x93\xe3\x81\xab\xe3\x81\xa1\xe3\x81\xaf\xe2\x80\xa8!"}\n'

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.model_writer import ModelSummarizer, written_by
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.pages import NOTICE, Aim, FoldPlan, Pages
+from orihon.compression.planner import ModelSummarizer, written_by
 from orihon.compression.strategies.prune import Prune
 from orihon.compression.strategies.summarize import Summarize
 from orihon.texts import set_language

@@ -14,7 +14,7 @@ from orihon.cli.output import print_json
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.compression.squeeze.squeeze import Squeezed
+    from orihon.compression.squeeze import Squeezed
 
 
 def squeeze(
@@ -27,7 +27,7 @@ def squeeze(
     as_json: Annotated[bool, flag("--json", help=text("cli.squeeze.json"))] = False,
 ) -> None:
     """Read, fold, print."""
-    from orihon.compression.squeeze.transcript import read_transcript, write_transcript
+    from orihon.compression.plain_history import read_transcript, write_transcript
 
     messages = read_transcript(_read(file))
     squeezed = _squeezed(messages, tokens, strategy, preset)
@@ -41,10 +41,10 @@ def squeeze(
 def _squeezed(messages: Sequence[Mapping[str, Any]], tokens: int, strategy: str | None, preset: str | None) -> Squeezed:
     """By the way that was asked for; squeezing itself is what ``default`` does."""
     if strategy is None and preset in (None, "default"):
-        from orihon.compression.squeeze.squeeze import squeeze as fold
+        from orihon.compression.squeeze import squeeze as fold
 
         return fold(messages, tokens)
-    from orihon.compression.squeeze.squeeze_by import squeeze_by
+    from orihon.compression.squeeze import squeeze_by
     from orihon.settings import load_settings
 
     # Nothing but the preset: a filter gives the same everywhere, whatever the folder's configuration says.
@@ -65,7 +65,7 @@ def _read(file: str) -> bytes:
 
 def _report(messages: Sequence[Mapping[str, Any]], squeezed: Squeezed) -> dict[str, Any]:
     """What happened, with messages numbered from 1 as in the notes."""
-    from orihon.compression.squeeze.squeeze_by import loss
+    from orihon.compression.squeeze import loss
 
     report = loss(messages, squeezed)
     return {

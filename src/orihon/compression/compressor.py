@@ -15,22 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon.compression.backoff import should_back_off
-from orihon.compression.compression_log import log_compression
+from orihon.compression.contract import WHOLE_VIEW, CompressionResult, CompressionScope
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
-from orihon.compression.final_summary import final_summary, keep_final_summary
 from orihon.compression.importance import ContentScores
-from orihon.compression.model.summarizer import ChatClient, LLMClientProtocol, LLMSummarizer
+from orihon.compression.model.call import ChatClient, LLMClientProtocol
+from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
 from orihon.compression.planner import Draft, Job, draft
-from orihon.compression.reopened_runs import opened_runs
-from orihon.compression.request_file import write_request_file
-from orihon.compression.requested_rungs import rung_by_hand, rung_on
-from orihon.compression.result import CompressionResult
-from orihon.compression.scope import WHOLE_VIEW, CompressionScope
-from orihon.compression.strategies.named import Strategies
-from orihon.compression.summarizers import Summarizers
-from orihon.compression.telemetry import ObservedCompression, compression_telemetry
+from orihon.compression.strategies.toolbox import Strategies
+from orihon.compression.summaries import Summarizers, final_summary, keep_final_summary, write_request_file
+from orihon.compression.telemetry import ObservedCompression, compression_telemetry, log_compression
+from orihon.compression.triggers import opened_runs, rung_by_hand, rung_on, should_back_off
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.notifications.notifier import Notifier
@@ -46,7 +41,7 @@ from orihon.values.tokens.tokens import Gauge
 from orihon.values.view import SeqRange, View
 
 if TYPE_CHECKING:
-    from orihon.compression.folded_task import FoldedTask
+    from orihon.compression.contract import FoldedTask
 
 __all__ = ["CompressionResult", "ContextCompressor", "LLMClientProtocol"]
 

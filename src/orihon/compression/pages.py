@@ -12,12 +12,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Protocol
 
-from orihon.compression.notes.extractor import Extractor, FoldedRun
-from orihon.compression.notes.loss import FactLoss
+from orihon.compression.notes.extractor import Extractor, FactLoss, FoldedRun
 from orihon.system.json_shapes import AsJson
+from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
 from orihon.values.tokens.message_tokens import estimate_message
@@ -191,3 +191,22 @@ class Pages:
 def fold_report(report: FactLoss) -> FoldReport:
     """A report as it is kept."""
     return FoldReport(report.found, report.kept, tuple(fact.text for fact in report.lost))
+
+
+def with_pinned_lines(summary: str, lines: Iterable[str]) -> str:
+    """The summary followed by the lines that it must hold word for word and does not yet.
+
+    Several lines that are pinned together always stand there: only below the heading they are found again.
+    """
+    missing = [line for line in lines if "\n" in line or line not in summary]
+    return "\n".join([summary, "", _heading(), *missing]) if missing else summary
+
+
+@cache
+def pinned_headings() -> tuple[str, ...]:
+    """The heading in every language: a fold may have been made in another."""
+    return tuple(_heading(lang) for lang in LANGUAGES)
+
+
+def _heading(lang: str | None = None) -> str:
+    return f"## {text('notes.pinned', lang=lang)}"

@@ -1,8 +1,8 @@
-"""What can be said about a plain history (a list of provider dicts) without any store.
+"""Plain histories (lists of provider dicts) without any store: what they cost, what belongs together, their files.
 
-Owns two questions: what a message costs by a rule of thumb, and which messages belong together. Understands
-the shapes of OpenAI (``tool_calls``, ``tool_call_id``, the old ``function_call``) and Anthropic
-(``tool_use`` and ``tool_result`` blocks). Odd data is an ordinary message; nothing raises.
+Understands the shapes of OpenAI (``tool_calls``, ``tool_call_id``, the old ``function_call``) and Anthropic
+(``tool_use`` and ``tool_result`` blocks). Odd data is an ordinary message. Transcripts are JSON Lines, split at line
+feeds only; a first line of kind "transcript" is a header. A line that is no message is refused by its number.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from orihon.compression.importance import message_text
+from orihon.errors import InvalidInput, InvalidMessage
+from orihon.system import jsonio
+from orihon.values.message.message import Message
 from orihon.values.tokens.images import image_tokens
 from orihon.values.view import SYSTEM_ROLES
 
@@ -107,3 +110,43 @@ def _answered_ids(message: PlainMessage) -> list[str]:
     """The calls that a result answers; one empty id when it does not say."""
     ids = [message.get("tool_call_id"), *(part.get("tool_use_id") for part in _parts(message, "tool_result"))]
     return [call_id for call_id in ids if isinstance(call_id, str)] or [""]
+
+
+_HEADER_KIND = "transcript"
+
+
+def read_transcript(data: bytes) -> list[Mapping[str, Any]]:
+    """The messages of a transcript, as they stand there."""
+    messages: list[Mapping[str, Any]] = []
+    is_first = True
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        value = _decode(line, number)
+        if not (is_first and value.get("kind") == _HEADER_KIND):
+            _check(value, number)
+            messages.append(value)
+        is_first = False
+    return messages
+
+
+def write_transcript(messages: Iterable[Mapping[str, Any]]) -> bytes:
+    """One line for each message."""
+    return b"".join(jsonio.encode(message) + b"\n" for message in messages)
+
+
+def _decode(line: bytes, number: int) -> Mapping[str, Any]:
+    try:
+        value = jsonio.decode(line)
+    except ValueError as error:
+        raise InvalidInput("transcript_line", line=number, detail=str(error)) from error
+    if not isinstance(value, dict):
+        raise InvalidInput("transcript_line", line=number, detail=type(value).__name__)
+    return value
+
+
+def _check(value: Mapping[str, Any], number: int) -> None:
+    try:
+        Message.from_chat(value)
+    except InvalidMessage as error:
+        raise InvalidInput("transcript_line", line=number, detail=error.cause) from error

@@ -3,23 +3,39 @@
 Owns the order of things: pins by rule first, then the rung's strategies, each seeing what the ones before it have
 planned; for a view that cannot be sent, single messages are shortened; what does not pay is left; at last a model, if
 there is one, writes the largest summary. What comes out is one plan, every fold with the report of what it lost.
+
+Where the provider keeps a prompt cache, a request pays little for a beginning that was seen before. A fold changes the
+request from some place on: everything behind it is read once more at the full price, and every later request is
+shorter. Whether that pays depends only on the proportions between the prices, which change far less often than they do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from orihon.compression.economics import expected_turns, is_worth_it
-from orihon.compression.model_writer import ModelSummarizer, written_by
-from orihon.compression.pages import MOST_LOST, Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot, fold_report
+from orihon.compression.notes.extractor import FoldedRun
+from orihon.compression.pages import (
+    MOST_LOST,
+    NOTICE,
+    Aim,
+    FoldPlan,
+    NothingToFold,
+    Pages,
+    Strategy,
+    WhyNot,
+    fold_report,
+    with_pinned_lines,
+)
 from orihon.compression.rule_pins import rule_pins
-from orihon.compression.strategies.shorten import Shorten
-from orihon.compression.strategies.summarize import Summarize
+from orihon.compression.strategies.summarize import Shorten, Summarize
 from orihon.compression.trust import shielded
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings.rungs import Rung
 from orihon.system.json_shapes import AsJson
+from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.prices import Prices
 from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, check_protected
@@ -211,3 +227,94 @@ def _with_report(pages: Pages, fold: PlannedFold) -> PlannedFold:
     if fold.report is not None:
         return fold
     return replace(fold, report=fold_report(pages.extractor.report(pages.run_of(fold), fold.text, most=MOST_LOST)))
+
+
+_MILLION = 1_000_000
+
+
+def is_worth_it(saved: int, reread: int, turns: float, prices: Prices) -> bool:
+    """Do ``turns`` further requests cost less with a fold than without it?
+
+    ``saved`` is by how many tokens the view gets smaller. ``reread`` are the tokens of the new view from the first
+    changed place to its end: the next request pays them as new input and no longer as cached. Where the cache brings
+    no discount (or nothing costs anything) there is nothing to break, and every saving is worth it.
+    """
+    if saved <= 0:
+        return False
+    if prices.written <= prices.cached:
+        return True
+    return saved * prices.cached * turns > reread * (prices.written - prices.cached)
+
+
+_FEWEST_TURNS = 4
+_MOST_TURNS = 200
+
+
+def expected_turns(turns_so_far: int) -> float:
+    """How many more requests a task will make: as many as it has made, at least 4, at most 200.
+
+    Nothing is known of a task but its age. The lengths of tasks spread over several orders of magnitude, and for
+    such things the best guess is that half of them is over (Lindy's law). A task that has only begun says little, and
+    hardly any ends at once, hence the least. The most keeps a long task from folding far forward on the strength of
+    hundreds of turns that may not come: by then the gain from any fold that pays at all is clear.
+    """
+    return float(min(max(turns_so_far, _FEWEST_TURNS), _MOST_TURNS))
+
+
+def request_cost(previous_tokens_in_common: int, total: int, prices: Prices) -> float:
+    """What the input of one request costs whose first tokens are in the cache; the answer is not counted."""
+    cached = min(max(previous_tokens_in_common, 0), total)
+    return (cached * prices.cached + (total - cached) * prices.written) / _MILLION
+
+
+_MOST_SHARE = 0.5  # of a run that its text may have
+_ADDED_SHARE = 0.15  # of the text that lines may have which the model left out
+
+
+class ModelSummarizer(Protocol):
+    """Writes a summary, or answers ``None`` when it cannot."""
+
+    def summarize(
+        self, messages: Sequence[Message], max_tokens: int, *, seqs: Sequence[int] | None = None, earlier: str = ""
+    ) -> str | None: ...
+
+
+def written_by(
+    model: ModelSummarizer, pages: Pages, folds: Sequence[PlannedFold], spare: int
+) -> tuple[PlannedFold, ...]:
+    """The folds, the largest summary among them in the model's words; ``spare`` tokens may be added to its text."""
+    summaries = [fold for fold in folds if fold.form == "summary" and fold.reason != NOTICE]
+    if not summaries:
+        return tuple(folds)
+    largest = max(summaries, key=lambda fold: pages.tokens_of(pages.run_of(fold)))
+    run = pages.run_of(largest)
+    room = min(pages.count(largest.text) + max(spare, 0), int(pages.tokens_of(run) * _MOST_SHARE))
+    said = _said(model, pages, run, room)
+    if not said:
+        return tuple(folds)
+    new = replace(largest, text=with_pinned_lines(said, pages.pinned_lines(run)), reason="model", report=None)
+    if pages.summary_tokens(new.text) >= pages.tokens_of(run):
+        return tuple(folds)
+    return tuple(new if fold is largest else fold for fold in folds)
+
+
+def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> str:
+    """The model's text for a run and what it forgot; empty when it gives none that can be used."""
+    places = range(run.start, run.end)
+    new = [place for place in places if not _is_summary(pages.messages[place])]
+    summaries = sorted({*places}.difference(new))
+    earlier = (pages.messages[place].text.removeprefix(SUMMARY_PREFIX) for place in summaries)
+    answer = model.summarize(
+        [pages.messages[place] for place in new],
+        int(room * (1 - _ADDED_SHARE)),
+        seqs=[pages.seq(place) for place in new],
+        earlier="\n\n".join(earlier),
+    )
+    if answer is None or not answer.strip():
+        return ""
+    added = pages.extractor.lines_for_lost(run, answer, room - pages.count(answer))
+    return "\n\n".join(filter(None, (answer, added)))
+
+
+def _is_summary(message: Message) -> bool:
+    return message.role == "system" and message.text.startswith(SUMMARY_PREFIX)

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orihon.compression.documents.markdown import parse
-from orihon.compression.notes.note_text import is_tools, numbered
-from orihon.compression.pages import Pages
-from orihon.compression.pinned_lines import pinned_headings
+from orihon.compression.notes.reader import is_tools, numbered
+from orihon.compression.pages import Pages, pinned_headings
 from orihon.compression.trust import QUOTE
 from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.values.message.message import Message

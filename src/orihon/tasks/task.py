@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from orihon.catalogue import TaskRow
+from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
-from orihon.compression.result import CompressionResult
 from orihon.errors import BudgetExceeded, InvalidInput, InvalidMessage
 from orihon.store.checkpoints import Approval, Decision, Phase
 from orihon.store.record_codec import StoredMessage

@@ -24,11 +24,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
+from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.findings import is_exploration, section_decisions
 from orihon.compression.documents.levels import Manner, aggressive, light, standard
 from orihon.compression.documents.markdown import MarkdownSection, line_end, parse
 from orihon.compression.documents.statements import decided, labelled, sentences, statements
-from orihon.compression.result import CompressionResult
 from orihon.errors import InvalidInput
 from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.system.files import make_private_folder, replace_file, wrapping

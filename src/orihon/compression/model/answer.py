@@ -15,7 +15,7 @@ from functools import cache
 
 from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, error_text
 from orihon.compression.notes.facts import PIECE, names_in
-from orihon.compression.notes.note_text import HEADINGS
+from orihon.compression.notes.reader import HEADINGS
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX

@@ -20,8 +20,7 @@ from typing import ClassVar, Literal
 
 from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
 from orihon.compression.notes.extractor import FoldedRun
-from orihon.compression.pages import NOTICE, Aim, FoldPlan, NothingToFold, Pages, WhyNot
-from orihon.compression.pinned_lines import with_pinned_lines
+from orihon.compression.pages import NOTICE, Aim, FoldPlan, NothingToFold, Pages, WhyNot, with_pinned_lines
 from orihon.compression.strategies.divisions import sessions, topics
 from orihon.compression.strategies.summarize import extractive_texts
 from orihon.texts import text

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from orihon.catalogue import Catalogue
-from orihon.compression.result import CompressionResult
+from orihon.compression.contract import CompressionResult
 from orihon.errors import InvalidInput, NotWaiting, TaskBusy, Waiting
 from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings

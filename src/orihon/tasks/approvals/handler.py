@@ -11,12 +11,11 @@ import re
 from collections.abc import Iterator
 
 from orihon.compression.compressor import ContextCompressor
+from orihon.compression.contract import CompressionResult, CompressionScope
 from orihon.compression.documents.markdown import parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
-from orihon.compression.result import CompressionResult
-from orihon.compression.scope import CompressionScope
 from orihon.errors import InvalidInput, NothingToUndo
 from orihon.store import MessageStore
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Phase

@@ -1,22 +1,33 @@
-"""``offload``: bulky tool results become a preview; the whole text stays in the log, and the preview says where.
+"""The strategies by name, and the two that make previews: messages shortened in their own envelopes.
 
-A preview has the first and last lines of the result, its error lines as far as there is room, every pinned line, and
-the number of the message that has it all. Only results of tools are touched, never those that are a preview already,
-so offloading twice changes nothing. Promises: a preview costs less than half of what it stands for; no more results
-are offloaded than the goal needs, and of all sets that reach it the one is taken that leaves the longest beginning of
-the prompt unchanged, since the prompt cache is lost from the first change on.
+``offload``: bulky tool results get the first and last lines, error lines as far as there is room, every pinned line,
+and the number of the message that has it all. Promises: a preview costs less than half of what it stands for, and is
+not made twice; no more results are offloaded than the goal needs, and of all sets that reach it the one is taken that
+leaves the longest beginning of the prompt unchanged, since the prompt cache is lost from the first change on.
+
+``sections``: what users and assistants wrote, and results of tools that are Markdown, each compressed as a document at
+a level, so that decisions and protected sections stay. Messages with pictures or files are left alone, and so is one
+that would lose a pinned line. Oldest first, until the goal is reached; a preview is made anew only at a stronger level.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
 
+from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
+from orihon.compression.importance import ContentScores
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.facts import is_error
-from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, WhyNot
+from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
+from orihon.compression.strategies.prune import Prune, PruneSelection
+from orihon.compression.strategies.summarize import Summarize
+from orihon.settings import Settings
+from orihon.settings.rungs import Rung
 from orihon.texts import text
+from orihon.values.ladder import Ladder
 from orihon.values.view import PlannedFold
 
 _MOST_SHARE = 0.5  # of a result that its preview stays below
@@ -151,3 +162,96 @@ def _needed(found: Sequence[tuple[int, PlannedFold]], over: int) -> tuple[Planne
 
 def _cut(line: str) -> str:
     return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1].rstrip() + _OMISSION
+
+
+_LEAST_GAIN = 0.1  # of a text that must go, or it is not touched
+_SHORTEST = 160  # characters: in a shorter text there is nothing to leave out
+_ROLES = ("user", "assistant", "tool")
+_MARKDOWN = re.compile(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
+_REASON = "sections:"
+
+
+@dataclass(frozen=True, slots=True)
+class SectionFolds:
+    """The strategy."""
+
+    level: CompressionLevel = CompressionLevel.STANDARD
+    preserved_patterns: tuple[str, ...] = PRESERVED_PATTERNS
+    details: str = ""  # where the whole text lies
+    name: ClassVar[str] = "sections"
+
+    def plan(self, pages: Pages, aim: Aim) -> FoldPlan | NothingToFold:
+        places = [place for place in single_places(pages, aim) if self._may_get_shorter(pages, place)]
+        if not places:
+            return NothingToFold(self.name, WhyNot.NOTHING_OLD)
+        folds: list[PlannedFold] = []
+        over = pages.tokens - aim.goal
+        for place in places:
+            if over <= 0:
+                break
+            if short := self._shortened(pages, place):
+                over -= pages.view.entries[place].tokens - pages.preview_tokens(place, short)
+                folds.append(pages.preview(place, short, reason=f"{_REASON}{self.level.name.lower()}"))
+        return FoldPlan(self.name, tuple(folds)) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
+
+    def _may_get_shorter(self, pages: Pages, place: int) -> bool:
+        """Tells what cannot, without reading it as a document."""
+        message, fold = pages.messages[place], pages.view.entries[place].fold
+        if fold is None and any(part.kind != "text" for part in message.parts or ()):
+            return False
+        if fold is not None and not self._is_lighter(fold.reason):
+            return False
+        said = _said(pages, place)
+        if len(said) < _SHORTEST or message.role not in _ROLES:
+            return False
+        return message.role != "tool" or _MARKDOWN.search(said) is not None
+
+    def _is_lighter(self, reason: str) -> bool:
+        """Whether a preview was made here, at a lighter level than this one."""
+        lighter = (level for level in CompressionLevel if level.value < self.level.value)
+        return any(reason == f"{_REASON}{level.name.lower()}" for level in lighter)
+
+    def _shortened(self, pages: Pages, place: int) -> str:
+        """The compressed text; empty when too little is gained or a pinned line is lost."""
+        said = _said(pages, place)
+        patterns = self.preserved_patterns
+        short = compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
+        if not short.strip() or pages.count(short) > (1 - _LEAST_GAIN) * pages.count(said):
+            return ""
+        if any(line not in short for line in pages.pinned_lines(FoldedRun(place, place + 1))):
+            return ""
+        return short if pages.preview_tokens(place, short) < pages.view.entries[place].tokens else ""
+
+
+def _said(pages: Pages, place: int) -> str:
+    """The text as it stands in the view."""
+    fold = pages.view.entries[place].fold
+    return pages.messages[place].text if fold is None else fold.text
+
+
+@dataclass(frozen=True, slots=True)
+class Strategies:
+    """Makes strategies for the rungs of one ladder."""
+
+    settings: Settings
+    ladder: Ladder
+    preserved_patterns: tuple[str, ...] = ()
+    scores: ContentScores = field(default_factory=ContentScores)  # kept from one compression to the next
+    details: str = ""  # where the whole text lies
+
+    def named(self, name: str, rung: Rung) -> Strategy:
+        """The strategy that a rung names."""
+        if name == "summarize":
+            return Summarize(self.ladder.summary_share)
+        if name == "prune":
+            return Prune(
+                selection=cast(PruneSelection, self.settings.compression.prune_selection),
+                window=self.settings.compression.prune_window,
+                min_gap_for_summary=self.settings.memory.min_gap_for_summary,
+                emergency=not rung.model,
+                scores=self.scores,
+            )
+        if name == "sections":
+            level = CompressionLevel[rung.level.upper()]
+            return SectionFolds(level, preserved_patterns=self.preserved_patterns, details=self.details)
+        return Offload()

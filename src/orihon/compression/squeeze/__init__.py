@@ -1,1 +1,0 @@
-"""Transcripts made to fit: messages in, messages out, no store."""
