@@ -215,15 +215,15 @@ def test_rotation_needs_the_former_key_once_and_never_again(tmp_path: Path) -> N
 
 _ROTATING = """
 import sys
-from pathlib import Path
 from orihon.upkeep.keys import rotate_keys
 from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
 config = {"encryption": {"key": sys.argv[2], "former_keys": [sys.argv[3]]}}
 def told(done, of):
     if done == 20:
         print(done, flush=True)
         sys.stdin.readline()
-rotate_keys(Path(sys.argv[1]), load_settings(config, environ={}), told)
+rotate_keys(OpenBase(sys.argv[1], load_settings(config, environ={})), told)
 """
 
 

@@ -27,7 +27,7 @@ from orihon.store.factory import make_redactor, open_for_reading, open_task_stor
 from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, sync_folder, wrapping
 from orihon.tasks.owning import Ownership
-from orihon.tasks.place import PLACES, TaskPlace, folders_of
+from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of
 from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.values.task import TaskStatus, check_id
 
@@ -46,9 +46,8 @@ class OpenBase:
         """
         self.path = Path(path).absolute()  # a program may change its directory
         if not create and settings.database.url is None and not self.path.is_dir():
-            raise StorageUnavailable("no_base_dir", path=self.path)
+            raise StorageUnavailable("no_base_dir", path=path)
         self.settings = settings
-        self.folders = folders_of(self.path, settings)
         self.catalogue: Catalogue | None = None
         self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
         self._open = open_for_removal if for_removal else open_catalogue
@@ -64,6 +63,11 @@ class OpenBase:
     def close(self) -> None:
         """Close the connections; whoever asks for the catalogue later opens it again."""
         self.close_catalogue()
+
+    @cached_property
+    def folders(self) -> TaskFolders:
+        """Where the tasks lie; in a database only once somebody asks: what works on files alone needs no server."""
+        return folders_of(self.path, self.settings)
 
     @cached_property
     def redactor(self) -> Redactor:
@@ -100,7 +104,7 @@ class OpenBase:
         """Which file is ``tasks.db`` now: a repair or a restore puts another one in its place."""
         if self.settings.database.url is not None:
             return None
-        with suppress(FileNotFoundError), wrapping(self.database):
+        with wrapping(self.database), suppress(FileNotFoundError):
             found = self.database.stat()
             return found.st_dev, found.st_ino
         return None

@@ -14,7 +14,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from orihon.catalogue.connect import open_catalogue
 from orihon.errors import Waiting
 from orihon.settings import load_settings
 from orihon.store.task_store import TaskStore
@@ -86,14 +85,19 @@ class PhasesStory:
     """Plays the stages one by one."""
 
     def __init__(self, folder: Path, stage: Callable[[str], object], line: Callable[[str], object]) -> None:
-        self.base_dir = (folder / "contexts").absolute()
-        self._stage, self._line = stage, line
         self._settings = load_settings().replace(**_SETTINGS)
+        self._base = OpenBase(folder / "contexts", self._settings, create=True)
+        self.base_dir = self._base.path
+        self._stage, self._line = stage, line
         self._answers: list[CheckpointAnswer] = []
         self.uuid, self._report_seq = "", 0  # the task, and its message with the comparison
 
     def run(self) -> PhasesReport:
         """Play it all."""
+        with self._base:
+            return self._play()
+
+    def _play(self) -> PhasesReport:
         self._explore()
         before = self._in_view()
         self._answer(2, "concept", approve)
@@ -142,7 +146,7 @@ class PhasesStory:
 
     def _answer(self, stage: int, key: str, give: Callable[..., Answered]) -> None:
         self._say_stage(stage)
-        done = give(self.base_dir, self.uuid, self._settings, by=KEY.user, reason=_words(f"{key}_answer"))
+        done = give(self._base, self.uuid, by=KEY.user, reason=_words(f"{key}_answer"))
         given, name = done.checkpoint.answer, done.checkpoint.name
         assert given is not None
         figures = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
@@ -153,23 +157,22 @@ class PhasesStory:
     def _complete(self) -> ArchivedTask:
         self._say_stage(7)
         TaskContextManager.resume(self.base_dir, self.uuid, self._settings).complete()
-        archived = archive_task(OpenBase(self.base_dir, self._settings), self.uuid)
+        archived = archive_task(self._base, self.uuid)
         place, size, content = f"{archived.place}/{archived.key}", archived.bytes, archived.content_bytes
         self._say("archived", place=place, format=archived.format, size=size, content=content)
         return archived
 
     def _restore(self, archived: ArchivedTask) -> str:
         self._say_stage(8)
-        restore_task(OpenBase(self.base_dir, self._settings), self.uuid)
+        restore_task(self._base, self.uuid)
         self._say("unarchived", members=archived.members, sha256=archived.content_sha256[:12])
-        section = read_phase(OpenBase(self.base_dir, self._settings), self.uuid, phase=1, section=SECTION)
+        section = read_phase(self._base, self.uuid, phase=1, section=SECTION)
         self._show("section", _outline(section), section=SECTION, lines=len(section.splitlines()))
         return section
 
     def _report(self, exploration: tuple[str, str, str], archived: ArchivedTask, section: str) -> PhasesReport:
         before, after, reopened = exploration
-        with closing(open_catalogue(self.base_dir, self._settings)) as catalogue:
-            row = catalogue.tasks.get(self.uuid)
+        _, row = self._base.registered(self.uuid)
         with self._reading() as store:
             tail, files = store.tail, tuple(_archives(store))
         return PhasesReport(
@@ -189,14 +192,13 @@ class PhasesStory:
             archive_bytes=archived.bytes,
             archived_bytes=archived.content_bytes,
             section=section,
-            findings=len(verify(OpenBase(self.base_dir, self._settings), self.uuid)),
+            findings=len(verify(self._base, self.uuid)),
         )
 
     def _reading(self) -> closing[TaskStore]:
-        base = OpenBase(self.base_dir, self._settings)
-        place = base.folders.find(self.uuid)
+        place = self._base.folders.find(self.uuid)
         assert place is not None
-        return closing(base.read_store(place))
+        return closing(self._base.read_store(place))
 
     def _in_view(self) -> str:
         """What stands in the view where the comparison was written."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +54,18 @@ class MirroredMessageStore(MessageStore):
         self._refusal: StaleWriter | None = None
         self._mirroring = ForkSafeLock()
 
-    def append(self, message: Message | Mapping[str, Any], *, call: ModelCall | None = None) -> int:
+    def add_message(self, *said: Any, **options: Any) -> int:
         """Store a message, and bring the mirror up to date when it is time."""
+        return self._stored(partial(super().add_message, *said, **options))
+
+    def append(self, message: Message | Mapping[str, Any], *, call: ModelCall | None = None) -> int:
+        """The same for a message that is made already."""
+        return self._stored(partial(super().append, message, call=call))
+
+    def _stored(self, write: Callable[[], int]) -> int:
         if self._refusal is not None:
             raise self._refusal
-        seq = super().append(message, call=call)
+        seq = write()
         if seq - self._mirrored >= self._every:
             self.mirror_if_possible(seq)
         return seq
