@@ -84,8 +84,8 @@ if TYPE_CHECKING:
     from orihon.llm.anthropic import AnthropicClient as AnthropicClient
     from orihon.llm.base import LLMClient as LLMClient
     from orihon.llm.clients import get_llm_client as get_llm_client
-    from orihon.llm.lmstudio import LMStudioClient as LMStudioClient
     from orihon.llm.ollama import OllamaClient as OllamaClient
+    from orihon.llm.openai import LMStudioClient as LMStudioClient
     from orihon.llm.openai import OpenAIClient as OpenAIClient
     from orihon.llm.scripted import ScriptedModel as ScriptedModel
     from orihon.notifications.delivery import Delivery as Delivery
@@ -254,9 +254,8 @@ _TABLE = {
     "orihon.llm.anthropic": "AnthropicClient",
     "orihon.llm.base": "LLMClient",
     "orihon.llm.clients": "get_llm_client",
-    "orihon.llm.lmstudio": "LMStudioClient",
     "orihon.llm.ollama": "OllamaClient",
-    "orihon.llm.openai": "OpenAIClient",
+    "orihon.llm.openai": "LMStudioClient OpenAIClient",
     "orihon.llm.scripted": "ScriptedModel",
     "orihon.notifications.delivery": "Delivery",
     "orihon.notifications.notification": "CompressionNotification Notification",

@@ -6,9 +6,8 @@ import json
 from typing import Any
 
 from orihon.llm.anthropic import AnthropicClient
-from orihon.llm.lmstudio import LMStudioClient
 from orihon.llm.ollama import OllamaClient
-from orihon.llm.openai import OpenAIClient
+from orihon.llm.openai import LMStudioClient, OpenAIClient
 from tests.conformance.client_behaviour import TOOL
 from tests.conformance.clients import ClientConformance
 

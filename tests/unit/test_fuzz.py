@@ -32,7 +32,7 @@ from orihon.errors import DamagedStore, OrihonError
 from orihon.guard.encryption.sealer import Sealer
 from orihon.guard.masking.redaction import Redactor
 from orihon.importers.peek import peek
-from orihon.llm import answers, sse, text_calls
+from orihon.llm import answers, tools, transport
 from orihon.notifications.webhook import Webhook
 from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.mcp.stdio import _parsed
@@ -134,7 +134,7 @@ TEXT_TARGETS: dict[str, Callable[[str], object]] = {
     "addresses of models": shown_url,
     "addresses of webhooks": Webhook,
     "arguments of tools": lambda said: Arguments(sanitize_arguments(said), ("path",)).lines("path"),
-    "calls in a text": lambda said: text_calls.read(answers.ModelAnswer(said), {"run"}),
+    "calls in a text": lambda said: tools.read_text_calls(answers.ModelAnswer(said), {"run"}),
     "documents": lambda said: compress_context(said, CompressionLevel.AGGRESSIVE),
     "ids": check_id,
     "masking": Redactor(b"k" * 32).mask,
@@ -156,7 +156,7 @@ JSON_TARGETS: dict[str, tuple[tuple[str, ...], Callable[[Any], object]]] = {
     "responses": (MESSAGE_KEYS, lambda value: _spoken(Message.from_responses(value))),
     "calls in a text": (
         ("tool", "arguments", "done", "comment", "run"),
-        lambda value: text_calls.read(answers.ModelAnswer(f"so {json.dumps(value)} it is"), {"run"}),
+        lambda value: tools.read_text_calls(answers.ModelAnswer(f"so {json.dumps(value)} it is"), {"run"}),
     ),
     "compressions": (("id", "folds", "pins", "undoes"), _record(Compression)),
     "folds": (("id", "start_seq", "end_seq", "summary_text", "form", "report", "trust"), _record(Fold)),
@@ -210,7 +210,7 @@ def test_bytes(fuzz_examples: int) -> None:
             read_line(data)
         with suppress(BrokenLine):
             head_of(data)
-        for event in sse.events(data.split(b"\n")):
+        for event in transport.events(data.split(b"\n")):
             with suppress(OrihonError):
                 answers.decoded(event)
         _parsed(data)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orihon.llm.answers import AnswerBuilder, decoded
-from orihon.llm.sse import events
+from orihon.llm.transport import events
 from orihon.values.records import Usage
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.llm.openai import OpenAIClient
-from orihon.llm.rate_limit import RateLimit
+from orihon.llm.retry import RateLimit
 from orihon.llm.scripted import Reply, ScriptedModel
 from tests.catalogues import CHILD, CataloguePlace
 

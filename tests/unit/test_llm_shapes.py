@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from orihon.llm.provider_shapes import INVALID, anthropic_messages, anthropic_system, ollama, one_system_prompt
-from orihon.llm.tool_shapes import ToolDefinition, read_tools
+from orihon.llm.tools import ToolDefinition, read_tools
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD"}}
 

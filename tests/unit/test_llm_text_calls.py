@@ -9,7 +9,8 @@ import pytest
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.openai import OpenAIClient
 from orihon.llm.scripted import Reply, ScriptedModel
-from orihon.llm.text_calls import read, read_done
+from orihon.llm.tools import read_done
+from orihon.llm.tools import read_text_calls as read
 
 
 def calls(text: str) -> list[tuple[str, str]]:

@@ -24,16 +24,13 @@ from orihon.drivers.http import Response, Timeouts
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
-from orihon.llm import text_calls
 from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
-from orihon.llm.endpoints import without_user
 from orihon.llm.history import History, MemoryHistory, StoredHistory
-from orihon.llm.refusals import refusal
 from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import call_telemetry, model_call
-from orihon.llm.tool_shapes import ToolDefinition, read_tools
-from orihon.llm.transport import CancellableCall, Transport
+from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_call_instructions, text_result_message
+from orihon.llm.transport import CancellableCall, Transport, refusal, without_user
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.system import jsonio
@@ -42,8 +39,8 @@ from orihon.values.records import Usage
 from orihon.values.tokens.tokens import estimate
 
 if TYPE_CHECKING:
-    from orihon.llm.rate_limit import RateLimit
     from orihon.llm.response_cache import ResponseCache
+    from orihon.llm.retry import RateLimit
     from orihon.tasks.context import TaskContextManager
 
 logger = logging.getLogger("orihon.llm")
@@ -129,7 +126,7 @@ class LLMClient(ABC):
         """
         written = result if isinstance(result, str) else jsonio.encode(result).decode()
         if self.calls_in_words:
-            self._history.add("user", text_calls.result_message(name, written))
+            self._history.add("user", text_result_message(name, written))
         else:
             self._history.add_result(name, written, tool_call_id)
 
@@ -242,12 +239,12 @@ class LLMClient(ABC):
         options = self._options()
         view = self._history.prepare()
         if self.calls_in_words:
-            view = InstructedLines(view, text_calls.instructions(self.tools))
+            view = InstructedLines(view, text_call_instructions(self.tools))
         tokens = self._history.tokens + self._tool_tokens
         with self._history.body(self._body(view, options)) as body:
             answer = self._attempts(body, call, on_text)
         if self.calls_in_words:
-            answer = text_calls.read(answer, [tool.name for tool in self.tools])
+            answer = read_text_calls(answer, [tool.name for tool in self.tools])
         return answer, tokens
 
     def _attempts(self, body: Path | bytes, call: CancellableCall, on_text: OnText | None) -> ModelAnswer:

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 from orihon.drivers.http import Timeouts
 from orihon.llm.anthropic import AnthropicClient
 from orihon.llm.base import Definitions, LLMClient
-from orihon.llm.lmstudio import LMStudioClient
 from orihon.llm.ollama import OllamaClient
-from orihon.llm.openai import OpenAIClient
-from orihon.llm.rate_limit import RateLimit
+from orihon.llm.openai import LMStudioClient, OpenAIClient
 from orihon.llm.response_cache import FOLDER as CACHE_FOLDER
 from orihon.llm.response_cache import ResponseCache
-from orihon.llm.retry import RetryPolicy
+from orihon.llm.retry import RateLimit, RetryPolicy
 from orihon.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
-from orihon.llm.endpoints import endpoint
 from orihon.llm.openai import not_an_answer, piece_of
 from orihon.llm.provider_shapes import ollama
-from orihon.llm.refusals import refusal_in_stream
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
+from orihon.llm.transport import endpoint, refusal_in_stream
 from orihon.system import jsonio
 
 _KINDS = ("application/x-ndjson", "application/json", "")

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions, and the many servers that speak alike."""
+"""OpenAI's chat completions, and the many servers that speak alike, LM Studio among them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, LLMError, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
-from orihon.llm.endpoints import endpoint
-from orihon.llm.refusals import refusal_in_stream
-from orihon.llm.request_file import ViewLines, body, separated
-from orihon.llm.sse import events
+from orihon.llm.provider_shapes import one_system_prompt
+from orihon.llm.request_file import ViewLines, body, messages_of, separated
+from orihon.llm.transport import endpoint, events, refusal_in_stream
 from orihon.system import jsonio
 
 _DONE = b"[DONE]"
@@ -121,3 +120,13 @@ def _key(call: Mapping[str, Any], position: int) -> object:
     """Which call a piece belongs to: streams number them."""
     index = call.get("index")
     return index if isinstance(index, int) else position
+
+
+class LMStudioClient(OpenAIClient):
+    """Models in LM Studio, whose templates take one system message, and only at the beginning."""
+
+    provider = "lmstudio"
+    key_hosts = ()
+
+    def _messages(self, view: ViewLines) -> Iterator[bytes]:
+        return separated(map(jsonio.encode, one_system_prompt(messages_of(view))))

@@ -1,7 +1,9 @@
-"""Retry and back-off: which failures of a call may pass by themselves, and how long to wait before the next attempt.
+"""Retry, back-off and rate limiter: which failed calls are made again, when, and how many a minute.
 
 Refusals that a second attempt cannot change (a wrong key, a wrong request) are never repeated, nor is a call whose
-answer had begun: what was shown of it cannot be taken back.
+answer had begun: what was shown of it cannot be taken back. The rate limiter is shared by all workers of a catalogue: a
+token bucket for each provider lies in ``tasks.db`` and fills at a steady rate, up to ``burst``. Whoever takes one that
+is not there yet is told how long to wait for it; those who come later wait longer, in their order.
 """
 
 from __future__ import annotations
@@ -9,10 +11,11 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from orihon.catalogue.rate_limits import RateLimits
 from orihon.errors import EmptyAnswer, LLMError, Refused, TimedOut, Unreachable
 
 _PASSING = frozenset((408, 409, 425, 429))
@@ -74,3 +77,18 @@ def _number(text: str | None) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and value >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """Requests per minute, for all providers or by provider."""
+
+    buckets: RateLimits
+    per_minute: float
+    burst: int = 1  # permissions that may be saved up
+    by_provider: Mapping[str, float] = field(default_factory=dict)
+
+    def take(self, provider: str) -> float:
+        """Take one permission; seconds to wait before it is used."""
+        per_minute = self.by_provider.get(provider, self.per_minute)
+        return self.buckets.take(provider, per_second=per_minute / 60, burst=self.burst)

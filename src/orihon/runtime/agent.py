@@ -15,8 +15,7 @@ from typing import Literal
 from orihon.errors import BudgetExceeded, Cancelled, GaveUp, InvalidSettings, LLMError, Overflow, Refused
 from orihon.llm.base import LLMClient
 from orihon.llm.retry import may_pass
-from orihon.llm.text_calls import read_done
-from orihon.llm.tool_shapes import read_tools
+from orihon.llm.tools import read_done, read_tools
 from orihon.runtime.checkpoint_tool import ASK
 from orihon.runtime.source_reports import SourceReporter
 from orihon.runtime.steps import ToolSteps

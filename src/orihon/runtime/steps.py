@@ -32,9 +32,9 @@ from typing import Any
 from orihon.catalogue.rows import fresh_start
 from orihon.errors import GaveUp, StaleWriter, ToolFailed
 from orihon.guard.masking.redaction import has_placeholder
-from orihon.llm import text_calls
 from orihon.llm.answers import written_arguments
 from orihon.llm.base import LLMClient
+from orihon.llm.tools import json_objects
 from orihon.runtime.task_tools import TaskTools
 from orihon.runtime.tool import ToolResult
 from orihon.runtime.tool_arguments import sanitize_arguments
@@ -214,7 +214,7 @@ class ToolSteps:
         ``stored`` was a call, also when there is no such tool any more."""
         names = {tool.name for tool in self._client.tools}
         calls: list[WantedCall] = []
-        for number, value in enumerate(text_calls.objects(said), start=1):
+        for number, value in enumerate(json_objects(said), start=1):
             name, call_id = value.get("tool"), f"words_{seq}_{number}"
             if isinstance(name, str) and (name in names or call_id in stored):
                 arguments = value.get("arguments", {})
