@@ -28,8 +28,7 @@ import psycopg
 
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.handler import open_context
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings, load_settings
 from orihon.system.clock import is_alive

@@ -21,8 +21,7 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 
 from orihon.runtime.handler import open_context
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.settings import Settings
 from orihon.values.task import TaskKey, TaskStatus

@@ -19,12 +19,12 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.cli.main import build
 from orihon.llm import scripted
 from orihon.llm.clients import CLIENTS
-from orihon.runtime import tool_output, user_config
+from orihon.runtime import tool, user_config
 from orihon.runtime.handler import TaskHandler
-from orihon.runtime.mcp import approval as mcp_approval
+from orihon.runtime.mcp import config as mcp_config
 from orihon.runtime.mcp import connection as mcp_connection
 from orihon.runtime.mcp.config import PROTOCOLS, read_mcp_servers
-from orihon.runtime.source_factory import sources_of
+from orihon.runtime.poller import sources_of
 from orihon.runtime.sources import folder as folder_source
 from orihon.runtime.sources.forge import Labels
 from orihon.settings import Settings
@@ -169,7 +169,7 @@ def known_words() -> set[str]:
     words |= {getattr(labels, name) for name in Labels.__slots__}
     words |= {f"{name}/" for name in (folder_source.IN_PROGRESS, folder_source.DONE, folder_source.FAILED)}
     words |= {f"NAME{folder_source.COMMENTS}", "NAME.md", "id", "title", "user"}
-    words |= {mcp_approval.NAME, f"{tool_output.FOLDER}/", mcp_connection.IDEMPOTENCY_KEY, "_meta"}
+    words |= {mcp_config.APPROVED_TOOLS, f"{tool.OUTPUTS}/", mcp_connection.IDEMPOTENCY_KEY, "_meta"}
     words |= {"current.jsonl", "request.json", "tools.jsonl", "config.yaml", "responses/"}
     words |= {"PATH", "HOME", "LANG", "${VAR}", "kill -9", "num_ctx", "Retry-After", "server_tool", "/v1", "/api"}
     return words | {"https://gateway.example.com/openai", "GET /config/SOURCE/USER", "mcp", "github", "gitlab"}

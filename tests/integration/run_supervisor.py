@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from orihon.runtime.child import LogPlan
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.supervisor import Supervisor
 from orihon.system.clock import is_alive
 from orihon.values.task import TaskKey

@@ -23,8 +23,7 @@ from orihon.drivers.broker.broker import Broker
 from orihon.errors import InvalidSettings, StorageUnavailable, Waiting
 from orihon.runtime import broker_queue
 from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.tasks.approvals.answers import reject
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskKey, TaskStatus

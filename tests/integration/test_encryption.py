@@ -25,8 +25,7 @@ from orihon.drivers.objects import ObjectStorage
 from orihon.errors import KeyUnavailable
 from orihon.llm.clients import get_llm_client
 from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading
 from orihon.tasks.approvals.answers import approve

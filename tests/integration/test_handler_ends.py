@@ -12,8 +12,7 @@ from orihon.catalogue import TaskRow
 from orihon.errors import InvalidSettings
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, Slow
 from orihon.runtime.handler import TaskHandler, open_context
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.worker import WorkerProcess
 from orihon.values.task import TaskKey, TaskStatus

@@ -19,7 +19,7 @@ from orihon.catalogue.outbox import NewNotice
 from orihon.notifications import sender
 from orihon.notifications.delivery import Delivery
 from orihon.notifications.sender import send_soon, wait_until_sent
-from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, reject, sweep

@@ -14,8 +14,7 @@ import pytest
 from orihon.catalogue import Catalogue
 from orihon.catalogue.statements import statement
 from orihon.drivers.postgres import postgres_of
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CataloguePlace

@@ -20,7 +20,7 @@ import pytest
 from orihon import Message, TaskContextManager, TaskKey, archive_task, restore_task, search_history
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, TaskNotFound
-from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import QueueLimits
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import SearchResults, catch_up, forget, rebuild_index

@@ -23,7 +23,7 @@ from orihon import (
     search_history,
 )
 from orihon.catalogue.connect import open_catalogue
-from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.search.connect import open_index
 from orihon.search.index import IndexProgress

@@ -11,8 +11,7 @@ import pytest
 
 from orihon import MessageStore, Waiting, load_settings
 from orihon.llm.scripted import Reply
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.tasks.approvals.answers import approve, pending, reject, sweep
 from orihon.tasks.base import OpenBase

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from orihon import load_settings
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.tasks.approvals.answers import approve
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus

@@ -14,8 +14,7 @@ from orihon import MessageStore, load_settings
 from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
 from orihon.runtime import supervisor
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
 from orihon.runtime.worker import WorkerProcess
 from orihon.system.clock import is_alive

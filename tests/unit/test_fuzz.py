@@ -37,9 +37,9 @@ from orihon.notifications.webhook import Webhook
 from orihon.runtime.mcp.config import read_mcp_servers
 from orihon.runtime.mcp.stdio import _parsed
 from orihon.runtime.sources.base import without_markers
-from orihon.runtime.sources.task_file import read_task
-from orihon.runtime.tool_arguments import Arguments, sanitize_arguments
-from orihon.runtime.workspace import Workspace
+from orihon.runtime.sources.folder import read_task
+from orihon.runtime.tool import Arguments, sanitize_arguments
+from orihon.runtime.workspace_tools import Workspace
 from orihon.search.query import parse_query
 from orihon.search.words import tokens, wholes
 from orihon.settings import load_settings

@@ -12,20 +12,18 @@ from orihon import TaskContextManager, TaskKey, load_settings
 from orihon.catalogue import TaskRow
 from orihon.errors import GaveUp, InvalidSettings, SourceError
 from orihon.llm.clients import get_llm_client
-from orihon.runtime.agent import system_prompt
+from orihon.runtime.agent import TaskLimits, system_prompt
+from orihon.runtime.agent_tools import plan_server
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
-from orihon.runtime.children import plan_server
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.source_factory import sources_of
-from orihon.runtime.source_reports import SourceReporter
+from orihon.runtime.poller import sources_of
+from orihon.runtime.queue import QueueLimits
+from orihon.runtime.sources.base import SourceReporter
 from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
-from orihon.runtime.stop_conditions import TaskLimits
-from orihon.runtime.task_tools import TaskTools, ToolSupply, tool_options
 from orihon.runtime.tool import ServerAnswer
-from orihon.runtime.tools import ToolBox, ToolOptions
+from orihon.runtime.tools import TaskTools, ToolBox, ToolOptions, ToolSupply, tool_options
 from orihon.values.records import Usage
 from orihon.values.task import TaskStatus
 from tests.helpers import refused

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from orihon.runtime.holder import Holding
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
+from orihon.runtime.worker import Holding
 from orihon.values.task import TaskKey
 
 

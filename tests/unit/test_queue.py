@@ -19,10 +19,9 @@ from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, TaskBusy, TaskNotFound
 from orihon.runtime.child import LogPlan, WorkerSpec
 from orihon.runtime.handler import open_context
-from orihon.runtime.holder import Holding
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, TaskQueue
+from orihon.runtime.queue import MAX_PROMPT_BYTES, QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.stats import collect_worker_stats
+from orihon.runtime.worker import Holding
 from orihon.settings import load_settings
 from orihon.tasks.base import OpenBase
 from orihon.upkeep.doctor import examine

@@ -10,8 +10,7 @@ import pytest
 from orihon.catalogue.queue import Queue
 from orihon.errors import StaleWriter
 from orihon.runtime.handler import open_context
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.values.task import TaskStatus
 from tests.catalogues import CataloguePlace
 from tests.unit.test_queue import claimed, claimed_by_the_dead, key

@@ -22,12 +22,18 @@ from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings, ToolFailed
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
-from orihon.runtime.mcp.approval import Approvals, definition_digest
-from orihon.runtime.mcp.config import read_mcp_servers
+from orihon.runtime.mcp.config import Approvals, definition_digest, read_mcp_servers
 from orihon.runtime.shell_tool import HeadAndTail
-from orihon.runtime.tool import ServerAnswer, ToolResult, public_name, split_name
-from orihon.runtime.tool_arguments import Arguments, sanitize_arguments
-from orihon.runtime.tool_output import cut_in_the_middle, excerpt
+from orihon.runtime.tool import (
+    Arguments,
+    ServerAnswer,
+    ToolResult,
+    cut_in_the_middle,
+    excerpt,
+    public_name,
+    sanitize_arguments,
+    split_name,
+)
 from orihon.runtime.tools import ToolBox, ToolOptions
 from orihon.store import MessageStore
 from tests.helpers import refused

@@ -19,7 +19,7 @@ def tools(
     as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
 ) -> None:
     """Start the servers, list or approve, and end them."""
-    from orihon.runtime.task_tools import configured_toolbox
+    from orihon.runtime.tools import configured_toolbox
 
     options = context.ensure_object(CommandOptions)
     with configured_toolbox(options.settings, options.base_path) as box:

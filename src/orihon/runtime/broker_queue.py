@@ -25,8 +25,7 @@ from orihon.drivers.broker.address import BrokerAddress
 from orihon.drivers.broker.broker import Broker, BrokerDelivery
 from orihon.drivers.connections import ThreadConnections
 from orihon.errors import InvalidSettings, StorageUnavailable
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidSettings, ToolFailed
-from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool, ToolServer
-from orihon.runtime.tool_arguments import Arguments
+from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall, ServerTool, ToolServer
 from orihon.store import MessageStore
 
 

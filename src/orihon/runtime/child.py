@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from orihon.errors import DamagedStore, InvalidInput, NewerSchema, OrihonError
 from orihon.guard.logs import configure
-from orihon.runtime.limits import QueueLimits
+from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings
 from orihon.settings.model import schema

@@ -14,9 +14,7 @@ from dataclasses import replace
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
-from orihon.runtime.tool import ServerAnswer
-from orihon.runtime.tool_arguments import Arguments
-from orihon.runtime.tool_output import KeptOutputs, excerpt
+from orihon.runtime.tool import Arguments, KeptOutputs, ServerAnswer, excerpt
 from orihon.search.documents import Document, find_document, message_text
 from orihon.search.history import fold_of
 from orihon.search.query import Query, parse_query

@@ -19,17 +19,14 @@ from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter, Waiting
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import get_llm_client
-from orihon.runtime.agent import Agent, Ending, release_model, system_prompt
-from orihon.runtime.checkpoint_tool import CheckpointServer
-from orihon.runtime.children import DEEPEST, ChildServer, plan_server
+from orihon.runtime.agent import Agent, Ending, system_prompt
+from orihon.runtime.agent_tools import DEEPEST, CheckpointServer, ChildServer, plan_server, release_model
 from orihon.runtime.handlers import is_final
+from orihon.runtime.poller import sources_of
 from orihon.runtime.queue import QueuedTask
-from orihon.runtime.source_factory import sources_of
-from orihon.runtime.source_reports import SourceReporter
-from orihon.runtime.sources.base import TaskSource
-from orihon.runtime.task_tools import TaskTools, ToolSupply
+from orihon.runtime.sources.base import SourceReporter, TaskSource
 from orihon.runtime.tool import ToolServer
-from orihon.runtime.tools import ToolBox
+from orihon.runtime.tools import TaskTools, ToolBox, ToolSupply
 from orihon.settings import Settings, load_settings
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.quotas import tokens_spent

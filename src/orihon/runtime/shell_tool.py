@@ -20,8 +20,7 @@ from pathlib import Path
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
-from orihon.runtime.tool import ServerAnswer
-from orihon.runtime.tool_arguments import Arguments
+from orihon.runtime.tool import Arguments, ServerAnswer
 from orihon.texts import text
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER")

@@ -23,26 +23,46 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from orihon.catalogue.rows import fresh_start
+from orihon.drivers.tracing import tracing_of
 from orihon.errors import GaveUp, StaleWriter, ToolFailed
 from orihon.guard.masking.redaction import has_placeholder
 from orihon.llm.answers import written_arguments
 from orihon.llm.base import LLMClient
 from orihon.llm.tools import json_objects
-from orihon.runtime.task_tools import TaskTools
-from orihon.runtime.tool import ToolResult
-from orihon.runtime.tool_arguments import sanitize_arguments
-from orihon.runtime.tool_telemetry import tool_telemetry
+from orihon.runtime.tool import ToolResult, sanitize_arguments
+from orihon.runtime.tools import TaskTools
+from orihon.system.counters import TOOL_CALLS, TOOL_SECONDS
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.agent")
+
+_MILLISECONDS = 1000
+
+
+def tool_telemetry(
+    context: TaskContextManager, name: str, call_id: str, arguments: str, call: Callable[[], ToolResult]
+) -> ToolResult:
+    """The result of the call, counted."""
+    tracing = tracing_of(context.settings)
+    with tracing.tool(name, call_id, context.uuid) as span:
+        result = call()
+        if result.is_error:
+            span.set({"error.type": "tool_error"})
+        if tracing.content:
+            mask = context.task_store.redactor.mask
+            span.set({"gen_ai.tool.call.arguments": mask(arguments), "gen_ai.tool.call.result": mask(result.text)})
+    context.counts.add(TOOL_CALLS, status="error" if result.is_error else "success")
+    context.counts.observe(TOOL_SECONDS, result.duration_ms / _MILLISECONDS)
+    return result
+
 
 INTERRUPTED = "interrupted"
 _LOOKED_BACK = 100  # records that are looked through for failures in a row

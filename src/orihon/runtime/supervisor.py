@@ -23,9 +23,8 @@ from typing import Any, BinaryIO, cast
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import EXIT_REFUSED, LogPlan, WorkerSpec
 from orihon.runtime.handlers import DEFAULT_HANDLER
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.poller import SourcePoller
-from orihon.runtime.source_factory import sources_of
+from orihon.runtime.poller import SourcePoller, sources_of
+from orihon.runtime.queue import QueueLimits
 from orihon.settings import Settings, load_settings
 from orihon.texts import language
 

@@ -8,6 +8,9 @@ nonsense, the last good answer for that user is used, and without one the worker
 while, failures for a shorter one. A user may change what concerns the model and the compression, and nothing else: no
 folders, no masking, no addresses that notices are sent to. The operator's key never goes to an address that a user
 gave, and ``${NAME}`` in an answer is a plain text: the environment is not read out.
+
+``settings_of_user``: the settings as one user may see them. No key, address, path, name of a file or of an environment
+variable of the operator is among them, and nothing about other users.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from threading import Lock
 from typing import Any
@@ -25,9 +28,11 @@ from urllib.parse import quote
 from orihon.drivers.http import HttpClient
 from orihon.errors import InvalidSettings
 from orihon.settings import Settings, load_settings
+from orihon.settings.in_force import SettingInForce, settings_in_force
 from orihon.settings.model import names, section_names
 from orihon.system import jsonio
-from orihon.values.task import TaskIdentity
+from orihon.tasks.quotas import quota_of
+from orihon.values.task import TaskIdentity, TaskKey
 
 logger = logging.getLogger("orihon.user_config")
 
@@ -157,3 +162,31 @@ def _guarded(wanted: Mapping[str, object], settings: Settings) -> dict[str, obje
         if last == "base_url" and value != settings.get(key):
             guarded.setdefault(f"{provider}.api_key", None)
     return guarded
+
+
+#: Where a value came from, besides ``default``.
+USER, OPERATOR = "user", "operator"
+_SECRET, _ADDRESS = ".api_key", ".base_url"
+_QUOTAS = ("tasks", "tokens_per_day", "bytes")
+
+
+def settings_of_user(user: str, settings: Settings, *, source: str = "web") -> list[SettingInForce]:
+    """What a user may set, as it is in force for tasks of that user from ``source``; and the user's quotas."""
+    own = fetch_user_config(TaskIdentity(TaskKey(source, "", "", "task", "-", user), user), settings)
+    quota, limits = quota_of(settings, user), {f"quotas.{name}": name for name in _QUOTAS}
+    found = []
+    for one in settings_in_force(own):
+        if one.key in limits:
+            limit = getattr(quota, limits[one.key])
+            found.append(replace(one, value=limit, origin=OPERATOR if limit is not None else "default"))
+        elif may_set(one.key) and not one.key.endswith(_SECRET):
+            found.append(_shown(one, own, settings))
+    return found
+
+
+def _shown(one: SettingInForce, own: Settings, settings: Settings) -> SettingInForce:
+    if own.get(one.key) != settings.get(one.key):
+        return replace(one, origin=USER)
+    if one.origin == "default":
+        return one
+    return replace(one, origin=OPERATOR, value=None if one.key.endswith(_ADDRESS) else one.value)

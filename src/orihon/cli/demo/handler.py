@@ -10,10 +10,8 @@ from pathlib import Path
 from orihon.cli.demo.workspace import DemoWorkspace
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.handler import TaskHandler
-from orihon.runtime.task_tools import tool_options
-from orihon.runtime.tool import ServerAnswer
-from orihon.runtime.tool_arguments import Arguments
-from orihon.runtime.tools import ToolBox
+from orihon.runtime.tool import Arguments, ServerAnswer
+from orihon.runtime.tools import ToolBox, tool_options
 from orihon.runtime.workspace_tools import workspace_tools
 from orihon.settings import Settings
 

@@ -27,8 +27,7 @@ from orihon.errors import InvalidInput, StateError
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import LogPlan, WorkerSpec
 from orihon.runtime.handlers import DEFAULT_HANDLER
-from orihon.runtime.limits import QueueLimits
-from orihon.runtime.queue import TaskQueue
+from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.supervisor import SupervisedWorker
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading

@@ -1,22 +1,32 @@
-"""``mcp_servers:`` of ``config.yaml``, read and checked.
+"""``mcp_servers:`` of ``config.yaml``, read and checked; and which definitions of their tools were approved.
 
 Two spellings are taken: a list of mappings that carry ``mcp_server_name``, and a mapping by name as other agents have
 it. A server is a program (``command``, ``args``, ``env``, ``cwd``) or an address (``url``, ``headers``). ``${VAR}`` is
 filled in from the environment. What cannot be meant is refused by name before anything is started.
+
+A tool's name, description, schema and hints decide what a model does with it and what Orihon does after a crash. Their
+hash is kept in ``mcp_tools.json`` of the base folder (0600). A server whose tools are seen for the first time is
+trusted; afterwards a tool that is new or defined otherwise is refused until ``approve``. Workers of one base folder
+share the file.
 """
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.errors import InvalidSettings
+from orihon.errors import DamagedStore, InvalidSettings
 from orihon.settings.load import _expand as expand_variables
+from orihon.system import jsonio
+from orihon.system.files import make_private_folder, replace_file, wrapping
 
 SECTION = "mcp_servers"
 PROTOCOLS = ("auto", "legacy", "2026-07-28")
@@ -146,3 +156,82 @@ def _texts(name: str, key: str, value: Any) -> dict[str, str]:
 
 def _wrong(name: str, key: str, value: Any, wanted: str) -> InvalidSettings:
     return InvalidSettings("mcp_server_value", name=name, key=key, value=value, wanted=wanted)
+
+
+APPROVED_TOOLS = "mcp_tools.json"
+_VERSION = 1
+
+Digests = Mapping[str, str]  # of a server's tools, by name
+
+
+def definition_digest(definition: Mapping[str, Any]) -> str:
+    """The hash of a definition, whatever the order of its keys."""
+    return hashlib.sha256(jsonio.encode(_ordered(definition))).hexdigest()
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _ordered(value[key]) for key in sorted(value)}
+    return [_ordered(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class Approvals:
+    """What was approved in one base folder; without a folder, in this process."""
+
+    def __init__(self, base_dir: Path | None) -> None:
+        self._folder = base_dir
+        self._here: dict[str, dict[str, str]] = {}
+
+    def refused(self, server: str, digests: Digests) -> frozenset[str]:
+        """The tools that are not as they were approved; at first sight all are."""
+        with self._changing() as approved:
+            known = approved.get(server)
+            if not known:  # a server that has named no tool yet has not been seen
+                if digests:
+                    approved[server] = dict(digests)
+                return frozenset()
+            return frozenset(name for name, digest in digests.items() if known.get(name) != digest)
+
+    def approve(self, server: str, digests: Digests) -> None:
+        """From now on these are right; what was approved of tools that are away stays."""
+        with self._changing() as approved:
+            approved[server] = {**approved.get(server, {}), **digests}
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, dict[str, str]]]:
+        if self._folder is None:
+            yield self._here
+            return
+        make_private_folder(self._folder)
+        path = self._folder / APPROVED_TOOLS
+        with _locked(self._folder):
+            approved = _read_approved(path)
+            before = jsonio.encode(approved)
+            yield approved
+            if jsonio.encode(approved) != before:
+                replace_file(path, [jsonio.encode_pretty({"version": _VERSION, "servers": approved})])
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with wrapping(folder):
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _read_approved(path: Path) -> dict[str, dict[str, str]]:
+    try:
+        with wrapping(path):
+            if not path.exists():
+                return {}
+            content = jsonio.decode(path.read_bytes())
+        servers: dict[str, dict[str, str]] = content["servers"]
+        if content["version"] == _VERSION and all(isinstance(tools, dict) for tools in servers.values()):
+            return servers
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedStore("mcp_tools", path=path) from error
+    raise DamagedStore("mcp_tools", path=path)

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orihon.errors import ToolServerError
-from orihon.runtime.mcp.approval import Approvals, definition_digest
-from orihon.runtime.mcp.config import McpServerConfig
+from orihon.runtime.mcp.config import Approvals, McpServerConfig, definition_digest
 from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 
 if TYPE_CHECKING:

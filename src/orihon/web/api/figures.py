@@ -19,7 +19,7 @@ from orihon.reports.costs import CostReport, cost_report
 from orihon.reports.notifications import NotedNotification, NotificationPage, list_notifications, notification_page
 from orihon.reports.storage import GlobalStatistics, StorageSummary, collect_global_statistics, storage_summary
 from orihon.runtime.stats import ClusterStats, Workers, collect_cluster_stats, collect_workers
-from orihon.runtime.user_settings import settings_of_user
+from orihon.runtime.user_config import settings_of_user
 from orihon.search import SearchResults, search_history
 from orihon.search.documents import KINDS as SEARCHED_KINDS
 from orihon.settings.in_force import SettingInForce, settings_as_dict

@@ -13,7 +13,7 @@ import orihon
 from orihon.reports.monitor import standing_alerts
 from orihon.reports.task_list import tasks_by_uuid
 from orihon.runtime.stats import collect_cluster_stats, collect_workers
-from orihon.runtime.user_settings import OPERATOR, USER, settings_of_user
+from orihon.runtime.user_config import OPERATOR, USER, settings_of_user
 from orihon.settings.in_force import SettingInForce, settings_in_force
 from orihon.system import jsonio
 from orihon.web.call import Call, Page, PageRoute, page_of

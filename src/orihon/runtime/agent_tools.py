@@ -1,8 +1,10 @@
-"""What an agent can do about its own work: ``plan_record`` keeps a plan, ``task_start`` has a child task do something.
+"""What an agent can do about its own work: record a plan, start a child task, ask a person.
 
-A child is a task of its own, with its own log, window and limits; its UUID follows from the call that started it. So
-the call may be made again after a crash: a child that has ended gives its result once more, one that was at work goes
-on, and there are never two. It works in the process of its parent, which waits for it: no worker waits for another.
+A child (``task_start``) is a task of its own, with its own log, window and limits; its UUID follows from the call that
+started it. So the call may be made again after a crash: a child that has ended gives its result once more, one that was
+at work goes on, and there are never two. It works in the process of its parent, which waits for it: no worker waits for
+another. A question (``checkpoint_ask``) is only written down, and is answered at once; the agent then lets the task
+wait. The person's answer comes as the next user message.
 """
 
 from __future__ import annotations
@@ -16,11 +18,10 @@ from typing import Literal
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import SUBTASK
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
-from orihon.runtime.agent import release_model
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
-from orihon.runtime.tool import ServerAnswer, ServerCall
-from orihon.runtime.tool_arguments import Arguments
+from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall
 from orihon.store import PlanningHistoryStore
+from orihon.store.checkpoints import Checkpoint, CheckpointLog
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 from orihon.values.task import FINISHED, TaskStatus
@@ -113,7 +114,7 @@ class ChildServer(BuiltinServer):
 
 
 def _unused(arguments: Arguments, deadline: Deadline) -> ServerAnswer:
-    raise NotImplementedError  # a child needs the id of its call, which this does not get
+    raise NotImplementedError  # it needs the id of its call, which this does not get
 
 
 def _summary(parent: TaskContextManager, uuid: str) -> str:
@@ -122,3 +123,41 @@ def _summary(parent: TaskContextManager, uuid: str) -> str:
         return ""
     with closing(parent.base.read_store(place)) as store:
         return (store.records.kept_file(_SUMMARY) or b"").decode("utf-8", "replace")
+
+
+ASK = "checkpoint_ask"
+_LONGEST_NAME = 80
+_PROPERTIES = {
+    "question": {"type": "string", "description": "What the person shall decide."},
+    "context": {"type": "string", "description": "What the person has to know to decide it, in Markdown."},
+    "name": {"type": "string", "description": 'A short name for the decision: "concept", "deploy", …'},
+}
+_ABOUT = (
+    "Ask a person to approve before you go on, where a decision is dear, dangerous or not yours to make. "
+    "The work waits; the answer (approved, rejected, or changes wanted) comes as the next message."
+)
+
+
+class CheckpointServer(BuiltinServer):
+    """The tool that asks people."""
+
+    def __init__(self, log: CheckpointLog) -> None:
+        super().__init__("checkpoint", [BuiltinTool("ask", _ABOUT, _PROPERTIES, _unused, ["question"])])
+        self._log = log
+
+    def call(self, call: ServerCall) -> ServerAnswer:
+        given = Arguments(call.arguments, list(_PROPERTIES))
+        question = given.text("question")
+        if not question.strip():
+            raise ToolFailed("argument_missing", name="question")
+        name, context = " ".join(given.text("name", "").split())[:_LONGEST_NAME], given.text("context", "")
+        asked = self._log.ask(Checkpoint(0, name or "checkpoint", question, context, call=call.id))
+        return ServerAnswer(text("agent.asked", number=asked.id))
+
+
+def release_model(context: TaskContextManager) -> None:
+    """The task makes no further calls; its connections are closed."""
+    client = context.llm_client
+    context.set_llm_client(None)
+    if client is not None:
+        client.close()
