@@ -18,7 +18,7 @@ from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.postgres_moving import all_tasks
 from orihon.tasks.base import OpenBase
-from orihon.transfer.archive.in_database import reached_epoch
+from orihon.tasks.place import reached_epoch
 from orihon.upkeep.doctor import examine
 from orihon.values.message.message import Message
 from orihon.values.task import TaskStatus

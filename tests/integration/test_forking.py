@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 
 import psycopg
 import pytest
@@ -20,6 +21,7 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.errors import IllegalTransition, StorageError, TaskNotFound
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import load_settings
+from orihon.store import copy as copying
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
 from orihon.tasks import place as task_folders
@@ -136,21 +138,21 @@ def test_a_fork_shares_contents_and_outputs_and_copies_neither(base: Path, backe
         assert "data data" in str(fork.message_store.get_message(13).message.content)
 
 
-@pytest.mark.parametrize("moment", ["_mentioned", "_share"])
+@pytest.mark.parametrize(("module", "moment"), [(forking, "_mentioned"), (copying, "_copy_files")])
 def test_outputs_are_not_lost_when_the_task_ends_while_it_is_forked(
-    base: Path, backend: str, moment: str, monkeypatch: pytest.MonkeyPatch
+    base: Path, backend: str, module: ModuleType, moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = TaskContextManager(base, KEY, settings_for(backend))
     task.task_store.records.keep_file("outputs/shell-0123abcd.txt", b"a long output")
     at = task.message_store.add_message("user", "see outputs/shell-0123abcd.txt")
-    plain = getattr(forking, moment)
+    plain = getattr(module, moment)
 
     def after_its_end(*given: object) -> object:
         if (base / "running" / task.uuid).exists():
             task.complete()
         return plain(*given)
 
-    monkeypatch.setattr(forking, moment, after_its_end)
+    monkeypatch.setattr(module, moment, after_its_end)
     new = fork_task(base, task.uuid, settings_for(backend), at)
     assert (base / "paused" / new / "outputs" / "shell-0123abcd.txt").read_bytes() == b"a long output"
 

@@ -12,11 +12,10 @@ import binascii
 import hashlib
 import re
 import secrets
-import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
 from orihon.drivers.postgres import postgres_of
@@ -30,22 +29,20 @@ from orihon.importers.peek import peek
 from orihon.importers.report import ImportedTask
 from orihon.importers.restore import Restorer
 from orihon.importers.shapes import fields, words
-from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Pieces, Stream, is_unfinished
-from orihon.store.copy import contents_of, copy_records
-from orihon.store.factory import backend_of, open_task_store
+from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream, is_unfinished
+from orihon.store.copy import BatchWriter, contents_of
 from orihon.store.key_places import needed_keys
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
-from orihon.system.files import make_private_folder, sync_folder, wrapping
-from orihon.tasks.place import IMPORT, remove_unfinished
+from orihon.system.files import publish_folder, staged_folder
 from orihon.transfer.export.sealed_pieces import VERSION as SEALED_VERSION
 from orihon.transfer.export.sealed_pieces import open_lines
+from orihon.transfer.staging import IMPORT, StagedRecords, copy_task, open_unguarded, remove_unfinished
 from orihon.values.task import check_id, folder
 
 MARK = "orihon_export"
 VERSION = 1
-_BATCH_BYTES = 4 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 
@@ -143,41 +140,36 @@ class _Staging:
         self._told = fields(head.get("task"))
         self._contents = fields(head.get("contents"))
         self._home = place.base.path / "completed"
-        self._path = self._home / f".{secrets.token_hex(8)}{IMPORT}"
-        self._store: TaskStore | None = None
-        self._batch: list[Pieces] = []
-        self._size = 0
-        self._stream: Stream | None = None
-        self._first = 1  # number of the first record of the batch
+        wanted = place.settings.context_storage.backend
+        self._backend = "files" if wanted == "postgres" else wanted
         self._is_there = False  # a task without a row: an import died between the two
         self._counts: dict[str, int] = {"blobs": 0, "files": 0, **dict.fromkeys(STREAMS, 0)}
         self._epoch = 1
 
-    def __enter__(self) -> _Staging:
-        make_private_folder(self._home)
+    def __enter__(self) -> Self:
         remove_unfinished(self._home, IMPORT)
-        make_private_folder(self._path)
-        wanted = self._place.settings.context_storage.backend
-        backend = "files" if wanted == "postgres" else wanted
-        self._store = self._opened(self._path, backend)
-        self._store.records.claim(1)
+        with ExitStack() as stack:
+            self._path = stack.enter_context(self._staged_folder())
+            self.store = self._opened(self._path, self._backend, self._path.name)
+            stack.callback(self._let_go)
+            self.store.records.claim(1)
+            self._writer = BatchWriter(self.store.records)
+            self._at_end = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._store is not None:
-            self._store.records.close()
-            if self._store.records.is_sealed:
-                needed_keys(self._place.base.path, self._place.settings).forget(self._path.name)
-        shutil.rmtree(self._path, ignore_errors=True)
+        self._at_end.close()
 
-    @property
-    def store(self) -> TaskStore:
-        assert self._store is not None
-        return self._store
+    def _let_go(self) -> None:
+        self.store.records.close()
+        if self.store.records.is_sealed:
+            needed_keys(self._place.base.path, self._place.settings).forget(self._path.name)
 
-    def _opened(self, path: Path, backend: str, name: str = "", epoch: int | None = None) -> TaskStore:
-        settings = self._place.settings.replace(**{"context_storage.backend": backend})
-        return open_task_store(path, settings, name=name, epoch=epoch)
+    def _staged_folder(self) -> AbstractContextManager[Path]:
+        return staged_folder(self._home / f".{secrets.token_hex(8)}{IMPORT}")
+
+    def _opened(self, path: Path, backend: str, name: str, epoch: int | None = None) -> TaskStore:
+        return open_unguarded(path, self._place.settings, backend, name, epoch=epoch)
 
     # ---- lines -------------------------------------------------------------------------------------------------
 
@@ -217,15 +209,11 @@ class _Staging:
             raise _Damaged(f"{stream}: a number is missing")
         if stream == "messages":
             self._check_message(record)
-        if stream != self._stream or self._size >= _BATCH_BYTES:
-            self._flush()
-            self._stream, self._first = stream, self._counts[stream]
         # As it was stored, byte for byte; somebody may have written the line anew.
         before = b'{"stream":"%s","record":' % stream.encode()
         raw = line.rstrip()
         same = raw[len(before) : -1] if raw.startswith(before) and raw.endswith(b"}}") else jsonio.encode(record)
-        self._batch.append((same,))
-        self._size += len(same)
+        self._writer.add(stream, same)
 
     def _check_message(self, record: dict[str, Any]) -> None:
         try:
@@ -236,18 +224,11 @@ class _Staging:
         if not is_same:
             raise _Damaged(f"message {self._counts['messages']} is not what its digest says")
 
-    def _flush(self) -> None:
-        if self._batch and self._stream is not None:
-            records = self.store.records
-            with records.writing():
-                records.append(self._stream, self._first, self._batch)
-        self._batch, self._size = [], 0
-
     # ---- the task ----------------------------------------------------------------------------------------------
 
     def finished(self, path: Path) -> ImportedTask | None:
         """The whole task in its place; nothing where it is already there."""
-        self._flush()
+        self._writer.flush()
         known = {name: count for name, count in self._contents.items() if name in self._counts}
         if not known or any(self._counts[name] != count for name, count in known.items()):
             raise _Damaged("something is missing at its end")
@@ -305,47 +286,26 @@ class _Staging:
         if self._is_there:
             pass
         elif place.settings.context_storage.backend == "postgres":
-            self._into_database(uuid)
+            with StagedRecords(place.base.folders, postgres_of(place.settings), uuid, IMPORT) as records:
+                self._copy_to(records.folder, "postgres", uuid)
+                records.publish()
         else:
-            with self._sealed_as(uuid) as staged:
-                self.store.records.close()
-                home = place.base.path / (folder(row.status) or "completed")
-                make_private_folder(home)
-                with wrapping(home):
-                    staged.rename(home / uuid)
-                    sync_folder(home)
+            self._into_folder(uuid, place.base.path / (folder(row.status) or "completed") / uuid)
         place.catalogue.tasks.adopt(row)
         record_usage(place, row)
 
-    @contextmanager
-    def _sealed_as(self, uuid: str) -> Iterator[Path]:
-        """The folder to be moved; of a sealed task one that was sealed for the name that it gets."""
+    def _into_folder(self, uuid: str, target: Path) -> None:
         if not self.store.records.is_sealed:
-            yield self._path
+            self.store.records.close()
+            publish_folder(self._path, target)
             return
-        staged = self._path.with_name(f".{secrets.token_hex(8)}{IMPORT}")
-        try:
-            backend = backend_of(self._path, "files")
-            with closing(self._opened(staged, backend, uuid, self._epoch)) as copy:
-                copy.records.claim(self._epoch)
-                copy_records(self.store.records, copy.records)
-            yield staged
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+        with self._staged_folder() as staged:  # sealed for the name that it gets
+            self._copy_to(staged, self._backend, uuid)
+            publish_folder(staged, target)
 
-    def _into_database(self, uuid: str) -> None:
-        from orihon.store.postgres_moving import remove_task
-
-        place = self._place
-        with closing(
-            self._opened(place.base.folders.in_database(uuid).folder, "postgres", uuid, self._epoch)
-        ) as target:
-            target.records.claim(self._epoch)
-            try:
-                copy_records(self.store.records, target.records)
-            except BaseException:
-                remove_task(postgres_of(place.settings), uuid, fenced=False)
-                raise
+    def _copy_to(self, staged: Path, backend: str, uuid: str) -> None:
+        with closing(self._opened(staged, backend, uuid, self._epoch)) as copy:
+            copy_task(self.store, copy)
 
     def _result(self, uuid: str, path: Path) -> ImportedTask:
         metadata = fields(self._told.get("metadata"))

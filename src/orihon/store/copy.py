@@ -1,4 +1,4 @@
-"""A task's records copied from one store to another, and the proof that the copy is the same.
+"""A task's records, all or its beginning, copied from one store to another, and the proof that the copy is the same.
 
 Records, blobs and files pass as opaque bytes, one batch in memory at a time. Nothing is derived here but what every
 store derives for itself: the view's file, the counters.
@@ -7,15 +7,18 @@ store derives for itself: the view's file, the counters.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeGuard
 
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.guard.encryption.sealer import Sealer
-from orihon.store.contract import STREAMS, RecordStore, Stream
+from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
 from orihon.store.sealed import SealedRecords, seal_like
 from orihon.store.task_store import TaskStore
+from orihon.system.files import make_private_folder
 
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 256
@@ -41,36 +44,92 @@ class StoreContents:
         return next((name for name, (here, there) in pairs.items() if here != there), None)
 
 
+@dataclass(frozen=True, slots=True)
+class TaskPart:
+    """The beginning of a task: how much of each stream, the epoch of its last message, and what the records mention."""
+
+    lasts: Mapping[Stream, int]
+    epoch: int
+    blobs: frozenset[str]
+    files: frozenset[str]
+
+
 def copy_records(
-    source: RecordStore, target: RecordStore, *, on_stream: Callable[[Stream], None] | None = None
+    source: RecordStore,
+    target: RecordStore,
+    *,
+    part: TaskPart | None = None,
+    on_stream: Callable[[Stream], None] | None = None,
 ) -> None:
-    """Everything from one store to an empty one that has been claimed; ``on_stream`` observes each stream.
+    """Everything, or a ``part``, from one store to an empty one that has been claimed; ``on_stream`` observes.
 
     Between two that are sealed with one key nothing is opened: the copy is the same, byte for byte.
     """
     seal_like(source, target)
-    if _have_one_key(source, target):
+    if part is None and _have_one_key(source, target):
         _copy_sealed_files(source, target)
         source, target = source.bare, target.bare
     else:
-        _copy_files(source, target)
+        _copy_files(source, target, part)
+    writer = BatchWriter(target)
     for stream in STREAMS:
-        first = 1
-        for batch in _batches(source.read(stream)):
-            with target.writing(sure=True):
-                target.append(stream, first, [(record,) for record in batch])
-            first += len(batch)
+        last = None if part is None else part.lasts[stream]
+        for record in () if last == 0 else source.read(stream, *(() if last is None else ((1, last),))):
+            writer.add(stream, record)
+        writer.flush()
         if on_stream is not None:
             on_stream(stream)
 
 
-def _copy_files(source: RecordStore, target: RecordStore) -> None:
-    for digest in source.blob_digests():
-        target.put_blob(digest, source.get_blob(digest))
-    for name in source.kept_files():
-        content = source.kept_file(name)
-        if content is not None:
+class BatchWriter:
+    """Appends records, stream after stream, to a store that has none; they are there after ``flush``."""
+
+    def __init__(self, target: RecordStore) -> None:
+        self._target = target
+        self._stream: Stream = STREAMS[0]
+        self._batch: list[Pieces] = []
+        self._size = 0
+        self.counts: dict[Stream, int] = dict.fromkeys(STREAMS, 0)
+
+    def add(self, stream: Stream, record: bytes) -> None:
+        is_full = self._size + len(record) > _BATCH_BYTES or len(self._batch) == _BATCH_RECORDS
+        if stream != self._stream or is_full:
+            self.flush()
+        self._stream = stream
+        self._batch.append((record,))
+        self._size += len(record)
+        self.counts[stream] += 1
+
+    def flush(self) -> None:
+        if self._batch:
+            with self._target.writing(sure=True):
+                self._target.append(self._stream, self.counts[self._stream] - len(self._batch) + 1, self._batch)
+        self._batch, self._size = [], 0
+
+
+def _copy_files(source: RecordStore, target: RecordStore, part: TaskPart | None) -> None:
+    """Contents and files; a part has its own names for those of the whole, where that is possible."""
+    # What one key has sealed, another does not open.
+    may_link = part is not None and not (source.is_sealed or target.is_sealed)
+    for digest in source.blob_digests() if part is None else sorted(part.blobs):
+        if not (may_link and _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest)):
+            target.put_blob(digest, source.get_blob(digest))
+    for name in source.kept_files() if part is None else sorted(part.files):
+        if not (may_link and _linked(source.folder / name, target.folder / name)):
+            content = source.kept_file(name)
+            if content is None:
+                raise StorageUnavailable("gone", path=source.folder / name)
             target.keep_file(name, content)
+
+
+def _linked(source: Path, target: Path) -> bool:
+    """The same file under another name; ``False`` where that is not possible, or the file is missing."""
+    make_private_folder(target.parent)
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError:  # another file system, or one without links: then it is copied, and what is missing is said there
+        return False
+    return True
 
 
 def _have_one_key(source: RecordStore, target: RecordStore) -> TypeGuard[SealedRecords]:
@@ -118,19 +177,6 @@ def is_beginning(leftover: RecordStore, whole: RecordStore) -> bool:
         if any(record != next(there, None) for record in leftover.read(stream)):
             return False
     return set(leftover.blob_digests()) <= set(whole.blob_digests())
-
-
-def _batches(records: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size = 0
-    for record in records:
-        if batch and (size + len(record) > _BATCH_BYTES or len(batch) == _BATCH_RECORDS):
-            yield batch
-            batch, size = [], 0
-        batch.append(record)
-        size += len(record)
-    if batch:
-        yield batch
 
 
 def _fingerprint(records: Iterable[bytes]) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import errno
 import hashlib
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -74,6 +75,22 @@ def open_private(path: Path, flags: int) -> int:
     return fd
 
 
+def write_new(path: Path, pieces: Iterable[bytes]) -> None:
+    """A new file of a folder that is being made, durable but for its name; see ``publish_folder``."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with wrapping(path), os.fdopen(open_private(path, flags), "wb") as file:
+        file.writelines(pieces)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_tree(folder: Path) -> None:
+    """Make all names below the folder durable."""
+    with wrapping(folder):
+        for path, _, _ in os.walk(folder):
+            sync_folder(Path(path))
+
+
 def sync_folder(path: Path) -> None:
     """Make renames and new names in the folder durable."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -108,6 +125,40 @@ def replacing_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True)
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextmanager
+def staged_folder(path: Path) -> Iterator[Path]:
+    """Where a folder is made that gets its name by ``publish_folder``, at last; gone when the block ends.
+
+    What a process that died has left there goes by the rule of whoever gave it such a name.
+    """
+    make_private_folder(path.parent)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def hidden_beside(target: Path) -> Path:
+    """A place for a folder while it is made, that nobody else has and that counts for nothing."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+
+
+def publish_folder(staged: Path, target: Path) -> None:
+    """The one step by which a folder counts: what is in it is durable before, its name afterwards."""
+    make_private_folder(target.parent)
+    sync_tree(staged)
+    with wrapping(target):
+        move_durably(staged, target)
+
+
+def move_durably(path: Path, target: Path) -> None:
+    """A file or folder under its new name, and no longer under the old one, after a crash, too."""
+    path.rename(target)
+    sync_folder(target.parent)
+    if path.parent != target.parent:
+        sync_folder(path.parent)
 
 
 def keep_aside(folder: Path, name: str, data: bytes) -> Path:

@@ -25,7 +25,7 @@ from orihon.guard.encryption.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore
-from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.system.files import make_private_folder, move_durably, wrapping
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of
 from orihon.tasks.task_name import NamedTask, is_id, named_task
@@ -221,9 +221,7 @@ def move_aside(path: Path, owner: Path, name: str = "") -> Path:
     make_private_folder(aside)
     target = aside / f"{name or path.name.lstrip('.')}.{secrets.token_hex(4)}"
     with wrapping(path):
-        path.rename(target)
-        sync_folder(aside)
-        sync_folder(path.parent)
+        move_durably(path, target)
     return target
 
 

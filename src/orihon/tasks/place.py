@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orihon.catalogue.metadata import read_object
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
 from orihon.store.factory import backend_of
+from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.system.files import make_private_folder, sync_folder, wrapping
 from orihon.values.task import TaskStatus, check_id, folder
 
@@ -42,10 +44,6 @@ _SECONDS_OF_TRIES = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 #: Folders of tasks whose records are in a database.
 _SCRATCH = "scratch"
-#: How the names of folders end that are being made, beside the tasks: by a fork, by an import.
-FORK, IMPORT = ".fork", ".import"
-#: One that is not finished after so long belongs to a process that has died.
-_SECONDS_TO_FINISH = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +87,20 @@ def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
     return SharedTaskFolders(base_dir, postgres_of(settings), settings.context_storage.backend)
 
 
-def remove_unfinished(place: Path, ending: str) -> list[Path]:
-    """Remove the folders that forks, or imports, have left which died; returns what stays: it may be at work."""
-    found = list(place.glob(f".*{ending}"))
-    for path in found:
-        with suppress(FileNotFoundError):
-            if time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH:
-                shutil.rmtree(path, ignore_errors=True)
-    return [path for path in found if path.exists()]
+def reached_epoch(folder: Path, *, sure: bool = False) -> int:
+    """The highest epoch that has written to a task's folder: a lower one is refused.
+
+    0 where none has, or where it cannot be told; ``sure``: that is an error.
+    """
+    if (folder / DATABASE).exists():
+        return read_fence(folder / DATABASE)
+    path = folder / "writer.json"
+    epoch = (read_object(path) or {}).get("epoch")
+    if type(epoch) is int:
+        return epoch
+    if sure and path.exists():
+        raise DamagedStore("writer", path=path)
+    return 0
 
 
 def tries_while_moved() -> Iterator[int]:

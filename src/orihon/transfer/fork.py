@@ -9,13 +9,11 @@ not at all. Refuses a step that would split tool calls from their results.
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +24,25 @@ from orihon.catalogue.metadata import metadata_of
 from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
-from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
-from orihon.store.factory import open_task_store
-from orihon.store.sealed import seal_like
+from orihon.store.contract import RecordStore, Stream
+from orihon.store.copy import TaskPart
 from orihon.store.steps import check_step, compression_at
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
-from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.system.files import publish_folder, staged_folder
 from orihon.tasks.base import OpenBase
-from orihon.tasks.place import FEWEST_TRIES, FORK, OF_A_MOVE, TaskPlace, remove_unfinished, tries_while_moved
+from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, TaskPlace, tries_while_moved
 from orihon.tasks.quotas import admission, check_new_task
 from orihon.transfer.archive.work import ARCHIVED, CLEANING
+from orihon.transfer.staging import (
+    FORK,
+    StagedRecords,
+    copy_task,
+    open_unguarded,
+    remove_from_database,
+    remove_unfinished,
+)
 from orihon.values.message.extra import expect
 from orihon.values.task import TaskStatus, check_id, new_uuid
 
@@ -51,7 +56,6 @@ _TAKEN_OVER = (
     *("max_retries", "priority", "inherits_from", "source", "prompt"),
 )
 
-_BATCH_BYTES = 4 << 20
 _OUTPUT = re.compile(rb"[A-Za-z0-9_.-]{1,200}-[0-9a-f]{8}\.txt")
 
 
@@ -74,16 +78,6 @@ def fork_task(base: OpenBase, uuid: str, at: int, *, name: str | None = None) ->
     return new
 
 
-@dataclass(frozen=True, slots=True)
-class _Cut:
-    """How much of each stream belongs to a step, and what the records up to there mention."""
-
-    lasts: dict[Stream, int]
-    epoch: int
-    blobs: frozenset[str]
-    files: frozenset[str]
-
-
 class _Fork:
     """One fork on its way."""
 
@@ -95,8 +89,6 @@ class _Fork:
         self._at = at
         self._now = utc_now()
         self._origin = {"uuid": row.uuid, "at": at}
-        # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
-        self._staging = base.path / "paused" / f".{new}.{secrets.token_hex(4)}{FORK}"
         self._place = base.path / "paused" / new
 
     def made(self) -> TaskRow:
@@ -121,35 +113,21 @@ class _Fork:
         """Nothing of the new task stays."""
         if self._place.exists() or self._settings.database.url is None:
             shutil.rmtree(self._place, ignore_errors=True)
-            return
-        from orihon.store.postgres_moving import remove_task
-
-        remove_task(postgres_of(self._settings), self._new, fenced=False)
+        else:
+            remove_from_database(self._base.folders.in_database(self._new), self._settings, fenced=False)
 
     # ---- in a folder -------------------------------------------------------------------------------------------
 
     def _in_folder(self, source: TaskStore, here: TaskPlace) -> TaskRow:
         cut = cut_at(source, self._at)
         if self._base.folders.find(self._row.uuid) != here:
-            raise StorageUnavailable(
-                "gone", path=here.folder
-            )  # in a folder that has moved away there seem to be no files
-        make_private_folder(self._staging.parent)
-        remove_unfinished(self._staging.parent, FORK)
-        try:
-            make_private_folder(self._staging)
-            backend = here.backend()
-            with closing(self._opened(self._staging, backend, cut.epoch)) as store:
-                _copy_all(source.records, store.records, cut)
-                store.records.close()
-                store.claim()  # makes the view
-                row = self._counted(store, self._begun(backend, cut))
-                store.records.keep_file(METADATA, self._metadata(row))
-            with wrapping(self._place):
-                self._staging.rename(self._place)
-                sync_folder(self._place.parent)
-        finally:
-            shutil.rmtree(self._staging, ignore_errors=True)
+            # In a folder that has moved away there seem to be no files.
+            raise StorageUnavailable("gone", path=here.folder)
+        remove_unfinished(self._place.parent, FORK)
+        # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
+        with staged_folder(self._place.with_name(f".{self._new}.{secrets.token_hex(4)}{FORK}")) as staged:
+            row = self._filled(staged, source, cut, here.backend())
+            publish_folder(staged, self._place)
         return row
 
     # ---- in a database -----------------------------------------------------------------------------------------
@@ -171,39 +149,30 @@ class _Fork:
             written={METADATA: self._metadata(self._begun("postgres", cut))},
         )
         try:
-            with closing(
-                self._opened(self._base.folders.in_database(self._new).folder, "postgres", cut.epoch)
-            ) as store:
+            with closing(self._base.read_store(self._base.folders.in_database(self._new))) as store:
                 return self._counted(store, self._begun("postgres", cut))
         except BaseException:
             self.remove()
             raise
 
-    def _sealed_anew(self, source: TaskStore, cut: _Cut) -> TaskRow:
+    def _sealed_anew(self, source: TaskStore, cut: TaskPart) -> TaskRow:
         """With a key of its own, so every record is opened and sealed; under a name that no task has until then."""
-        from orihon.store.postgres_moving import remove_task, rename_task
-
-        pool = postgres_of(self._settings)
-        unfinished = f"{self._new}{FORK}"
-        try:
-            folder = self._base.folders.in_database(unfinished).folder
-            with closing(self._opened(folder, "postgres", cut.epoch)) as store:
-                _copy_all(source.records, store.records, cut)
-                row = self._counted(store, self._begun("postgres", cut))
-                store.records.keep_file(METADATA, self._metadata(row))
-            rename_task(pool, unfinished, self._new)
-        except BaseException:
-            remove_task(pool, unfinished, fenced=False)
-            raise
+        with StagedRecords(self._base.folders, postgres_of(self._settings), self._new, FORK) as staged:
+            row = self._filled(staged.folder, source, cut, "postgres")
+            staged.publish()
         return row
 
     # ---- both --------------------------------------------------------------------------------------------------
 
-    def _opened(self, folder: Path, backend: str, epoch: int) -> TaskStore:
-        settings = self._settings.replace(**{"context_storage.backend": backend})
-        return open_task_store(folder, settings, epoch=epoch, name=self._new)
+    def _filled(self, folder: Path, source: TaskStore, cut: TaskPart, backend: str) -> TaskRow:
+        """The new task where it is staged, and its row."""
+        with closing(open_unguarded(folder, self._settings, backend, self._new, epoch=cut.epoch)) as store:
+            copy_task(source, store, part=cut)
+            row = self._counted(store, self._begun(backend, cut))
+            store.records.keep_file(METADATA, self._metadata(row))
+        return row
 
-    def _begun(self, backend: str, cut: _Cut) -> TaskRow:
+    def _begun(self, backend: str, cut: TaskPart) -> TaskRow:
         """The row of the new task, so far as it is known beforehand."""
         old, now = self._row, self._now
         notes = {name: value for name, value in old.metadata.items() if name not in _OWN_NOTES}
@@ -240,7 +209,7 @@ class _Fork:
         )
 
 
-def cut_at(store: TaskStore, seq: int) -> _Cut:
+def cut_at(store: TaskStore, seq: int) -> TaskPart:
     """What belongs to step ``seq`` of a task."""
     check_step(store, seq)
     after = next(store.read("messages", seq + 1, seq + 1), None)
@@ -255,7 +224,7 @@ def cut_at(store: TaskStore, seq: int) -> _Cut:
         "checkpoints": _last_checkpoint(store, seq, beyond),
     }
     epoch = int(next(store.read("messages", seq, seq))["epoch"])
-    return _Cut(lasts, max(epoch, 1), *_mentioned(store.records, lasts))
+    return TaskPart(lasts, max(epoch, 1), *_mentioned(store.records, lasts))
 
 
 def _last_summary(store: TaskStore, compressions: int, beyond: str | None) -> int:
@@ -304,62 +273,3 @@ def _mentioned(records: RecordStore, lasts: dict[Stream, int]) -> tuple[frozense
             if kept:
                 files.update(kept[name] for name in _OUTPUT.findall(line) if name in kept)
     return frozenset(blobs), frozenset(files)
-
-
-def _copy_all(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
-    """What belongs to the step, into an empty store."""
-    target.claim(cut.epoch)
-    seal_like(source, target)
-    _share(source, target, cut)
-    for stream in STREAMS:
-        _copy(source, target, stream, cut.lasts[stream])
-
-
-def _share(source: RecordStore, target: RecordStore, cut: _Cut) -> None:
-    """Contents and files, durable before any record that mentions them."""
-    may_link = not (source.is_sealed or target.is_sealed)  # what one key has sealed, another does not open
-    for digest in sorted(cut.blobs):
-        if not (may_link and _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest)):
-            target.put_blob(digest, source.get_blob(digest))
-    for name in sorted(cut.files):
-        if not (may_link and _linked(source.folder / name, target.folder / name)):
-            kept = source.kept_file(name)
-            if kept is None:
-                raise StorageUnavailable("gone", path=source.folder / name)
-            target.keep_file(name, kept)
-    for folder in {target.folder / "blobs", *((target.folder / name).parent for name in cut.files)}:
-        if folder.is_dir():
-            with wrapping(folder):
-                sync_folder(folder)
-
-
-def _linked(source: Path, target: Path) -> bool:
-    """The same file under another name; ``False`` where that is not possible, or the file is missing."""
-    make_private_folder(target.parent)
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:  # another file system, or one without links: then it is copied, and what is missing is said there
-        return False
-    return True
-
-
-def _copy(source: RecordStore, target: RecordStore, stream: Stream, last: int) -> None:
-    """Records as they are, a few at a time."""
-    first = 1
-    for batch in _batches(source, stream, last):
-        with target.writing():
-            target.append(stream, first, batch)
-        first += len(batch)
-
-
-def _batches(source: RecordStore, stream: Stream, last: int) -> Iterator[list[Pieces]]:
-    batch: list[Pieces] = []
-    size = 0
-    for line in source.read(stream, (1, last)) if last else ():
-        batch.append((line,))
-        size += len(line)
-        if size >= _BATCH_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch

@@ -26,8 +26,7 @@ from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskPlace
-from orihon.transfer.archive import archive_task
-from orihon.transfer.archive.peek import unarchive, unpacked_for_reading
+from orihon.transfer.archive.archive import archive_task, unarchive, unpacked_for_reading
 from orihon.values.task import TaskStatus
 
 _PATIENCE = 30.0

@@ -13,7 +13,6 @@ import hashlib
 import logging
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,16 @@ from orihon.guard import KEY_FILE
 from orihon.store.sqlite_copies import DATABASE, database_copies, is_database_part, set_fence
 from orihon.system import jsonio
 from orihon.system.clock import process_identity, utc_now
-from orihon.system.files import is_tame, make_private_folder, open_private, replace_file, sync_folder, wrapping
+from orihon.system.files import (
+    hidden_beside,
+    is_tame,
+    make_private_folder,
+    publish_folder,
+    replace_file,
+    staged_folder,
+    wrapping,
+    write_new,
+)
 from orihon.tasks.mirror.manifest import MIRRORS, Manifest, Segment, Segments, decode
 
 logger = logging.getLogger("orihon.mirror")
@@ -223,45 +231,35 @@ class Mirror:
         raise StorageUnavailable("object_changed", key=self.key, place=self._storage.place)
 
     def _build(self, manifest: Manifest, folder: Path) -> bool:
-        make_private_folder(folder.parent)
-        temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-        try:
-            make_private_folder(temporary)
-            for name, segments in manifest.files.items():
-                path = temporary.joinpath(*name.split("/"))
-                make_private_folder(path.parent)
-                self._join(path, segments)
-            _raise_epoch(temporary, manifest.epoch + 1)
-            with wrapping(folder):
-                for path_, _, _ in os.walk(temporary):
-                    sync_folder(Path(path_))
-                temporary.rename(folder)
-                sync_folder(folder.parent)
-        except StorageUnavailable as error:
-            if error.reason != "object_gone":
-                raise
-            if self.manifest() == manifest:
-                raise self._damaged("a segment is missing") from error
-            return False  # its writer has joined segments meanwhile
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+        with staged_folder(hidden_beside(folder)) as staged:
+            try:
+                make_private_folder(staged)
+                for name, segments in manifest.files.items():
+                    path = staged.joinpath(*name.split("/"))
+                    make_private_folder(path.parent)
+                    write_new(path, self._joined(segments))
+            except StorageUnavailable as error:
+                if error.reason != "object_gone":
+                    raise
+                if self.manifest() == manifest:
+                    raise self._damaged("a segment is missing") from error
+                return False  # its writer has joined segments meanwhile
+            _raise_epoch(staged, manifest.epoch + 1)
+            publish_folder(staged, folder)
         return True
 
-    def _join(self, path: Path, segments: Segments) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with wrapping(path), os.fdopen(open_private(path, flags), "wb") as file:
-            for segment in segments:
-                digest, size = hashlib.sha256(), 0
-                for chunk in self._storage.chunks(segment.key):
-                    size += len(chunk)
-                    if size > segment.size:
-                        break
-                    digest.update(chunk)
-                    file.write(chunk)
-                if (size, digest.hexdigest()) != (segment.size, segment.sha256):
-                    raise self._damaged("a segment is not what it was")
-            file.flush()
-            os.fsync(file.fileno())
+    def _joined(self, segments: Segments) -> Iterator[bytes]:
+        """The bytes of a file, each segment compared with its digest when all of it is there."""
+        for segment in segments:
+            digest, size = hashlib.sha256(), 0
+            for chunk in self._storage.chunks(segment.key):
+                size += len(chunk)
+                if size > segment.size:
+                    break
+                digest.update(chunk)
+                yield chunk
+            if (size, digest.hexdigest()) != (segment.size, segment.sha256):
+                raise self._damaged("a segment is not what it was")
 
     def _damaged(self, detail: str) -> DamagedStore:
         return DamagedStore("mirror", key=self.key, place=self._storage.place, detail=detail)

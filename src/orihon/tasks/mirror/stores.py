@@ -15,21 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Lease
-from orihon.catalogue.metadata import read_object
 from orihon.drivers.objects import ObjectStorage
-from orihon.errors import DamagedStore, InvalidId, StaleWriter, StorageError
+from orihon.errors import InvalidId, StaleWriter, StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store import MessageStore
 from orihon.store.factory import folder_of, open_task_store
 from orihon.store.locks import ForkSafeLock
 from orihon.store.messages import Config
-from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.store.task_store import TaskStore
 from orihon.system.files import wrapping
 from orihon.tasks.base import move_aside
 from orihon.tasks.mirror.manifest import Manifest
 from orihon.tasks.mirror.mirror import Mirror
-from orihon.tasks.place import TaskPlace
+from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 
@@ -156,7 +154,7 @@ def fetch_newer_mirror(settings: Settings, lease: Lease, here: TaskPlace | None,
     """The same when another machine has gone on since the folder ``here`` was written; that one is put aside."""
     if here is None:
         return fetch_mirror(settings, lease.uuid, place.folder)
-    reached = _reached_epoch(here.folder)
+    reached = reached_epoch(here.folder, sure=True)
     if settings.archive.url is None or not settings.archive.mirror_every or lease.epoch <= reached + 1:
         return False  # nobody has had the task between our last lease and this one
     manifest = Mirror(ObjectStorage.of(settings), lease.uuid).manifest()
@@ -231,7 +229,7 @@ class S3MessageStore(MirroredMessageStore):
 def _brought_up_to_date(mirror: Mirror, folder: Path) -> int:
     """The working copy as the mirror has it, unless the one here is newer; returns the epoch to go on with."""
     manifest = mirror.manifest()
-    reached = _reached_epoch(folder)
+    reached = reached_epoch(folder, sure=True)
     if manifest is None:
         return reached + 1
     if folder.exists() and manifest.epoch > reached:
@@ -241,15 +239,3 @@ def _brought_up_to_date(mirror: Mirror, folder: Path) -> int:
     if not folder.exists():
         mirror.fetch(folder)
     return max(manifest.epoch, reached) + 1
-
-
-def _reached_epoch(folder: Path) -> int:
-    """The highest epoch that has written to a folder."""
-    if (folder / DATABASE).exists():
-        return read_fence(folder / DATABASE)
-    if not (folder / "writer.json").exists():
-        return 0
-    epoch = (read_object(folder / "writer.json") or {}).get("epoch")
-    if type(epoch) is not int:
-        raise DamagedStore("writer", path=folder / "writer.json")
-    return epoch

@@ -28,12 +28,6 @@ def damage_in(path: Path) -> str | None:
     return None if answer == "ok" else answer
 
 
-def fence(path: Path) -> int:
-    """The highest epoch that has written to a ``context.db``."""
-    with _opened(path) as connection:
-        return int(connection.execute("SELECT epoch FROM fence").get or 0)
-
-
 @contextmanager
 def _opened(path: Path) -> Iterator[apsw.Connection]:
     connection = connect(path, timeout=_PATIENCE)

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
-from orihon.catalogue.metadata import key_in, read_metadata, read_object
+from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.store.contract import Stream
 from orihon.store.task_store import TaskStore
-from orihon.tasks.place import TaskPlace
-from orihon.tasks.verify.database import fence
+from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding, Report
-from orihon.tasks.verify.folder import WRITER
 from orihon.values.task import TaskStatus, folder
 
 
@@ -77,11 +75,3 @@ def _check_other_totals(row: TaskRow, store: TaskStore, report: Report) -> None:
         if stored < known:
             fields = {"stream": stream, "stored": stored, "known": known}
             report(Finding("catalogue", "lost_records", "tasks.db", fields=fields))
-
-
-def reached_epoch(place: Path) -> int:
-    """The highest epoch that has written to the task; a lease below it would be refused."""
-    if (place / "context.db").exists():
-        return fence(place / "context.db")
-    epoch = (read_object(place / WRITER) or {}).get("epoch")
-    return epoch if type(epoch) is int else 0

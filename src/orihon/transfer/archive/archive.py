@@ -6,25 +6,31 @@ database is packed as a folder that is made for that, and goes back into the dat
 A second run goes on where the first one ended. Everything is done under the task's lease, so two machines do not fight;
 whoever comes second finds the work done. Refuses tasks that are not finished, tasks in the database while the archive
 is on this machine's disk (``archive.url`` is not set), and to bring back what is not archived.
+
+A packed task can also be read, unpacked for a moment under its lease, and be unarchived for good, so that no packed
+copy of it is left anywhere, whatever a run that died has left.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import FOLDER_LOST, here_since
 from orihon.errors import OrihonError, StateError, StorageError
 from orihon.settings import Settings
+from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskPlace
-from orihon.transfer.archive.archive_store import ArchivedTask
-from orihon.transfer.archive.work import Work, at_work
+from orihon.transfer.archive.archive_store import ArchivedTask, description_of, key_of
+from orihon.transfer.archive.work import ARCHIVED, Work, at_work
 from orihon.values.task import FINISHED, TaskStatus
 
 logger = logging.getLogger("orihon.archive")
@@ -128,3 +134,50 @@ def is_elsewhere(row: TaskRow, error: OrihonError, settings: Settings) -> bool:
     """Is this about a task that nobody ever opened, that is known to be lost, or whose folder another machine has?"""
     is_nowhere = not row.total_messages or FOLDER_LOST in row.metadata
     return error.reason == "no_folder" and (is_nowhere or settings.database.url is not None)
+
+
+class ArchivePeek(Work):
+    """One packed task that somebody wants to read."""
+
+    def find(self) -> ArchivedTask:
+        make_private_folder(self._place)
+        self._clear_leftovers()
+        task = self._shelf.find(self._uuid)
+        if task is None:
+            raise self._no_archive()
+        self._refuse_exchanged(task)
+        return task
+
+    def unarchive(self) -> None:
+        """Restore the task, also where that was begun and not ended, and remove every packed copy."""
+        found, noted = self._shelf.find(self._uuid), self._row.metadata.get(ARCHIVED)
+        keys = [key_of(self._uuid, self._settings.archive.format)]
+        keys += [] if found is None else [found.key]
+        keys += [str(noted["key"])] if isinstance(noted, dict) and "key" in noted else []
+        is_packed = self._row.status is TaskStatus.ARCHIVED or found is not None or noted is not None
+        if is_packed and not self._is_taken_up():
+            self.restore()
+        # The description first, as ever; ``restore`` only logs what it cannot remove.
+        for key in dict.fromkeys((description_of(self._uuid), *keys)):
+            self._shelf.storage.delete(key)
+
+    def _is_taken_up(self) -> bool:
+        """Did a run die when the task was back, and has somebody gone on with it since?"""
+        at_rest = self._row.status is TaskStatus.ARCHIVED or self._row.status in FINISHED
+        return not at_rest and self.place() is not None
+
+
+@contextmanager
+def unpacked_for_reading(base: OpenBase, uuid: str) -> Iterator[Path]:
+    """The records of a packed task as a folder, for as long as the block lasts; the packed one stays as it is."""
+    with at_work(base, uuid, ArchivePeek) as work, work.unpacked(work.find()) as folder:
+        yield folder
+
+
+def unarchive(base: OpenBase, uuid: str) -> None:
+    """A packed task is a task like others again, and nothing of it is left in the archive."""
+    with (
+        audited(base.path, base.settings, "unarchive", uuid),
+        at_work(base, uuid, ArchivePeek) as work,
+    ):
+        work.unarchive()

@@ -54,7 +54,7 @@ class Cleaning(Work):
         self._done("marked")
         self._owned.renew()
         if place is not None and place.is_in_database:
-            self._in_database().remove()
+            self._remove_records(place)
         elif place is not None:
             self._remove_folder(place.folder)
         self._remove_packed(packed)

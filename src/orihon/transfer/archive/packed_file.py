@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from orihon.errors import DamagedStore
 from orihon.store.sqlite_copies import database_copies, is_database_part
-from orihon.system.files import is_tame, make_private_folder, open_private, sync_folder, wrapping
+from orihon.system.files import is_tame, make_private_folder, open_private, sync_folder, sync_tree, wrapping, write_new
 from orihon.texts import text
 from orihon.transfer.archive.streams import (
     Bounded,
@@ -184,9 +184,7 @@ def unpack(file: Readable, form: str, folder: Path, *, expected: PackedContents,
         members = list(_read(file, form, expected, origin, lambda info, pieces: _put(folder, info, pieces)))
         if PackedContents.of(members) != expected:
             raise DamagedStore("archive", path=origin, detail=text("archive.other_contents"))
-        with wrapping(folder):
-            for path, _, _ in os.walk(folder):
-                sync_folder(Path(path))
+        sync_tree(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -194,15 +192,11 @@ def unpack(file: Readable, form: str, folder: Path, *, expected: PackedContents,
 
 def _put(folder: Path, info: tarfile.TarInfo, pieces: Iterator[bytes]) -> None:
     path = folder.joinpath(*info.name.split("/"))
+    if not info.isdir():
+        write_new(path, pieces)
+        return
     with wrapping(path):
-        if info.isdir():
-            path.mkdir(mode=0o700)
-            return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(open_private(path, flags), "wb") as target:
-            target.writelines(pieces)
-            target.flush()
-            os.fsync(target.fileno())
+        path.mkdir(mode=0o700)
 
 
 def _read(

@@ -10,7 +10,7 @@ import logging
 import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -19,20 +19,32 @@ from orihon.catalogue import Lease
 from orihon.catalogue.queue import TELL
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.objects import ObjectStorage
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, StateError, StorageError, TaskNotFound
+from orihon.guard import KEY_FILE
 from orihon.guard.encryption.sealer import is_sealed_file
 from orihon.search.maintenance import read_before_packing
 from orihon.settings import Settings
+from orihon.store.factory import backend_of
+from orihon.store.files import FilesRecords
 from orihon.store.key_places import needed_keys
-from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.store.task_store import TaskStore
+from orihon.system.files import make_private_folder, move_durably, publish_folder, staged_folder, wrapping
 from orihon.tasks.base import OpenBase
-from orihon.tasks.mirror.manifest import MIRRORS
+from orihon.tasks.mirror import Mirror
 from orihon.tasks.owning import Ownership
-from orihon.tasks.place import TaskPlace
+from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.texts import text
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
-from orihon.transfer.archive.in_database import TaskInDatabase, give_epoch, keep_for_people
 from orihon.transfer.archive.packed_file import contents_of, pack
+from orihon.transfer.staging import (
+    RESTORE,
+    StagedRecords,
+    copy_task,
+    fence,
+    open_unguarded,
+    remove_from_database,
+)
 from orihon.values.task import FINISHED, TaskStatus, check_change
 
 logger = logging.getLogger("orihon.archive")
@@ -44,6 +56,10 @@ CLEANING = "cleaning"
 FINAL_SUMMARY = "final_summary.txt"
 #: Characters of it that a row keeps.
 _MOST_SUMMARY = 8000
+#: A writer's place: of no use in a packed folder, and never twice the same.
+_WRITER, _WRITERS = "writer.json", ("writer.json", "writer.lock")
+#: What a folder may have besides what is copied. It was put there for people.
+_FOR_PEOPLE = ("aside", KEY_FILE)
 
 AnyWork = TypeVar("AnyWork", bound="Work")
 
@@ -104,22 +120,33 @@ class Work:
         refuse_local(place, self._settings)
         read_before_packing(self._base, self._uuid)
         if place.is_in_database:
-            return self._archive_from_database(self._in_database())
+            return self._archive_from_database(place)
         task = self._put_and_mark(place.folder)
         self._remove_folder(place.folder)
         return self._archived(task)
 
-    def _archive_from_database(self, database: TaskInDatabase) -> ArchivedTask:
-        exported = self._new_path("folder")
-        try:
-            database.export(exported, self.lease.epoch, self._raise_epoch)
+    def _archive_from_database(self, place: TaskPlace) -> ArchivedTask:
+        with staged_folder(self._new_path("folder")) as exported:
+            self._export(place.folder, exported)
             self._done("exported")
             task = self._put_and_mark(exported)
-        finally:
-            shutil.rmtree(exported, ignore_errors=True)
         self._owned.renew()
-        database.remove()
+        self._remove_records(place)
         return self._archived(task)
+
+    def _export(self, place: Path, folder: Path) -> None:
+        """Everything as a new folder of the ``files`` back end: the same each time, so a second run finds its like."""
+        with closing(self._store(place, "postgres")) as source, closing(self._store(folder, "files")) as copy:
+            fence(source, self.lease.epoch, self._owned.raise_epoch)
+            copy_task(source, copy)
+        for name in _WRITERS:
+            with wrapping(folder):
+                (folder / name).unlink(missing_ok=True)
+
+    def _remove_records(self, place: TaskPlace) -> None:
+        """Out of the database; whoever wrote them is refused afterwards."""
+        remove_from_database(place, self._settings, fenced=True)
+        self._done("moved away")
 
     def _put_and_mark(self, folder: Path) -> ArchivedTask:
         task, is_new = self._put_away(folder)
@@ -182,8 +209,7 @@ class Work:
         self._owned.renew()
         gone = self._new_path("gone")
         with wrapping(folder):
-            folder.rename(gone)  # in one step: a folder that is half removed would look like a damaged task
-            sync_folder(folder.parent)
+            move_durably(folder, gone)  # in one step: a folder that is half removed would look like a damaged task
         self._done("moved away")
         shutil.rmtree(gone, ignore_errors=True)  # what is left is removed by the next run
 
@@ -193,9 +219,7 @@ class Work:
         if storage is None:
             return
         try:
-            storage.delete(f"{MIRRORS}/{self._uuid}/manifest.json")
-            for name in list(storage.names(f"{MIRRORS}/{self._uuid}")):
-                storage.delete(name)
+            Mirror(storage, self._uuid).remove()
         except StorageError as error:
             logger.warning("%s: the mirror could not be removed: %s", self._uuid, error)
 
@@ -218,7 +242,10 @@ class Work:
                 self._refuse_tombstone(CLEANING)
                 raise self._no_archive()
             self._refuse_exchanged(task)
-            place = self._unpacked(task)
+            with self.unpacked(task) as folder:
+                self._done("verified")
+                is_wanted_there = self._settings.context_storage.backend == "postgres"
+                place = self._into_database(folder) if is_wanted_there else self._into_folder(folder)
             self._done("unpacked")
             backend = place.backend()
             self._catalogue.tasks.update(self._uuid, backend=backend, epoch=self.lease.epoch)
@@ -239,35 +266,51 @@ class Work:
         if known not in (None, task.content_sha256):
             raise DamagedStore("archive", path=task.key, detail=text("archive.exchanged"))
 
-    def _unpacked(self, task: ArchivedTask) -> TaskPlace:
-        """The task where it counts again."""
-        packed, folder = self._new_path("packed"), self._new_path("folder")
-        try:
-            self._shelf.unpack(task, packed, folder)
-            self._done("verified")
-            if self._settings.context_storage.backend == "postgres":
-                return self._into_database(folder)
-            return self._into_folder(folder)
-        finally:
-            with suppress(OSError):
-                packed.unlink()
-            shutil.rmtree(folder, ignore_errors=True)
+    @contextmanager
+    def unpacked(self, task: ArchivedTask) -> Iterator[Path]:
+        """The packed task as a folder, verified, which goes with the block unless it is published before."""
+        packed = self._new_path("packed")
+        with staged_folder(self._new_path("folder")) as folder:
+            try:
+                self._shelf.unpack(task, packed, folder)
+                yield folder
+            finally:
+                with suppress(OSError):
+                    packed.unlink()
 
     def _into_folder(self, folder: Path) -> TaskPlace:
         place = self._base.folders.new_place(self._uuid, TaskStatus.COMPLETED)
-        target = place.folder
-        give_epoch(folder, self.lease.epoch, self._settings)
-        make_private_folder(target.parent)
-        with wrapping(target):
-            folder.rename(target)
-            sync_folder(target.parent)
+        if backend_of(folder, "files") == "files" and not (folder / _WRITER).exists():
+            # Packed without a writer's place, it gets one: lower epochs are refused.
+            durability = self._settings.context_storage.durability
+            with closing(FilesRecords(folder, durability=durability, create=False)) as records:
+                records.claim(self.lease.epoch)
+        publish_folder(folder, place.folder)
         return place
 
     def _into_database(self, folder: Path) -> TaskPlace:
-        database = self._in_database()
-        keep_for_people(folder, self._base.path / "aside" / f"{self._uuid}.archive.{secrets.token_hex(4)}")
-        database.take_in(folder, self.lease.epoch, self._raise_epoch)
-        return database.place
+        from orihon.store.postgres_moving import left_epoch
+
+        self._keep_for_people(folder)
+        reached = max(reached_epoch(folder), left_epoch(postgres_of(self._settings), self._uuid))
+        epoch = self._owned.raise_epoch(reached) if reached > self.lease.epoch else self.lease.epoch
+        with self._staged_records() as staged:
+            with (
+                closing(self._store(folder, backend_of(folder, "files"))) as source,
+                closing(self._store(staged.folder, "postgres", epoch)) as copy,
+            ):
+                copy_task(source, copy, reached=self._done)
+            staged.publish()
+        return self._base.folders.in_database(self._uuid)
+
+    def _keep_for_people(self, folder: Path) -> None:
+        """What an unpacked folder has and the database does not keep goes to a new folder in ``aside/``."""
+        aside = self._base.path / "aside" / f"{self._uuid}.archive.{secrets.token_hex(4)}"
+        for path in (folder / name for name in _FOR_PEOPLE):
+            if path.exists():
+                make_private_folder(aside)
+                with wrapping(path):
+                    move_durably(path, aside / path.name)
 
     def _take_off(self, task: ArchivedTask | None) -> None:
         """The folder stands; a packed copy that stays would differ from it as soon as somebody works on the task."""
@@ -309,11 +352,11 @@ class Work:
             noted=known.get("place", "-"),
         )
 
-    def _in_database(self) -> TaskInDatabase:
-        return TaskInDatabase(self._base, self._uuid)
+    def _staged_records(self) -> StagedRecords:
+        return StagedRecords(self._base.folders, postgres_of(self._settings), self._uuid, RESTORE)
 
-    def _raise_epoch(self, reached: int) -> int:
-        return self._owned.raise_epoch(reached)
+    def _store(self, folder: Path, backend: str, epoch: int | None = None) -> TaskStore:
+        return open_unguarded(folder, self._settings, backend, self._uuid, epoch=epoch)
 
     def _summary_in(self, folder: Path) -> str:
         path = folder / FINAL_SUMMARY
@@ -340,7 +383,7 @@ class Work:
             else:
                 path.unlink(missing_ok=True)
         if self._settings.database.url is not None:
-            self._in_database().forget_unfinished()
+            self._staged_records().clear()
 
     def _done(self, step: str) -> None:
         logger.debug("%s: %s", self._uuid, step)

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,7 +22,14 @@ from orihon.store.contract import SEALED
 from orihon.store.factory import open_for_reading
 from orihon.store.sqlite_copies import DATABASE
 from orihon.system import ProgressObserver
-from orihon.system.files import make_private_folder, open_private, storage_error, sync_folder, wrapping
+from orihon.system.files import (
+    hidden_beside,
+    make_private_folder,
+    publish_folder,
+    staged_folder,
+    wrapping,
+    write_new,
+)
 from orihon.tasks.place import PLACES
 from orihon.transfer.backup.backup import refuse_database
 from orihon.transfer.backup.manifest import FileEntry
@@ -106,19 +111,14 @@ def restore_backup(
     _refuse_used(folder)
     vault = BackupRepository(storage_at(target, settings.archive.endpoint))
     info = vault.find(run)
-    make_private_folder(folder.parent)
-    staging = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    try:
-        with wrapping(staging):
-            staging.mkdir(mode=0o700)
+    with staged_folder(hidden_beside(folder)) as staged:
+        make_private_folder(staged)
         with tempfile.TemporaryDirectory(prefix="orihon-") as work:
             manifest = Path(work) / "manifest"
             vault.fetch_manifest(info, manifest)
-            _Restore(vault, info, staging, progress).write(vault.entries(info, manifest))
-        _make_views(staging, settings)
-        _give_name(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+            _Restore(vault, info, staged, progress).write(vault.entries(info, manifest))
+        _make_views(staged, settings)
+        _give_name(staged, folder)
     audit_of(folder, settings).record("restore", details={"run": info.run, "tasks": info.tasks})
     return RestoreReport(info.run, folder, info.tasks, info.files, info.size)
 
@@ -153,14 +153,7 @@ class _Restore:
     def _write(self, entry: FileEntry) -> None:
         path = self._folder.joinpath(*entry.path.split("/"))
         make_private_folder(path.parent)
-        with (
-            wrapping(path),
-            os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW), "wb") as file,
-        ):
-            for piece in entry.pieces:
-                file.write(self._vault.get(piece, self._info.run, entry.path))
-            file.flush()
-            os.fsync(file.fileno())
+        write_new(path, (self._vault.get(piece, self._info.run, entry.path) for piece in entry.pieces))
 
 
 def _make_views(base: Path, settings: Settings) -> None:
@@ -176,14 +169,11 @@ def _make_views(base: Path, settings: Settings) -> None:
                     continue  # as it was when it was backed up; 'orihon doctor' says what is wrong
 
 
-def _give_name(staging: Path, folder: Path) -> None:
-    with wrapping(folder):
-        for path, _, _ in os.walk(staging):
-            sync_folder(Path(path))
-        try:
-            staging.rename(folder)  # takes the place of an empty folder, and of no other
-        except OSError as error:
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                raise StorageUnavailable("not_empty", path=folder) from error
-            raise storage_error(error, folder) from error
-        sync_folder(folder.parent)
+def _give_name(staged: Path, folder: Path) -> None:
+    """The restored base takes the place of an empty folder, and of no other."""
+    try:
+        publish_folder(staged, folder)
+    except StorageUnavailable as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise StorageUnavailable("not_empty", path=folder) from error
+        raise

@@ -19,14 +19,12 @@ from typing import Literal
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.rows import FOLDER_LOST
-from orihon.errors import DamagedStore, StaleWriter, StateError, TaskBusy, TaskNotFound
-from orihon.store.copy import contents_of, copy_records
-from orihon.store.task_store import TaskStore
+from orihon.errors import DamagedStore, StateError, TaskBusy, TaskNotFound
 from orihon.tasks.owning import Ownership
 from orihon.transfer.migrate.notices import carry_notices
-from orihon.transfer.migrate.proof import check_copy
 from orihon.transfer.migrate.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
 from orihon.transfer.migrate.transfers import Transfer
+from orihon.transfer.staging import copy_task, fence
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.migration")
@@ -102,36 +100,15 @@ class Move:
 
     def _move_records(self, place: Path, row: TaskRow) -> None:
         transfer, uuid = self._transfer, self._uuid
-        with closing(self._sealed(place, row.epoch + 1)) as source:
+        with closing(transfer.store(place, uuid, transfer.source)) as source:
+            # An epoch that nobody else knows yet.
+            self._epoch = fence(source, row.epoch + 1, lambda met: met + 1)
             _reached(uuid, "sealed")
             with closing(transfer.new_copy(uuid, self._epoch)) as copy:
-                copy.records.claim(self._epoch)
-                copy_records(source.records, copy.records, on_stream=lambda stream: _reached(uuid, f"copied_{stream}"))
-                copy.claim()  # makes what is derived
-                _reached(uuid, "copied")
-                check_copy(uuid, contents_of(source), copy)
-                _reached(uuid, "checked")
+                copy_task(source, copy, sound=True, reached=lambda step: _reached(uuid, step))
         transfer.switch(uuid, place, row.status)
         self._is_switched = True
         _reached(uuid, "switched")
-
-    def _sealed(self, place: Path, epoch: int) -> TaskStore:
-        """The source, claimed with an epoch that nobody else knows yet."""
-        store = self._transfer.store(place, self._uuid, self._transfer.source, epoch)
-        with ExitStack() as on_failure:
-            on_failure.callback(store.close)
-            try:
-                store.claim()
-            except StaleWriter as refusal:
-                if refusal.reason != "taken_over":
-                    raise
-                # Opened on its folder alone, a task has a higher epoch than its row.
-                store = self._transfer.store(place, self._uuid, self._transfer.source, refusal.fields["epoch"] + 1)
-                on_failure.callback(store.close)
-                store.claim()
-            on_failure.pop_all()
-        self._epoch = store.epoch or epoch
-        return store
 
     def _catch_up(self, place: Path) -> None:
         """The task is where it should be: the row may not know how far its epoch went on the way."""

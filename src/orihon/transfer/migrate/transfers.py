@@ -20,19 +20,17 @@ from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.contract import DERIVED, STREAMS
 from orihon.store.copy import is_beginning
-from orihon.store.factory import open_task_store
 from orihon.store.task_store import TaskStore
-from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.system.files import make_private_folder, move_durably, publish_folder, sync_folder, wrapping
 from orihon.tasks.base import is_id, move_aside
 from orihon.tasks.place import TaskFolders, TaskPlace, folders_of
+from orihon.transfer.staging import MOVE, StagedRecords, open_unguarded, remove_from_database
 from orihon.values.task import TaskStatus, folder
 
 logger = logging.getLogger("orihon.migration")
 
 #: Folders that are being filled.
 MOVING = "moving"
-#: Records in the database that are being filled: no task can have such a name.
-_UNFINISHED = ".moving"
 
 _LINES = tuple(f"{stream}.jsonl" for stream in STREAMS)
 #: The files of the ``files`` back end; the writer's place last, for it says that the others are there.
@@ -58,12 +56,9 @@ class Transfer(ABC):
     def store(
         self, place: Path, uuid: str, backend: str, epoch: int | None = None, *, seals_new: bool = True
     ) -> TaskStore:
-        """A store as its owner opens it, but without the guard: nothing new comes in that it could mask."""
+        """The records in a place; each with the keys of its side."""
         settings = self.settings if backend == "postgres" else self._local
-        wanted: dict[str, object] = {"context_storage.backend": backend, "masking.enabled": False}
-        if not seals_new:
-            wanted["encryption.enabled"] = False
-        return open_task_store(place, settings.replace(**wanted), epoch=epoch, name=uuid)
+        return open_unguarded(place, settings, backend, uuid, epoch=epoch, seals_new=seals_new)
 
     @abstractmethod
     def uuids(self) -> Iterable[str]:
@@ -156,8 +151,7 @@ class FolderTransfer(Transfer):
             # A log of another database would be taken for this one's.
             self._put_aside(uuid, [place / name for name in _BESIDE_DATABASE])
             with wrapping(place):
-                (staged / "context.db").rename(place / "context.db")
-                sync_folder(place)
+                move_durably(staged / "context.db", place / "context.db")
             return
         self._put_aside(uuid, [place / name for name in _FILES])  # of an interrupted move: context.db still counts
         with wrapping(place):
@@ -196,16 +190,6 @@ class _DatabaseTransfer(Transfer):
         super().__init__(base, settings, source, target)
         self._pool = postgres_of(settings)
 
-    def _is_kept(self, uuid: str) -> bool:
-        from orihon.store.postgres_section import is_kept_in
-
-        return is_kept_in(self._pool, uuid)
-
-    def _remove(self, name: str, *, fenced: bool) -> None:
-        from orihon.store.postgres_moving import remove_task
-
-        remove_task(self._pool, name, fenced=fenced)
-
     def _scratch(self, name: str) -> Path:
         return self.folders.in_database(name).folder
 
@@ -217,26 +201,28 @@ class ToDatabase(_DatabaseTransfer):
         return [place.uuid for place in self._in_folders() if place.backend() == self.source]
 
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
-        self._remove(uuid + _UNFINISHED, fenced=False)
-        return self.store(self._scratch(uuid + _UNFINISHED), uuid, "postgres", epoch)
+        staged = self._staged_records(uuid)
+        staged.clear()
+        return self.store(staged.folder, uuid, "postgres", epoch)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
-        from orihon.store.postgres_moving import rename_task
-
         with (
             closing(self.store(self._scratch(uuid), uuid, "postgres")) as former,
             closing(self.store(place, uuid, self.source)) as whole,
         ):
             self._refuse_other_log(uuid, former, whole)
-        rename_task(self._pool, uuid + _UNFINISHED, uuid)  # does not count yet: there is a folder
+        self._staged_records(uuid).publish()  # does not count yet: there is a folder
         logger.debug("%s: %s", uuid, "moved_in")
         move_aside(place, self.base, f"{uuid}.{self.source}")
 
     def is_tidy(self, uuid: str) -> bool:
-        return not self._is_kept(uuid + _UNFINISHED)
+        return not self._staged_records(uuid).is_there
 
     def tidy(self, uuid: str) -> None:
-        self._remove(uuid + _UNFINISHED, fenced=False)
+        self._staged_records(uuid).clear()
+
+    def _staged_records(self, uuid: str) -> StagedRecords:
+        return StagedRecords(self.folders, self._pool, uuid, MOVE)
 
 
 class FromDatabase(_DatabaseTransfer):
@@ -253,11 +239,7 @@ class FromDatabase(_DatabaseTransfer):
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         _refuse_unwritten(self._staged(uuid))
-        home = self.base / (folder(status) or "completed")
-        make_private_folder(home)
-        with wrapping(home):
-            self._staged(uuid).rename(home / uuid)
-            sync_folder(home)
+        publish_folder(self._staged(uuid), self.base / (folder(status) or "completed") / uuid)
 
     def is_tidy(self, uuid: str) -> bool:
         return not self._staged(uuid).exists() and not self._is_kept(uuid)
@@ -268,15 +250,18 @@ class FromDatabase(_DatabaseTransfer):
             self._remove_former(uuid, place)
         self._drop_staged(uuid)
 
+    def _is_kept(self, uuid: str) -> bool:
+        from orihon.store.postgres_section import is_kept_in
+
+        return is_kept_in(self._pool, uuid)
+
     def _remove_former(self, uuid: str, place: TaskPlace) -> None:
         with (
             closing(self.store(self._scratch(uuid), uuid, "postgres")) as former,
             closing(self.store(place.folder, uuid, place.backend())) as whole,
         ):
             self._refuse_other_log(uuid, former, whole)
-        self._remove(uuid, fenced=True)
-        with wrapping(self._scratch(uuid)), suppress(FileNotFoundError):
-            shutil.rmtree(self._scratch(uuid))
+        remove_from_database(self.folders.in_database(uuid), self.settings, fenced=True)
 
 
 def transfer_between(base: Path, settings: Settings, source: str, target: str) -> Transfer:

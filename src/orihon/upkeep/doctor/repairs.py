@@ -26,10 +26,9 @@ from orihon.system.clock import utc_now
 from orihon.system.files import keep_aside, wrapping
 from orihon.tasks.base import OpenBase, move_aside
 from orihon.tasks.owning import Ownership
-from orihon.tasks.place import TaskPlace
+from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import everything_in, open_to_others
-from orihon.tasks.verify.placement import reached_epoch
 from orihon.upkeep.doctor.calls import count_calls
 from orihon.upkeep.doctor.rebuild import owners_store, rescued_rows, row_from_folder, usage_from_folder, with_calls
 from orihon.values.task import TaskStatus

@@ -154,7 +154,7 @@ class Erasing(Cleaning):
         for place in self._base.folders.places(self._uuid):
             self._owned.renew()
             if place.is_in_database:
-                self._in_database().remove()
+                self._remove_records(place)
             else:
                 self._shut_out(place.folder)
                 self._remove_folder(place.folder)
@@ -248,7 +248,7 @@ def _finish(base: OpenBase, done: Erasure, wait: float) -> Erasure:
             grants = catalogue.grants.forget_user(done.user)
             catalogue.statistics.merge_rollups()  # sums that are merged later would name the user until then
         steps: dict[str, Callable[[], object]] = {
-            "unfinished": lambda: erase_unfinished(base.path),
+            "unfinished": lambda: erase_unfinished(base, done.user),
             "search": lambda: None if catalogue is None else erase_traces(base, wait),
             "answers": lambda: clear_cache(base.path),  # they do not say whose they were
             "imports": lambda: forget_imports(base.path, done.user),

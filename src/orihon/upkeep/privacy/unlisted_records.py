@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import shutil
 from contextlib import closing
-from pathlib import Path
 
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.errors import OrihonError, StorageUnavailable
@@ -18,8 +17,14 @@ from orihon.store.factory import open_bare
 from orihon.store.key_places import erase_key
 from orihon.system.files import wrapping
 from orihon.tasks.base import OpenBase, is_id
-from orihon.tasks.place import FORK, IMPORT, TaskPlace, remove_unfinished
-from orihon.transfer.archive.in_database import TaskInDatabase
+from orihon.tasks.place import TaskPlace
+from orihon.transfer.staging import (
+    FORK,
+    IMPORT,
+    remove_from_database,
+    remove_unfinished,
+    unfinished_in_database,
+)
 
 logger = logging.getLogger("orihon.privacy")
 
@@ -51,15 +56,18 @@ def erase_unlisted(base: OpenBase, place: TaskPlace, *, by: str) -> None:
             catalogue.tombstones.bury(name, erased_by=by)
         erase_key(base.path, base.settings, name)
         if place.is_in_database:
-            TaskInDatabase(base, name).remove()
+            remove_from_database(place, base.settings, fenced=True)
         else:
             with wrapping(place.folder):
                 shutil.rmtree(place.folder)
 
 
-def erase_unfinished(base_dir: Path) -> None:
+def erase_unfinished(base: OpenBase, user: str) -> None:
     """Remove what forks and imports have left that died; an error while one may be at work: nobody can tell whose."""
-    left = [*remove_unfinished(base_dir / "paused", FORK), *remove_unfinished(base_dir / "completed", IMPORT)]
+    for place in unfinished_in_database(base.folders):
+        if _user_in(base, place) == user:  # a copy that is at work fails then, as it must
+            remove_from_database(place, base.settings, fenced=False)
+    left = [*remove_unfinished(base.path / "paused", FORK), *remove_unfinished(base.path / "completed", IMPORT)]
     if left:
         raise StorageUnavailable("unfinished", path=left[0])
 
