@@ -5,6 +5,7 @@
 - ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
 - ``docs/settings.md`` and ``docs/ja/settings.md``: every setting, from ``orihon.settings``, and what is said around
   the tables, from ``settings.en.md`` and ``settings.ja.md`` beside this script
+- ``docs/python.md`` and ``docs/ja/python.md``: the names for programs, from ``python_reference.py``
 - ``docs/architecture.md`` and ``docs/ja/architecture.md``: the rooms, the files and the walks, from ``architecture.py``
 
 ``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts.architecture import architecture_page
+from scripts.python_reference import python_page
 
 ROOT = Path(__file__).parents[1]
 _LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
@@ -57,7 +59,7 @@ def pages_in(lang: str) -> dict[str, str]:
 
     set_language(lang)
     made = {"commands.md": commands_page(lang), "json.md": json_page(), "api.md": api_page()}
-    return made | {"settings.md": settings_page(lang)}
+    return made | {"settings.md": settings_page(lang), "python.md": python_page(lang)}
 
 
 def _schema_document() -> str:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from orihon.llm.provider_shapes import INVALID, anthropic_messages, anthropic_system, ollama, one_system_prompt
 from orihon.llm.tools import ToolDefinition, read_tools
+from orihon.values.message.provider_shapes import (
+    INVALID,
+    anthropic_messages,
+    anthropic_system,
+    ollama,
+    one_system_prompt,
+)
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,QUJD"}}
 

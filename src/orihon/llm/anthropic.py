@@ -10,10 +10,10 @@ from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.openai import not_an_answer, piece_of
-from orihon.llm.provider_shapes import anthropic_messages, anthropic_system
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
 from orihon.llm.transport import endpoint, events, refusal_in_stream
 from orihon.system import jsonio
+from orihon.values.message.provider_shapes import anthropic_messages, anthropic_system
 
 _VERSION = "2023-06-01"
 _FINISHES = {"end_turn": "stop", "stop_sequence": "stop", "max_tokens": "length", "tool_use": "tool_calls"}

@@ -14,10 +14,10 @@ from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.openai import not_an_answer, piece_of
-from orihon.llm.provider_shapes import ollama
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
 from orihon.llm.transport import endpoint, refusal_in_stream
 from orihon.system import jsonio
+from orihon.values.message.provider_shapes import ollama
 
 _KINDS = ("application/x-ndjson", "application/json", "")
 _USAGE = ("prompt_eval_count", "eval_count")

@@ -10,10 +10,10 @@ from orihon.drivers.http import Response, shown_url
 from orihon.errors import CutOff, LLMError, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
-from orihon.llm.provider_shapes import one_system_prompt
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
 from orihon.llm.transport import endpoint, events, refusal_in_stream
 from orihon.system import jsonio
+from orihon.values.message.provider_shapes import one_system_prompt
 
 _DONE = b"[DONE]"
 _OWN_HOST = "api.openai.com"

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orihon.errors import DamagedStore
-from orihon.llm.provider_shapes import is_prompt
 from orihon.store.reader import TaskReader
 from orihon.system import jsonio
 from orihon.system.files import open_private, wrapping
+from orihon.values.message.provider_shapes import is_prompt
 
 NAME = "request.json"
 _BLOCK = 1 << 16

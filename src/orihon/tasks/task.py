@@ -7,7 +7,7 @@ provider, or the objects of their SDKs; what it gives is ready to be sent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from orihon.catalogue import TaskRow
 from orihon.compression.contract import CompressionResult
@@ -17,10 +17,12 @@ from orihon.compression.planner import Draft
 from orihon.errors import BudgetExceeded, InvalidInput, InvalidMessage
 from orihon.store.checkpoints import Approval, Decision, Phase
 from orihon.store.record_codec import StoredMessage
+from orihon.system import jsonio
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.hand_edits import level_named
 from orihon.tasks.view_reader import ViewAt, ViewReading
-from orihon.values.message.message import Message
+from orihon.values.message.message import Message, ToolCall
+from orihon.values.message.provider_shapes import anthropic_messages, anthropic_system
 from orihon.values.records import Compression, ModelCall
 from orihon.values.task import TaskIdentity, TaskKey, TaskStatus
 from orihon.values.view import View
@@ -126,6 +128,16 @@ class Task(TaskIdentity):
         """Messages of the log by number: all that was ever said, whatever is folded."""
         return list(self.context.message_store.get_messages(first, last))
 
+    def open_calls(self) -> list[ToolCall]:
+        """Calls of the newest answer whose results are not in the log yet: also those that a killed process left."""
+        waiting = self.context.task_store.tail.open_calls
+        if not waiting:
+            return []
+        store = self.context.message_store
+        said = (store.get_message(seq).message for seq in range(store.count_messages(), 0, -1))
+        answer = next(message for message in said if message.role == "assistant")
+        return [call for call in answer.tool_calls if call.id in waiting]
+
     # ---- the view ----------------------------------------------------------------------------------------------
 
     def messages(self) -> list[dict[str, Any]]:
@@ -141,6 +153,15 @@ class Task(TaskIdentity):
             tokens, budget = store.get_current_token_count(), store.gauge.budget.tokens
             raise BudgetExceeded("view", tokens=tokens, budget=budget)
         return store.get_messages_for_llm()
+
+    def request(self, provider: Literal["openai", "anthropic"] = "openai") -> dict[str, Any]:
+        """The same as arguments for the SDK of a provider: ``messages``, and ``system`` where it stands beside them."""
+        view = self.messages()
+        if provider == "openai":
+            return {"messages": view}
+        system, rest = anthropic_system(view)
+        messages = jsonio.decode(b"[" + b"".join(anthropic_messages(rest)) + b"]")
+        return {"system": system, "messages": messages} if system else {"messages": messages}
 
     @property
     def usage(self) -> float:
