@@ -20,6 +20,7 @@ from tests.helpers import refused
 ISSUE = TaskKey("github", "owner", "repo", "issue", "27", "ana")
 REQUEST = TaskKey("gitlab", "group/sub", "project", "merge_request", "27", "ana")
 LOCAL = TaskKey("cli", "", "", "task", "notes")
+NAMED = TaskKey("local", "", "", "task", "my notes")
 
 
 @pytest.fixture
@@ -54,6 +55,18 @@ def test_the_task_that_is_meant(base: OpenBase, name: str, uuid: str, of: int) -
     with base:
         assert base.named(name) == NamedTask(uuid, name, of)
         assert base.resolve(name) == uuid
+
+
+def test_a_name_that_a_program_gave_is_known_to_everybody(base: OpenBase) -> None:
+    with base:
+        catalogue = base.needed_catalogue()
+        for uuid in ("named-1", "named-2"):
+            catalogue.tasks.register(NAMED, uuid)
+        assert base.named("my notes") == NamedTask("named-2", "my notes", 2)
+        with refused(TaskNotFound, "uuid"):
+            base.resolve("notes")
+        with pytest.raises(InvalidId):
+            base.resolve("my notes", user="ana")
 
 
 @pytest.mark.parametrize(

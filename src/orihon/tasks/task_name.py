@@ -5,6 +5,7 @@ a UUID, or the beginning of one       that task; a beginning has to fit one task
 ``owner/repo#27``, ``owner/repo!27``  the newest task on that key; ``github:`` may stand before it
 ``#27``, ``!27``                      the same in whatever repository, if that is clear
 ``@last``, ``@last:running``          the newest task, or the newest of a status
+``hello``                             the newest task of that name, as a program gave it
 ====================================  ====================================================================
 
 Only looks. A damaged catalogue hides no task that has a folder. Refuses to guess between tasks of two keys. For one
@@ -90,7 +91,13 @@ def named_task(name: str, catalogue: Catalogue | None, folders: TaskFolders, *, 
     """
     if is_subject(name):
         return task_about(name, catalogue, user=user)
-    return _by_id(name, catalogue, folders) if user is None else _by_id_of(user, name, catalogue)
+    try:
+        return _by_id(name, catalogue, folders) if user is None else _by_id_of(user, name, catalogue)
+    except (TaskNotFound, InvalidId) as error:
+        own = None if error.reason == "ambiguous" else _by_own_name(name, catalogue, user)
+        if own is None:
+            raise
+        return own
 
 
 def is_subject(name: str) -> bool:
@@ -132,6 +139,15 @@ def _on_key(name: str, catalogue: Catalogue | None, user: str | None) -> NamedTa
     if len(newest) > 1:
         raise InvalidId("many_keys", value=name[:_MOST_QUOTED], matches=", ".join(list(newest.values())[:_MOST_SHOWN]))
     return NamedTask(rows[0].uuid, name, of=len(rows))
+
+
+def _by_own_name(name: str, catalogue: Catalogue | None, user: str | None) -> NamedTask | None:
+    """The task that a program has called so."""
+    rows: list[TaskRow] = []
+    with suppress(DamagedStore):
+        rows = [] if catalogue is None else catalogue.tasks.about(name, source=_OWN_SOURCE, place="task")
+    rows = [row for row in rows if user is None or row.user == user]
+    return NamedTask(rows[0].uuid, name, of=len(rows)) if rows else None
 
 
 def _by_id(name: str, catalogue: Catalogue | None, folders: TaskFolders) -> NamedTask:
