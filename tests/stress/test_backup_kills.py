@@ -28,15 +28,15 @@ pytestmark = pytest.mark.stress
 PROGRAM = """
 import sys
 from pathlib import Path
+from orihon.tasks.base import OpenBase
 from orihon.transfer.backup import backup
-from orihon.values.view import PlannedFold
-from tests.damage import paused_task, settings_for
+from tests.damage import settings_for
 base, vault, backend = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 notes = next((base / "paused").iterdir()) / "notes.txt"
 print("ready", flush=True)
 while True:
     notes.write_text(notes.read_text() + "more\\n")
-    print(backup(base, settings_for(backend), vault, keep=2).run, flush=True)
+    print(backup(OpenBase(base, settings_for(backend)), vault, keep=2).run, flush=True)
 """
 
 
