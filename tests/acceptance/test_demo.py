@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from orihon.cli.demo.features import FEATURES, Feature
 from orihon.cli.demo.models import model_file
+from orihon.cli.demo.workspace import FEATURES, Feature
 from orihon.cli.demo_command import hints
 from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep
 from tests.helpers import Child

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.cli.times import moment
+from orihon.cli.arguments import moment
 from orihon.errors import InvalidInput
 from tests.helpers import refused
 

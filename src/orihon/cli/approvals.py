@@ -1,15 +1,17 @@
-"""``orihon approvals``, ``approve``, ``reject``, ``revise``: what waits for people, and their answers."""
+"""``orihon approvals``, ``approve``, ``reject``, ``revise``, ``restore``: what waits for people, and their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.changes import MOST, AsJson, Uuid, named_task
+from orihon.cli.arguments import MOST, AsJson, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, shown
+from orihon.errors import InvalidInput
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 
 _By = Annotated[str | None, option("--by", help=text("cli.answer.by"))]
 _Number = Annotated[
-    int | None,
-    typer.Option("--checkpoint", metavar="N", min=1, max=MOST, help=text("cli.answer.checkpoint"), show_default=False),
+    int | None, option("--checkpoint", metavar="N", min=1, max=MOST, help=text("cli.answer.checkpoint"))
 ]
 _Sections = Annotated[list[str] | None, option("--section", help=text("cli.answer.section"))]
 
@@ -59,7 +60,7 @@ def approvals(
 
 def approve(
     context: typer.Context,
-    uuid: Uuid,
+    uuid: TaskArgument,
     reason: Annotated[str, option("--reason", help=text("cli.approve.reason"))] = "",
     by: _By = None,
     checkpoint: _Number = None,
@@ -73,7 +74,7 @@ def approve(
 
 def reject(
     context: typer.Context,
-    uuid: Uuid,
+    uuid: TaskArgument,
     reason: Annotated[str, option("--reason", help=text("cli.reject.reason"))],
     section: _Sections = None,
     by: _By = None,
@@ -88,7 +89,7 @@ def reject(
 
 def revise(
     context: typer.Context,
-    uuid: Uuid,
+    uuid: TaskArgument,
     instructions: Annotated[str, option("--instructions", help=text("cli.revise.instructions"))],
     section: _Sections = None,
     by: _By = None,
@@ -141,3 +142,59 @@ def _say_swept(done: SweepReport) -> None:
     for kind, found in (("expired", done.expired), ("reminded", done.reminded)):
         for one in found:
             typer.echo(shown(text(f"cli.approvals.{kind}", uuid=one.uuid, name=one.checkpoint.name)))
+
+
+# ---- what a phase has folded -----------------------------------------------------------------------------------------
+
+_Phase = Annotated[int | None, option("--phase", metavar="N", min=1, max=MOST, help=text("cli.restore.phase"))]
+
+
+def restore(
+    context: typer.Context,
+    uuid: TaskArgument,
+    phase: _Phase = None,
+    section: Annotated[str | None, option("--section", help=text("cli.restore.section"))] = None,
+    temporary: Annotated[bool, flag("--temporary", help=text("cli.restore.temporary"))] = False,
+    to: Annotated[Path | None, option("--to", help=text("cli.restore.to"))] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Open what was folded."""
+    from orihon.tasks.approvals.phase_restore import read_phase, restore_phase
+
+    if temporary and to is not None:
+        raise InvalidInput("options_together", first="--temporary", second="--to")
+    options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
+    if not temporary and to is None:
+        done = restore_phase(options.base, task, phase=phase, section=section)
+        sizes = {"before_tokens": done.before_tokens, "after_tokens": done.after_tokens}
+        if as_json:
+            print_json({"uuid": task, "folds": list(done.folds), **sizes})
+        elif done.folds:
+            folds = ", ".join(map(str, done.folds))
+            typer.echo(text("cli.restore.done", folds=folds, before=done.before_tokens, after=done.after_tokens))
+        else:
+            typer.echo(text("cli.restore.nothing"))
+        return
+    content = read_phase(options.base, task, phase=phase, section=section)
+    if to is not None:
+        _write(to, content)
+    if as_json:
+        print_json({"uuid": task, "text": content, "file": None if to is None else str(to)})
+    elif to is not None:
+        typer.echo(shown(text("cli.restore.written", path=to)))
+    else:
+        # Line by line: a text from a task must not move the cursor.
+        for line in content.splitlines():
+            typer.echo(shown(line))
+
+
+def _write(path: Path, content: str) -> None:
+    """A new file, for the owner alone; nothing is overwritten."""
+    import os
+
+    from orihon.system.files import open_private, wrapping
+
+    if os.path.lexists(path):
+        raise InvalidInput("restore_exists", path=path)
+    with wrapping(path), os.fdopen(open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        file.write(content.encode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""``orihon backup``: copy the base folder while others work in it, list the copies, restore one."""
+"""``orihon backup`` and ``migrate``: copies of the base folder, and tasks from one back end to another."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.arguments import AsJson, task_argument
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table, progress_bar, shown
 from orihon.errors import InvalidInput
@@ -15,12 +16,10 @@ from orihon.texts import text
 
 if TYPE_CHECKING:
     from orihon.settings import Settings
+    from orihon.transfer.migrate import MigrationReport
 
 _MOST_KEPT = 1_000_000
-_Keep = Annotated[
-    int | None,
-    typer.Option("--keep", metavar="N", min=1, max=_MOST_KEPT, help=text("cli.backup.keep"), show_default=False),
-]
+_Keep = Annotated[int | None, option("--keep", metavar="N", min=1, max=_MOST_KEPT, help=text("cli.backup.keep"))]
 
 
 def backup(
@@ -31,7 +30,7 @@ def backup(
     check: Annotated[bool, flag("--check", help=text("cli.backup.check"))] = False,
     restore_to: Annotated[Path | None, option("--restore-to", help=text("cli.backup.restore_to"))] = None,
     run: Annotated[str | None, option("--run", help=text("cli.backup.run"))] = None,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a backup, or do something with those that are there."""
     options = context.ensure_object(CommandOptions)
@@ -112,3 +111,50 @@ def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, 
         return
     figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
     typer.echo(shown(text("cli.backup.restored", run=report.run, folder=report.folder, **figures)))
+
+
+# ---- another back end ------------------------------------------------------------------------------------------------
+
+_Tasks = Annotated[list[str] | None, task_argument("cli.migrate.uuids", "[TASK]...")]
+
+
+def migrate(
+    context: typer.Context,
+    source: Annotated[str, option("--from", help=text("cli.migrate.from"))],
+    target: Annotated[str, option("--to", help=text("cli.migrate.to"))],
+    uuids: _Tasks = None,
+    dry_run: Annotated[bool, flag("--dry-run", help=text("cli.migrate.dry_run"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move, print, and exit with 1 when a task was left where it was."""
+    from orihon.transfer.migrate import migrate_tasks
+
+    options = context.ensure_object(CommandOptions)
+    with progress_bar("cli.migrate.moving", hidden=as_json) as progress:
+        report = migrate_tasks(
+            options.base_path,
+            options.settings,
+            source=source,
+            target=target,
+            tasks=uuids or None,
+            progress=progress,
+            dry_run=dry_run,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _print_migration(report)
+    raise typer.Exit(1 if report.left else 0)
+
+
+def _print_migration(report: MigrationReport) -> None:
+    for task in report.tasks:
+        if report.dry_run or task in report.left:
+            key = f"would_{task.outcome}" if report.dry_run and task not in report.left else task.outcome
+            words = (text(f"cli.migrate.{key}"), task.uuid, task.why)
+            typer.echo("\t".join(shown(word) for word in words if word))
+    counts: dict[str, Any] = {
+        outcome: len(report.having(outcome)) for outcome in ("moved", "row", "finished", "skipped", "failed")
+    }
+    kind = "would" if report.dry_run else "done"
+    typer.echo(text(f"cli.migrate.{kind}", source=report.source, target=report.target, **counts))

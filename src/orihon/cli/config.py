@@ -1,15 +1,18 @@
-"""``orihon config show``: the settings that are in force, and where each came from."""
+"""``orihon config show`` and ``init``: the settings in force, where each came from; a configuration to begin with."""
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from orihon.cli.arguments import AsJson
 from orihon.cli.options import CommandOptions, flag
-from orihon.cli.output import print_json, print_table
-from orihon.cli.pager import paged
+from orihon.cli.output import print_json, print_table, say
+from orihon.cli.streams import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ def show(
     origin: Annotated[bool, flag("--origin", help=text("cli.config.with_origin"))] = False,
     changed: Annotated[bool, flag("--changed", help=text("cli.config.changed"))] = False,
     no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Secrets are masked."""
     from orihon.settings.in_force import settings_as_dict, settings_in_force
@@ -48,3 +51,21 @@ def _cells(one: SettingInForce, columns: tuple[str, ...]) -> tuple[object, ...]:
     if one.value is None and sys.stdout.isatty():
         said = "-"
     return (one.key, said, one.origin)[: len(columns)]
+
+
+# ---- to begin with ---------------------------------------------------------------------------------------------------
+
+
+def init(
+    context: typer.Context,
+    as_json: AsJson = False,
+) -> None:
+    """Make both; nothing that is there is overwritten."""
+    from orihon.upkeep.init import set_up
+
+    options = context.ensure_object(CommandOptions)
+    config = options.config or Path(os.environ.get("ORIHON_CONFIG") or "config.yaml")
+    base = options.base_dir or Path("contexts")
+    set_up(config, base)
+    line = text("cli.init.done", config=config, base=base)
+    say({"config": str(config), "base_dir": str(base)}, line, as_json=as_json)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.beside import hint_at_tasks_beside
+from orihon.cli.arguments import AsJson, hint_at_tasks_beside
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, print_table
-from orihon.cli.pager import paged
+from orihon.cli.streams import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def list_tasks(
     search: Annotated[str | None, option("--search", help=text("cli.list.search"))] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.list.limit"))] = 50,
     no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """One page of the catalogue."""
-    from orihon.cli.times import moment
+    from orihon.cli.arguments import moment
     from orihon.reports.task_list import WantedTasks, rows_of_tasks
 
     options = context.ensure_object(CommandOptions)

@@ -6,6 +6,7 @@ was found, 2 an error or a wrong command line, 130 interrupted, 141 nobody reads
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,15 +20,15 @@ import typer
 
 import orihon
 from orihon.cli.commands import COMMANDS, WITHOUT_SETTINGS
-from orihon.cli.completion import PROGRAM, prepare_completion
-from orihon.cli.help import Command, Group
+from orihon.cli.help import Command, Group, usage_text
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import shown
+from orihon.cli.output import print_json, shown
 from orihon.cli.streams import EXIT_NO_READER, ReaderGone, open_missing_streams, writing_output
-from orihon.cli.usage import usage_text
 from orihon.errors import InvalidInput, OrihonError
 from orihon.texts import LANGUAGES, set_language, text
 
+PROGRAM = "orihon"
+_COMPLETION = "_ORIHON_COMPLETE"
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
 _TRACEBACK_FROM = 2  # -vv
@@ -40,6 +41,14 @@ class Language(StrEnum):
 
     EN = "en"
     JA = "ja"
+
+
+class ShellName(StrEnum):
+    """What can be completed in."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
 
 
 class DemoModelKind(StrEnum):
@@ -122,7 +131,7 @@ def build(only: str | None = None) -> typer.Typer:
 
 def _command_in(arguments: Sequence[str]) -> str | None:
     """The command of a command line, if it can be told at once: then no other has to be put together."""
-    if prepare_completion():
+    if _prepare_completion():
         return None
     words = iter(arguments)
     for word in words:
@@ -180,6 +189,30 @@ def play_demo(
         demo_of_phases(folder, as_json=as_json, open_page=open_page)
     else:
         demo(folder, model.value, as_json=as_json, open_page=open_page)
+
+
+def completion(
+    shell: Annotated[ShellName, typer.Argument(help=text("cli.completion.shell"), show_default=False)],
+    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+) -> None:
+    """Print the script; where it belongs is in the help."""
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]  # not on its list
+
+    script = get_completion_script(prog_name=PROGRAM, complete_var=_COMPLETION, shell=shell.value)
+    if as_json:
+        print_json({"shell": shell.value, "script": script})
+    else:
+        typer.echo(script)
+
+
+def _prepare_completion() -> bool:
+    """Does a shell ask what could come next? Then Typer is told which shells there are."""
+    if not os.environ.get(_COMPLETION):
+        return False
+    from typer.completion import completion_init  # type: ignore[attr-defined]  # not on its list
+
+    completion_init()
+    return True
 
 
 def _language_in(arguments: Sequence[str]) -> str | None:

@@ -74,9 +74,14 @@ class CommandOptions:
         register_live(self.settings)
 
 
-def option(*names: str, help: str) -> Any:  # noqa: A002 - the word that Typer uses
-    """An option with a value."""
-    return typer.Option(*names, help=help, show_default=False)
+def base_of(context: typer.Context) -> OpenBase:
+    """The base that a command works on."""
+    return context.ensure_object(CommandOptions).base
+
+
+def option(*names: str, help: str, **more: Any) -> Any:  # noqa: A002 - the word that Typer uses
+    """An option with a value, whose default its help tells where it matters."""
+    return typer.Option(*names, help=help, show_default=False, **more)
 
 
 def flag(

@@ -54,6 +54,14 @@ def print_json(value: Any) -> None:
     typer.echo(jsonio.encode_pretty(to_json(value)).decode().rstrip())
 
 
+def say(value: Any, line: str, *, as_json: bool) -> None:
+    """What was done: for programs, or for people in one line."""
+    if as_json:
+        print_json(value)
+    else:
+        typer.echo(shown(line))
+
+
 @contextmanager
 def progress_bar(label: str, *, hidden: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """A bar on the terminal with the time left, for work that tells how much of how much is done.

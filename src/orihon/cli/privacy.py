@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orihon.cli.changes import AsJson
-from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, shown
-from orihon.cli.task_argument import TaskArgument, named_task
+from orihon.cli.arguments import AsJson, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, base_of, flag, option
+from orihon.cli.output import print_json, say, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -30,16 +29,12 @@ def export(
     """Write it down."""
     from orihon.upkeep.privacy import export_user
 
-    options = context.ensure_object(CommandOptions)
-    done = export_user(options.base, user, out)
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(shown(text("cli.privacy.exported", tasks=len(done.tasks), user=user, folder=out)))
-        if done.left:
-            typer.echo(text("cli.privacy.left", tasks=len(done.left)), err=True)
-            for task in done.left:
-                typer.echo(f"  {task}", err=True)
+    done = export_user(base_of(context), user, out)
+    say(done, text("cli.privacy.exported", tasks=len(done.tasks), user=user, folder=out), as_json=as_json)
+    if done.left and not as_json:
+        typer.echo(text("cli.privacy.left", tasks=len(done.left)), err=True)
+        for task in done.left:
+            typer.echo(f"  {task}", err=True)
 
 
 def erase(
@@ -47,7 +42,7 @@ def erase(
     user: _User,
     yes: Annotated[bool, flag("--yes", "-y", help=text("cli.privacy.yes"))] = False,
     dry_run: Annotated[bool, flag("--dry-run", help=text("cli.privacy.dry_run"))] = False,
-    wait: Annotated[float, typer.Option("--wait", min=0, help=text("cli.privacy.wait"), show_default=False)] = 30.0,
+    wait: Annotated[float, option("--wait", min=0, help=text("cli.privacy.wait"))] = 30.0,
     by: Annotated[str, option("--by", help=text("cli.privacy.by"))] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -78,12 +73,9 @@ def anonymize(
     """Replace what tells who somebody is."""
     from orihon.upkeep.privacy import anonymize_task
 
-    options = context.ensure_object(CommandOptions)
-    done = anonymize_task(options.base, named_task(context, task), names=names or ())
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(shown(text("cli.privacy.anonymized", task=done.task, records=done.records, replaced=done.replaced)))
+    done = anonymize_task(base_of(context), named_task(context, task), names=names or ())
+    line = text("cli.privacy.anonymized", task=done.task, records=done.records, replaced=done.replaced)
+    say(done, line, as_json=as_json)
 
 
 def _confirmed(found: Erasure) -> bool:

@@ -1,16 +1,17 @@
-"""``orihon enqueue``, ``pause``, ``resume``, ``cancel``, ``retry``: what people do with the queue."""
+"""``orihon enqueue``, ``pause``, ``resume``, ``cancel``, ``retry``, ``worker``, ``workers``: the queue."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, shown
+from orihon.cli.arguments import AsJson, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, base_of, flag, option
+from orihon.cli.output import print_json, print_table, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -30,9 +31,7 @@ def enqueue(
     kind: Annotated[str, option("--type", help=text("cli.enqueue.type"))] = "task",
     number: Annotated[str | None, option("--id", help=text("cli.enqueue.id"))] = None,
     user: Annotated[str, option("--user", help=text("cli.enqueue.user"))] = "",
-    priority: Annotated[
-        int, typer.Option("--priority", min=-1000, max=1000, help=text("cli.enqueue.priority"), show_default=False)
-    ] = 0,
+    priority: Annotated[int, option("--priority", min=-1000, max=1000, help=text("cli.enqueue.priority"))] = 0,
     no_inherit: Annotated[bool, flag("--no-inherit", help=text("cli.enqueue.no_inherit"))] = False,
     inherit_from: Annotated[str | None, option("--inherit-from", help=text("cli.enqueue.inherit_from"))] = None,
     as_json: AsJson = False,
@@ -62,22 +61,22 @@ def enqueue(
     queue.close()
 
 
-def pause(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
+def pause(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Let a task rest."""
     _request(context, uuid, "pause", lambda queue, task: queue.pause(task), as_json=as_json)
 
 
-def resume(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
+def resume(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Let workers go on with it."""
     _request(context, uuid, "resume", lambda queue, task: queue.resume(task), as_json=as_json)
 
 
-def cancel(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
+def cancel(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Give it up."""
     _request(context, uuid, "cancel", lambda queue, task: queue.cancel(task), as_json=as_json)
 
 
-def retry(context: typer.Context, uuid: Uuid, as_json: AsJson = False) -> None:
+def retry(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Put it in line again."""
     _request(context, uuid, "retry", lambda queue, task: queue.retry(task), as_json=as_json)
 
@@ -108,3 +107,123 @@ def _print_row(row: TaskRow) -> None:
     from orihon.runtime.queue import QueueAnswer
 
     print_json(QueueAnswer(row))
+
+
+# ---- working ---------------------------------------------------------------------------------------------------------
+
+_MOST = 10_000
+_EXIT_REFUSED = 2
+
+
+def worker(
+    context: typer.Context,
+    count: Annotated[int | None, option("--workers", "-n", min=1, max=_MOST, help=text("cli.worker.count"))] = None,
+    until_empty: Annotated[bool, flag("--until-empty", help=text("cli.worker.until_empty"))] = False,
+    handler: Annotated[str | None, option("--handler", help=text("cli.worker.handler"))] = None,
+    as_json: Annotated[bool, flag("--json", help=text("cli.worker.json"))] = False,
+) -> None:
+    """Start the workers and stay with them."""
+    from orihon.guard.logs import shifted
+    from orihon.runtime.child import LogPlan
+    from orihon.runtime.handlers import DEFAULT_HANDLER
+    from orihon.runtime.stats import collect_worker_stats
+    from orihon.runtime.supervisor import Supervisor
+
+    options = context.ensure_object(CommandOptions)
+    settings = options.settings
+    usual = settings.multiprocess.max_workers if settings.multiprocess.enabled else 1
+    screen = shifted("WARNING", options.verbosity)
+    supervisor = Supervisor(
+        count or usual,
+        settings,
+        base_dir=options.base_path,
+        handler=handler or DEFAULT_HANDLER,
+        until_empty=until_empty,
+        logs=LogPlan(shifted(settings.logging.level, options.verbosity), settings.logging.file, screen),
+    )
+    typer.echo(shown(text("cli.worker.begins", count=len(supervisor.workers), folder=options.base_path)), err=True)
+    could_work = supervisor.run()
+    if not could_work:
+        typer.echo(f"orihon: {text('cli.worker.refused')}", err=True)
+        raise typer.Exit(_EXIT_REFUSED)
+    stats = collect_worker_stats(options.base_path, settings)
+    if as_json:
+        print_json(stats)
+    else:
+        typer.echo(
+            text(
+                "cli.worker.ends",
+                completed=stats["tasks"].get("completed", 0),
+                dead=stats["tasks"].get("dead", 0) + stats["tasks"].get("failed", 0),
+                waiting=stats["waiting"],
+            ),
+            err=True,
+        )
+
+
+# ---- who works -------------------------------------------------------------------------------------------------------
+
+_SHORT_ID = 8
+_WORKER_COLUMNS = ("host", "worker", "state", "task", "processed", "failed", "heard")
+_LEASE_COLUMNS = ("lease_host", "owner", "lease_task", "epoch", "left")
+
+
+def workers(
+    context: typer.Context,
+    as_json: AsJson = False,
+) -> None:
+    """Who works on what, on which machine."""
+    from orihon.runtime.stats import collect_workers
+
+    found = collect_workers(base_of(context))
+    if as_json:
+        print_json(found)
+        return
+    if not found["workers"] and not found["leases"]:
+        typer.echo(text("cli.workers.none"), err=True)
+        return
+    _print("worker", _WORKER_COLUMNS, [_worker_cells(worker) for worker in found["workers"]])
+    _print("lease", _LEASE_COLUMNS, [_lease_cells(lease) for lease in found["leases"]])
+
+
+def _print(kind: str, columns: tuple[str, ...], rows: list[tuple[object, ...]]) -> None:
+    """A table on a terminal; otherwise lines that begin with what they are about."""
+    if not rows:
+        return
+    if sys.stdout.isatty():
+        print_table([text(f"cli.workers.{column}") for column in columns], rows, flexible=1)
+    else:
+        print_table(["", *columns], [(kind, *row) for row in rows], flexible=1)
+
+
+def _worker_cells(worker: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        worker["host"],
+        worker["name"],
+        text(f"cli.workers.states.{worker['state']}") if sys.stdout.isatty() else worker["state"],
+        _short(worker["task_uuid"]),
+        worker["processed"],
+        worker["failed"],
+        "-" if worker["heartbeat_age"] is None else seconds(worker["heartbeat_age"]),
+    )
+
+
+def _lease_cells(lease: Mapping[str, Any]) -> tuple[object, ...]:
+    stale = text("cli.workers.stale") if sys.stdout.isatty() else "stale"
+    left = seconds(lease["seconds_left"])
+    return (
+        lease["host"],
+        lease["owner"],
+        _short(lease["uuid"]),
+        lease["epoch"],
+        f"{left} {stale}" if lease["is_stale"] else left,
+    )
+
+
+def _short(uuid: str | None) -> str:
+    return "-" if uuid is None else uuid[:_SHORT_ID] if sys.stdout.isatty() else uuid
+
+
+def seconds(value: float) -> str:
+    """A time for people, a number for programs."""
+    return text("cli.workers.seconds", seconds=f"{value:,.0f}") if sys.stdout.isatty() else f"{value:.1f}"

@@ -1,4 +1,4 @@
-"""``orihon cleanup``, ``vacuum``, ``maintain`` and ``keep``: what becomes of tasks that ended long ago."""
+"""``orihon cleanup``, ``vacuum``, ``maintain``, ``keep``, ``archive``, ``unarchive``: ended tasks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.changes import AsJson, Uuid, named_task
-from orihon.cli.options import CommandOptions, flag
+from orihon.cli.arguments import AsJson, TaskArgument, named_task, task_argument
+from orihon.cli.options import CommandOptions, base_of, flag, option
 from orihon.cli.output import print_json, progress_bar, shown
+from orihon.errors import InvalidInput
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -16,15 +17,9 @@ if TYPE_CHECKING:
 
 MOST_DAYS = 36500
 DryRun = Annotated[bool, flag("--dry-run", help=text("cli.maintain.dry_run"))]
-_Days = Annotated[
-    int | None,
-    typer.Option("--days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.cleanup.days"), show_default=False),
-]
+_Days = Annotated[int | None, option("--days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.cleanup.days"))]
 _ArchiveDays = Annotated[
-    int | None,
-    typer.Option(
-        "--archive-days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.maintain.archive_days"), show_default=False
-    ),
+    int | None, option("--archive-days", metavar="N", min=0, max=MOST_DAYS, help=text("cli.maintain.archive_days"))
 ]
 
 
@@ -32,9 +27,8 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
     """Remove the records of tasks that ended long ago; exit with 1 when some could not be."""
     from orihon.upkeep.retention import delete_old_contexts
 
-    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
-        run = delete_old_contexts(options.base, days, dry_run=dry_run, progress=progress)
+        run = delete_old_contexts(base_of(context), days, dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -46,9 +40,8 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
     """Give back the room of removed records."""
     from orihon.upkeep.retention import vacuum_databases
 
-    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
-        run = vacuum_databases(options.base, dry_run=dry_run, progress=progress)
+        run = vacuum_databases(base_of(context), dry_run=dry_run, progress=progress)
     if as_json:
         print_json(run)
     else:
@@ -66,10 +59,9 @@ def maintain(
     """All of it, for a timer."""
     import orihon.upkeep.retention
 
-    options = context.ensure_object(CommandOptions)
     with progress_bar("cli.maintain.working", hidden=as_json) as progress:
         done = orihon.upkeep.retention.maintain(
-            options.base, days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
+            base_of(context), days=days, archive_days=archive_days, dry_run=dry_run, progress=progress
         )
     if as_json:
         print_json(done)
@@ -84,16 +76,15 @@ def maintain(
 
 def keep(
     context: typer.Context,
-    uuid: Uuid,
+    uuid: TaskArgument,
     off: Annotated[bool, flag("--off", help=text("cli.keep.off"))] = False,
     as_json: AsJson = False,
 ) -> None:
     """Mark a task, or take the mark away."""
     from orihon.upkeep.retention import keep_task
 
-    options = context.ensure_object(CommandOptions)
     task = named_task(context, uuid)
-    keep_task(options.base, task, keep=not off)
+    keep_task(base_of(context), task, keep=not off)
     if as_json:
         print_json({"uuid": task, "keep": not off})
     else:
@@ -129,3 +120,70 @@ def _print_vacuum(run: VacuumRun) -> None:
         typer.echo(shown(text("cli.archive.left", uuid=name, error=why)), err=True)
     sums: dict[str, Any] = {"databases": run.databases, "before": run.bytes_before, "after": run.bytes_after}
     typer.echo(text("cli.vacuum.would_all" if run.dry_run else "cli.vacuum.all", **sums))
+
+
+# ---- archives --------------------------------------------------------------------------------------------------------
+
+_Uuids = Annotated[list[str] | None, task_argument("cli.archive.uuids", "[TASK]...")]
+_EndedDays = Annotated[int | None, option("--days", metavar="N", min=0, max=36500, help=text("cli.archive.days"))]
+
+
+def archive(
+    context: typer.Context,
+    uuids: _Uuids = None,
+    days: _EndedDays = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Archive the named tasks, or those that ended some days ago; exit with 1 when some could not be."""
+    from orihon.transfer.archive import ArchiveRun, archive_old, archive_task
+
+    if uuids and days is not None:
+        raise InvalidInput("options_together", first="UUID", second="--days")
+    if dry_run:
+        _say_what_would_be(context, uuids, days, as_json=as_json)
+        return
+    options = context.ensure_object(CommandOptions)
+    if uuids:
+        tasks = [named_task(context, uuid) for uuid in uuids]
+        with progress_bar("cli.archive.working", hidden=as_json):
+            run = ArchiveRun([archive_task(options.base, task) for task in tasks])
+    else:
+        with progress_bar("cli.archive.working", hidden=as_json) as progress:
+            run = archive_old(options.base, days, progress=progress)
+    if as_json:
+        print_json(run)
+    else:
+        for task in run.archived:
+            typer.echo(shown(text("cli.archive.done", uuid=task.uuid, place=task.place, key=task.key, size=task.bytes)))
+        for uuid, error in run.left.items():
+            typer.echo(shown(text("cli.archive.left", uuid=uuid, error=error)), err=True)
+        if not run.archived and not run.left:
+            typer.echo(text("cli.archive.none"))
+    raise typer.Exit(1 if run.left else 0)
+
+
+def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: int | None, *, as_json: bool) -> None:
+    from orihon.upkeep.retention import archive_old_contexts
+
+    if uuids:
+        raise InvalidInput("options_together", first="UUID", second="--dry-run")
+    run = archive_old_contexts(base_of(context), days, dry_run=True)
+    if as_json:
+        print_json(run)
+    else:
+        print_run("archive", run)
+
+
+def unarchive(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
+    """Bring a task back."""
+    from orihon.transfer.archive import restore_task
+
+    task = named_task(context, uuid)
+    place = restore_task(base_of(context), task)
+    if as_json:
+        print_json({"uuid": task, "folder": None if place.is_in_database else str(place)})
+    elif place.is_in_database:
+        typer.echo(shown(text("cli.unarchive.in_database", uuid=task)))
+    else:
+        typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=place)))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orihon.cli.options import CommandOptions, flag, option
+from orihon.cli.arguments import AsJson, offered_tasks
+from orihon.cli.options import base_of, flag, option
 from orihon.cli.output import print_json, progress_bar, short_time, shown
-from orihon.cli.task_argument import offered_tasks
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -39,15 +39,14 @@ def search(
     until: Annotated[str | None, option("--until", help=text("cli.search.until"))] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.search.limit"))] = 20,
     rebuild: Annotated[bool, flag("--rebuild", help=text("cli.search.rebuild"))] = False,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Catch up, ask, print."""
     from orihon.search import SearchResults, rebuild_index, search_history
 
     if not query and not rebuild:
         raise InvalidInput("no_query")
-    options = context.ensure_object(CommandOptions)
-    base = options.base
+    base = base_of(context)
     filtered = partial(search_history, tasks=tasks or (), roles=roles or (), tools=tools or (), kinds=kinds or ())
     filtered = partial(filtered, users=users or (), repositories=repositories or ())
     asked, results = " ".join(query or ()), SearchResults()

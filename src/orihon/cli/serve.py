@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orihon.cli.arguments import AsJson
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json
 from orihon.errors import InvalidInput
@@ -27,9 +28,7 @@ _REDIRECT = '<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" con
 
 def serve(
     context: typer.Context,
-    port: Annotated[
-        int, typer.Option("--port", min=0, max=_MOST_PORT, help=text("cli.serve.port"), show_default=False)
-    ] = _PORT,
+    port: Annotated[int, option("--port", min=0, max=_MOST_PORT, help=text("cli.serve.port"))] = _PORT,
     host: Annotated[str, option("--host", help=text("cli.serve.host"))] = "127.0.0.1",
     name: Annotated[list[str] | None, option("--allow-host", help=text("cli.serve.allow_host"))] = None,
     certificate: Annotated[Path | None, option("--tls-cert", help=text("cli.serve.certificate"))] = None,
@@ -40,7 +39,7 @@ def serve(
     hide_token: Annotated[bool, flag("--hide-token", help=text("cli.serve.hide_token"))] = False,
     show_token: Annotated[bool, flag("--show-token", help=text("cli.serve.show_token"))] = False,
     open_page: Annotated[bool, flag("--open", help=text("cli.serve.open"))] = False,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Serve until interrupted."""
     options = context.ensure_object(CommandOptions)

@@ -1,20 +1,22 @@
-"""``orihon show``: one task at a glance, or what it has recorded: messages, summaries, tools, plans, folds."""
+"""``orihon show`` and ``chain``: one task at a glance, what it has recorded, and the tasks on the same key."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.export import export_page
-from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json
-from orihon.cli.pager import paged
-from orihon.cli.task_argument import MOST, TaskArgument, named_task
+from orihon.cli.arguments import MOST, AsJson, TaskArgument, named_task
+from orihon.cli.options import CommandOptions, base_of, flag, option
+from orihon.cli.output import print_json, print_table
+from orihon.cli.streams import paged
+from orihon.cli.transfer import export_page
 from orihon.texts import text
 
 if TYPE_CHECKING:
+    from orihon.tasks.chain import ChainLink, Inherited
     from orihon.tasks.inheritance import InheritanceContext
     from orihon.tasks.reader import Choice
 
@@ -29,16 +31,13 @@ def show(
     folds: Annotated[bool, flag("--folds", help=text("cli.show.only_folds"))] = False,
     inherited: Annotated[bool, flag("--inherited", help=text("cli.show.only_inherited"))] = False,
     run: Annotated[str | None, option("--range", help=text("cli.show.range"))] = None,
-    last: Annotated[
-        int | None,
-        typer.Option("--last", metavar="N", min=1, max=MOST, help=text("cli.show.last"), show_default=False),
-    ] = None,
+    last: Annotated[int | None, option("--last", metavar="N", min=1, max=MOST, help=text("cli.show.last"))] = None,
     role: Annotated[str | None, option("--role", help=text("cli.show.role"))] = None,
     follow: Annotated[bool, flag("--follow", "-f", help=text("cli.show.follow"))] = False,
     full: Annotated[bool, flag("--full", help=text("cli.view.full"))] = False,
     no_pager: Annotated[bool, flag("--no-pager", help=text("cli.options.no_pager"))] = False,
     export_html: Annotated[str | None, option("--export-html", help=text("cli.show.export_html"))] = None,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Look and print; nothing is changed."""
     from orihon.tasks.reader import Choice
@@ -73,11 +72,10 @@ def _refuse_others(wanted: list[str], run: str | None) -> None:
 
 
 def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
-    from orihon.cli.show_output import print_card
+    from orihon.cli.record_output import print_card
     from orihon.reports.overview import task_overview
 
-    options = context.ensure_object(CommandOptions)
-    overview = task_overview(options.base, uuid)
+    overview = task_overview(base_of(context), uuid)
     if as_json:
         print_json(overview)
     else:
@@ -88,8 +86,7 @@ def show_records(
     options: CommandOptions, uuid: str, wanted: list[str], choice: Choice, *, full: bool, as_json: bool
 ) -> None:
     """What a task has recorded, one list after the other."""
-    from orihon.cli.show_output import RecordPrinter
-    from orihon.cli.view_output import print_json_streams
+    from orihon.cli.record_output import RecordPrinter, print_json_streams
     from orihon.reports.records import recorded
     from orihon.tasks.reader import chosen_messages, reading_task
 
@@ -120,7 +117,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
     """The newest messages, then each new one at once; with ``--json`` one object on each line."""
     import sys
 
-    from orihon.cli.view_output import EntryPrinter
+    from orihon.cli.record_output import EntryPrinter
     from orihon.errors import TaskNotFound
     from orihon.reports.follow import follow_messages
     from orihon.system import jsonio
@@ -155,3 +152,61 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
 
 _FIRST_OF_FOLLOWED = 10
 _USUAL_LOG = 1000  # a column wide enough for a while
+
+
+# ---- the chain -------------------------------------------------------------------------------------------------------
+
+_SHORT_ID = 8
+_MOST = 10_000
+_COLUMNS = ("task", "status", "began", "ended", "heritage", "what")
+
+
+def chain(
+    context: typer.Context,
+    task: TaskArgument,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=_MOST, help=text("cli.chain.limit"))] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Which task has what from which."""
+    from orihon.tasks.chain import task_chain
+
+    links = task_chain(base_of(context), task, limit=limit)
+    if as_json:
+        print_json({"tasks": links})
+    else:
+        names = [text(f"cli.chain.{column}") for column in _COLUMNS]
+        print_table(names, map(_cells, links), flexible=_COLUMNS.index("what"))
+
+
+def _cells(link: ChainLink) -> tuple[object, ...]:
+    on_terminal = sys.stdout.isatty()
+    giver = link.inherits_from or text(f"cli.chain.{link.heritage}")
+    if on_terminal and link.inherits_from is not None:
+        giver = giver[:_SHORT_ID]
+    uuid = link.uuid[:_SHORT_ID] if on_terminal else link.uuid
+    began, ended = _time(link.started_at, short=on_terminal), _time(link.completed_at, short=on_terminal)
+    return uuid, link.status.value, began, ended, giver, _what(link)
+
+
+def _time(stamp: str | None, *, short: bool) -> str:
+    if stamp is None:
+        return "-"
+    return stamp[:16].replace("T", " ") if short else stamp
+
+
+def _what(link: ChainLink) -> str:
+    if link.inherits_from is None:
+        return "-"
+    return text("cli.chain.unreadable") if link.inherited is None else _listed(link.inherited)
+
+
+def _listed(inherited: Inherited) -> str:
+    """In the words of the comment that a task's source gets."""
+    counts = (
+        ("has_plans", inherited.plans),
+        ("has_problems", inherited.open_problems),
+        ("has_earlier", inherited.earlier),
+    )
+    parts = [text("inheritance.has_summary")] if inherited.final_summary else []
+    parts += [text(f"inheritance.{name}", count=count) for name, count in counts if count]
+    return ", ".join(parts) or text("inheritance.nothing")

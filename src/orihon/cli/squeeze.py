@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 def squeeze(
     file: Annotated[str, typer.Argument(metavar="FILE", help=text("cli.squeeze.file"), show_default=False)],
-    tokens: Annotated[
-        int, typer.Option("--tokens", min=1, metavar="N", help=text("cli.squeeze.tokens"), show_default=False)
-    ],
+    tokens: Annotated[int, option("--tokens", min=1, metavar="N", help=text("cli.squeeze.tokens"))],
     strategy: Annotated[str | None, option("--strategy", help=text("cli.squeeze.strategy"))] = None,
     preset: Annotated[str | None, option("--preset", help=text("cli.squeeze.preset"))] = None,
     as_json: Annotated[bool, flag("--json", help=text("cli.squeeze.json"))] = False,

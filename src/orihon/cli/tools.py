@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from orihon.cli.options import CommandOptions, flag, option
+from orihon.cli.arguments import AsJson
+from orihon.cli.options import CommandOptions, option
 from orihon.cli.output import print_json, print_table, shown
 from orihon.texts import text
 
@@ -16,7 +17,7 @@ _COLUMNS = ("name", "server", "repeatable", "description")
 def tools(
     context: typer.Context,
     approve: Annotated[str | None, option("--approve", help=text("cli.tools.approve"))] = None,
-    as_json: Annotated[bool, flag("--json", help=text("cli.options.json"))] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Start the servers, list or approve, and end them."""
     from orihon.runtime.tools import configured_toolbox

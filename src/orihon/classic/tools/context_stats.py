@@ -11,7 +11,7 @@ import typer
 
 from orihon.classic.tools.command_line import add_task, parser_of, run, task_name
 from orihon.cli.output import shown
-from orihon.cli.storage_output import storage_lines
+from orihon.cli.stats import storage_lines
 from orihon.reports.storage import storage_summary
 from orihon.settings import Settings, load_settings
 from orihon.tasks.base import OpenBase

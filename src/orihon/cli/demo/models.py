@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import httpx
 
-from orihon.cli.demo.features import FEATURES, Feature
 from orihon.cli.demo.observer import Watcher
 from orihon.cli.demo.script import Script
+from orihon.cli.demo.workspace import FEATURES, Feature
 from orihon.drivers.http import shown_url
 from orihon.errors import InvalidInput
 from orihon.llm.scripted import ScriptedModel

@@ -19,10 +19,9 @@ from typing import Any
 
 import orihon
 from orihon.catalogue import TaskRow
-from orihon.cli.demo.handler import BUILT_IN, SERVER
 from orihon.cli.demo.models import DemoModel
 from orihon.cli.demo.observer import TaskProgress, Watcher
-from orihon.cli.demo.workspace import DemoWorkspace
+from orihon.cli.demo.workspace import BUILT_IN, SERVER, DemoWorkspace
 from orihon.errors import InvalidInput, StateError
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import LogPlan, WorkerSpec

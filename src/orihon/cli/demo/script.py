@@ -12,8 +12,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orihon.cli.demo.features import FOLDER, Feature
-from orihon.cli.demo.workspace import GUIDE, passes
+from orihon.cli.demo.workspace import FOLDER, GUIDE, Feature, passes
 from orihon.llm.scripted import Reply, ScriptedRequest, ScriptStep
 from orihon.texts import text
 

@@ -1,4 +1,7 @@
-"""How a command is told which task: the argument, what a shell completes it to, and the task that it means."""
+"""What commands are told, where several are told the same: which task, from when on, with JSON or without.
+
+Owns what a shell completes the name of a task to, and the task that a name means.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.options import CommandOptions
+from orihon.cli.options import CommandOptions, flag
 from orihon.cli.output import shown
+from orihon.errors import InvalidInput
+from orihon.system.clock import as_typed
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ def task_argument(help_key: str = "cli.options.task", metavar: str = "TASK") -> 
 
 
 TaskArgument = Annotated[str, task_argument()]
+AsJson = Annotated[bool, flag("--json", help=text("cli.options.json"))]
 
 
 def named_task(context: typer.Context, name: str) -> str:
@@ -59,3 +65,34 @@ def _names(context: typer.Context, incomplete: str) -> Iterator[tuple[str, str]]
         label = row.key.label
         yield row.uuid, label
         yield label if ":" in incomplete else label.partition(":")[2], row.status.value
+
+
+# ---- times -----------------------------------------------------------------------------------------------------------
+
+
+def moment(typed: str, option: str = "--since") -> str:
+    """A time in the form of the catalogue; what has no zone is UTC, and ``7d`` is seven days ago."""
+    try:
+        return as_typed(typed)
+    except ValueError as error:
+        raise InvalidInput("typed_time", option=option, value=ascii(typed[:80])) from error
+
+
+# ---- tasks beside ----------------------------------------------------------------------------------------------------
+
+
+def hint_at_tasks_beside(options: CommandOptions) -> None:
+    """On standard error, where there are such tasks."""
+    from orihon.catalogue.connect import catalogue_beside
+    from orihon.errors import StorageError
+
+    try:
+        beside = catalogue_beside(options.base_path, options.settings)
+        if beside is None:
+            return
+        with beside:
+            count = sum(beside.statistics.count_by_status().values())
+    except StorageError:  # what was asked for has been shown; the doctor tells of damage
+        return
+    if count:
+        typer.echo(text("cli.list.beside", path=options.base_path, count=count), err=True)
