@@ -26,7 +26,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.transfer.export import FORMS
 from orihon.transfer.export import export as exporting
-from orihon.transfer.export.source import OpenTask, opened_task
+from orihon.transfer.export.story import OpenTask, opened_task
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall, Usage
 from orihon.values.task import TaskKey

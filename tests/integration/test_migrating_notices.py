@@ -12,7 +12,7 @@ from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.notifications.delivery import deliver
 from orihon.notifications.webhook import Webhook
-from orihon.transfer.migrate import notices
+from orihon.transfer.migrate import rows
 from orihon.values.task import TaskStatus, new_uuid
 from tests.damage import KEY
 from tests.integration.test_migration import World, killed_at
@@ -119,7 +119,7 @@ def test_what_stays_keeps_its_own(crossing: World) -> None:
 
 def test_one_that_is_being_sent_is_left_to_its_sender(crossing: World, monkeypatch: pytest.MonkeyPatch) -> None:
     told_task(crossing, "on_its_way")
-    monkeypatch.setattr(notices, "_PATIENCE", 0.0)
+    monkeypatch.setattr(rows, "_PATIENCE", 0.0)
     with crossing.catalogue(crossing.source) as catalogue:
         taken = catalogue.outbox.take(*catalogue.outbox.due())
         assert taken is not None

@@ -22,8 +22,16 @@ import pytest
 import zstandard
 
 from orihon.errors import DamagedStore
-from orihon.transfer.archive.packed_file import ENDINGS, Member, PackedContents, contents_of, examine, pack, unpack
-from orihon.transfer.archive.streams import ChunkReader
+from orihon.transfer.archive.packed_file import (
+    ENDINGS,
+    ChunkReader,
+    Member,
+    PackedContents,
+    contents_of,
+    examine,
+    pack,
+    unpack,
+)
 from tests.helpers import Rule, refused
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from orihon.transfer.export.html import _macros
 from orihon.transfer.export.markdown import fenced, plain, quoted, table
-from orihon.transfer.export.prose import code, escape, prose
-from orihon.transfer.export.visible import one_line, visible
+from orihon.transfer.export.prose import code, escape, one_line, prose, visible
 from tests.hostile import long
 
 _TAG = re.compile(r"</?(?:div|pre|code|strong|ins|del)(?: (?:class|dir)=\"[a-z]+\")*>")

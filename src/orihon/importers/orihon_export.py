@@ -36,13 +36,11 @@ from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.files import publish_folder, staged_folder
-from orihon.transfer.export.sealed_pieces import VERSION as SEALED_VERSION
-from orihon.transfer.export.sealed_pieces import open_lines
+from orihon.transfer.export.lines import SEALED_VERSION, VERSION, open_lines
 from orihon.transfer.staging import IMPORT, StagedRecords, copy_task, open_unguarded, remove_unfinished
 from orihon.values.task import check_id, folder
 
 MARK = "orihon_export"
-VERSION = 1
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 

@@ -19,8 +19,7 @@ from orihon.system.clock import utc_now
 from orihon.system.files import wrapping
 from orihon.system.json_shapes import AsJson
 from orihon.texts import text
-from orihon.transfer.archive.packed_file import ENDINGS, Packed, PackedContents, examine, unpack
-from orihon.transfer.archive.streams import ChunkReader
+from orihon.transfer.archive.packed_file import ENDINGS, ChunkReader, Packed, PackedContents, examine, unpack
 from orihon.values.task import TaskStatus
 
 FOLDER = "archive"

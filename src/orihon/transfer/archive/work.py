@@ -37,14 +37,7 @@ from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.texts import text
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
 from orihon.transfer.archive.packed_file import contents_of, pack
-from orihon.transfer.staging import (
-    RESTORE,
-    StagedRecords,
-    copy_task,
-    fence,
-    open_unguarded,
-    remove_from_database,
-)
+from orihon.transfer.staging import RESTORE, StagedRecords, copy_task, fence, open_unguarded, remove_from_database
 from orihon.values.task import FINISHED, TaskStatus, check_change
 
 logger = logging.getLogger("orihon.archive")

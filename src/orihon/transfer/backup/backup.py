@@ -29,9 +29,15 @@ from orihon.system.files import storage_error, wrapping
 from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, TaskPlace, tries_while_moved
 from orihon.transfer.archive.archive_store import FOLDER as ARCHIVE
-from orihon.transfer.backup.catalogue_copy import CatalogueCopy
 from orihon.transfer.backup.manifest import BASE, Chunk, Earlier, FileEntry, ManifestWriter
-from orihon.transfer.backup.snapshot import ChangedMeanwhile, SourceFile, read_exactly, seen, task_snapshot
+from orihon.transfer.backup.snapshot import (
+    CatalogueCopy,
+    ChangedMeanwhile,
+    SourceFile,
+    read_exactly,
+    seen,
+    task_snapshot,
+)
 from orihon.transfer.backup.vault import BackupInfo, BackupRepository, storage_at
 from orihon.values.task import TaskStatus, folder
 

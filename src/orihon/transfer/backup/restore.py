@@ -22,14 +22,7 @@ from orihon.store.contract import SEALED
 from orihon.store.factory import open_for_reading
 from orihon.store.sqlite_copies import DATABASE
 from orihon.system import ProgressObserver
-from orihon.system.files import (
-    hidden_beside,
-    make_private_folder,
-    publish_folder,
-    staged_folder,
-    wrapping,
-    write_new,
-)
+from orihon.system.files import hidden_beside, make_private_folder, publish_folder, staged_folder, wrapping, write_new
 from orihon.tasks.place import PLACES
 from orihon.transfer.backup.backup import refuse_database
 from orihon.transfer.backup.manifest import FileEntry

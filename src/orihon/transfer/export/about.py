@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.tasks.view_reader import ViewStatistics
 from orihon.texts import text
-from orihon.transfer.export.source import OpenTask
-from orihon.transfer.export.visible import one_line
+from orihon.transfer.export.prose import one_line
+from orihon.transfer.export.story import OpenTask
 from orihon.values.records import Compression, Fold, ModelCall
 
 _SECONDS = len("2026-01-31T12:34:56")

@@ -1,9 +1,14 @@
-"""``export_task`` and ``export_tasks``: a form, a place, and what was written."""
+"""``export_task`` and ``export_tasks``: a form, a place, and what was written.
+
+The place is a file that is there whole or not at all, for the owner only, or a stream.
+"""
 
 from __future__ import annotations
 
+import os
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, get_args
@@ -11,17 +16,14 @@ from typing import BinaryIO, Literal, NamedTuple, get_args
 from orihon.audit.trail import audited
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
 from orihon.store.key_places import needed_keys
-from orihon.system.files import make_private_folder
+from orihon.system.files import make_private_folder, open_private, sync_folder, wrapping
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import tries_while_moved
-from orihon.transfer.export.chat_lines import chat_lines
 from orihon.transfer.export.html import html_page
-from orihon.transfer.export.lines import json_lines
+from orihon.transfer.export.lines import chat_lines, json_lines, seal_lines
 from orihon.transfer.export.markdown import markdown_text
-from orihon.transfer.export.sealed_pieces import seal_lines
-from orihon.transfer.export.source import OpenTask, opened_task
-from orihon.transfer.export.target import new_file
+from orihon.transfer.export.story import OpenTask, opened_task
 from orihon.values.task import TaskStatus
 
 Form = Literal["jsonl", "markdown", "html", "chat"]
@@ -220,3 +222,42 @@ class _Counted:
         for chunk in chunks:
             self._stream.write(chunk)
             self.size += len(chunk)
+
+
+@contextmanager
+def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
+    """The file, under its name when the block ends well; one that is there is replaced only with ``force``."""
+    _refuse_existing(path, force=force)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with wrapping(path), os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        with wrapping(path):
+            _rename(temporary, path, force=force)
+            sync_folder(path.parent)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _refuse_existing(path: Path, *, force: bool) -> None:
+    with wrapping(path):
+        if os.path.lexists(path) and not (force and (path.is_file() or path.is_symlink())):
+            raise InvalidInput("file_exists" if path.is_file() else "not_a_file", path=path)
+        if not path.parent.exists():
+            raise InvalidInput("no_folder_for", folder=path.parent, name=path.name)
+
+
+def _rename(temporary: Path, path: Path, *, force: bool) -> None:
+    if force:
+        temporary.rename(path)
+        return
+    try:
+        path.hardlink_to(temporary)  # which, unlike a rename, replaces nothing
+    except FileExistsError as error:
+        raise InvalidInput("file_exists", path=path) from error
+    except OSError:  # a file system without links
+        _refuse_existing(path, force=False)
+        temporary.rename(path)

@@ -26,12 +26,9 @@ from orihon.transfer.export.about import (
     fold_title,
     moment,
 )
-from orihon.transfer.export.message_view import outcome, output, said_text, shown_message
-from orihon.transfer.export.pieces import pretty
-from orihon.transfer.export.prose import code, prose
-from orihon.transfer.export.source import OpenTask
-from orihon.transfer.export.story import FoldBegins, FoldEnds, Story, StoryEvent, StoryMessage
-from orihon.transfer.export.visible import visible
+from orihon.transfer.export.message_view import outcome, output, pretty, said_text, shown_message
+from orihon.transfer.export.prose import code, prose, visible
+from orihon.transfer.export.story import FoldBegins, FoldEnds, OpenTask, Story, StoryEvent, StoryMessage
 from orihon.values.records import Fold
 
 

@@ -21,10 +21,9 @@ from orihon.transfer.export.about import (
     moment,
     role_name,
 )
-from orihon.transfer.export.pieces import MessagePiece, call_arguments, call_name, pieces_of, pretty
-from orihon.transfer.export.source import OpenTask
-from orihon.transfer.export.story import FoldBegins, FoldEnds, Story, StoryMessage
-from orihon.transfer.export.visible import one_line, visible
+from orihon.transfer.export.message_view import MessagePiece, call_arguments, call_name, pieces_of, pretty
+from orihon.transfer.export.prose import one_line, visible
+from orihon.transfer.export.story import FoldBegins, FoldEnds, OpenTask, Story, StoryMessage
 from orihon.values.records import Fold
 
 _TICKS = re.compile("`+")

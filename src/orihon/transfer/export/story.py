@@ -1,26 +1,95 @@
-"""A task's history in the order in which a person reads it, for the forms that people read.
+"""A task opened for export, and its history in the order in which a person reads it.
 
-The whole log once, from its first message to its last: folds of the current view are opened and closed around the
-messages they stand for, phases and questions to people stand where they came up. Gives values, one at a time.
+``OpenTask`` has its row, its records as of one moment, its view. ``Story`` gives the whole log once, from its first
+message to its last: folds of the current view are opened and closed around the messages they stand for, phases and
+questions to people stand where they came up. Gives values, one at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from orihon.catalogue import TaskRow
+from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
 from orihon.store.checkpoints import Checkpoint, Ledger, Phase, read_ledger
+from orihon.store.contract import STREAMS, RecordStore, Stream
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import StoredMessage
-from orihon.transfer.export.source import OpenTask
+from orihon.tasks.base import OpenBase
+from orihon.tasks.reader import reading_task
+from orihon.tasks.view_reader import ViewReading
 from orihon.values.records import Compression, Fold, Pin
+from orihon.values.task import TaskStatus
 from orihon.values.view import layout
 
+# What comes later in this order may be mentioned by what comes earlier; see ``RecordStore.lasts``.
+_ORDER: tuple[Stream, ...] = ("checkpoints", "compressions", "summaries", "planning", "tools", "messages")
+_LOOKS = 5
 _SUMMARY_FILE = "final_summary.txt"
 #: Results are recorded about when they are told: a record so many calls away from its message is not looked for.
 _MOST_WAITING = 256
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTask:
+    """One task while it is exported; no ``row`` where the catalogue is lost."""
+
+    uuid: str
+    row: TaskRow | None
+    store: TaskReader
+    view: ViewReading
+    lasts: dict[Stream, int]
+    folder_now: Callable[[], Path | None]
+
+    def check_here(self) -> None:
+        """``StorageUnavailable`` when the folder has moved: what is beside the records cannot be found any more."""
+        if self.folder_now() != self.records.folder:
+            raise StorageUnavailable("gone", path=self.records.folder)
+
+    @property
+    def records(self) -> RecordStore:
+        return self.store.records
+
+
+@contextmanager
+def opened_task(base: OpenBase, task: str) -> Iterator[OpenTask]:
+    """The task by its name, in whatever state it is; a lost or damaged catalogue does not hide it."""
+    uuid = base.resolve(task)
+
+    def folder_now() -> Path | None:
+        place = base.folders.find(uuid)
+        return None if place is None else place.folder
+
+    with ExitStack() as stack:
+        try:
+            store, row = stack.enter_context(reading_task(base, uuid))
+        except TaskNotFound as error:
+            if error.fields.get("status") == TaskStatus.ARCHIVED:
+                raise TaskNotFound("packed", uuid=uuid) from error
+            raise
+        opened = OpenTask(uuid, row, store, ViewReading(store, row, base.settings), _lasts(store.records), folder_now)
+        try:
+            yield opened
+        except DamagedStore:
+            opened.check_here()  # what seems to be missing may just be elsewhere
+            raise
+
+
+def _lasts(records: RecordStore) -> dict[Stream, int]:
+    """Where the streams end; where somebody is writing, such that nothing mentions a record beyond an end."""
+    known = records.lasts(*_ORDER)
+    for _ in range(_LOOKS):
+        again = records.lasts(*_ORDER)
+        if again == known:
+            break
+        known = again
+    found = dict(zip(_ORDER, known, strict=True))
+    return {stream: found[stream] for stream in STREAMS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.task_name import is_subject, task_about
 from orihon.transfer.migrate.move import Move
-from orihon.transfer.migrate.notices import carry_the_rest
+from orihon.transfer.migrate.rows import carry_the_rest
 from orihon.transfer.migrate.transfers import Transfer, local_settings, transfer_between
 from orihon.values.task import check_id
 

@@ -21,8 +21,16 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StateError, TaskBusy, TaskNotFound
 from orihon.tasks.owning import Ownership
-from orihon.transfer.migrate.notices import carry_notices
-from orihon.transfer.migrate.rows import give_up, hand_over, is_marked, mark, refuse_twin, settle_twin, unmark
+from orihon.transfer.migrate.rows import (
+    carry_notices,
+    give_up,
+    hand_over,
+    is_marked,
+    mark,
+    refuse_twin,
+    settle_twin,
+    unmark,
+)
 from orihon.transfer.migrate.transfers import Transfer
 from orihon.transfer.staging import copy_task, fence
 from orihon.values.task import TaskStatus

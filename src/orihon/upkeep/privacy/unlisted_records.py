@@ -18,13 +18,7 @@ from orihon.store.key_places import erase_key
 from orihon.system.files import wrapping
 from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.place import TaskPlace
-from orihon.transfer.staging import (
-    FORK,
-    IMPORT,
-    remove_from_database,
-    remove_unfinished,
-    unfinished_in_database,
-)
+from orihon.transfer.staging import FORK, IMPORT, remove_from_database, remove_unfinished, unfinished_in_database
 
 logger = logging.getLogger("orihon.privacy")
 

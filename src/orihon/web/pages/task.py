@@ -12,8 +12,15 @@ from orihon.reports.overview import kept_summary
 from orihon.store.contract import Stream
 from orihon.tasks.chain import ChainLink, task_chain
 from orihon.tasks.view_reader import ViewReading
-from orihon.transfer.export.message_view import ContentBlock, ShownMessage, outcome, output, said_text, shown_message
-from orihon.transfer.export.pieces import pretty
+from orihon.transfer.export.message_view import (
+    ContentBlock,
+    ShownMessage,
+    outcome,
+    output,
+    pretty,
+    said_text,
+    shown_message,
+)
 from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold
 from orihon.values.view import history
