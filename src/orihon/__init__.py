@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from orihon.catalogue import Grant as Grant
     from orihon.catalogue import Lease as Lease
     from orihon.catalogue import TaskRow as TaskRow
+    from orihon.classic.documents import AdaptiveContextManager as AdaptiveContextManager
+    from orihon.classic.documents import AutoCompressionManager as AutoCompressionManager
+    from orihon.classic.documents import TokenOptimizer as TokenOptimizer
+    from orihon.classic.documents import compress_context as compress_context
+    from orihon.classic.documents import compress_level1 as compress_level1
+    from orihon.classic.documents import compress_level2 as compress_level2
+    from orihon.classic.documents import compress_level3 as compress_level3
     from orihon.classic.functions import anonymize_task as anonymize_task
     from orihon.classic.functions import archive_old as archive_old
     from orihon.classic.functions import archive_old_contexts as archive_old_contexts
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
     from orihon.classic.functions import vacuum_databases as vacuum_databases
     from orihon.classic.functions import view_at as view_at
     from orihon.classic.functions import view_diff as view_diff
+    from orihon.classic.intelligent_summarizer import IntelligentSummarizer as IntelligentSummarizer
     from orihon.classic.memory.memory_manager import AgentState as AgentState
     from orihon.classic.memory.memory_manager import MemoryConfig as MemoryConfig
     from orihon.classic.memory.memory_manager import MemoryManager as MemoryManager
@@ -62,16 +70,9 @@ if TYPE_CHECKING:
     from orihon.classic.tools.context_stats import print_statistics_report as print_statistics_report
     from orihon.compression.compressor import ContextCompressor as ContextCompressor
     from orihon.compression.contract import CompressionResult as CompressionResult
-    from orihon.compression.documents.optimizer import TokenOptimizer as TokenOptimizer
-    from orihon.compression.documents.sections import AutoCompressionManager as AutoCompressionManager
     from orihon.compression.documents.sections import CompressionLevel as CompressionLevel
-    from orihon.compression.documents.sections import compress_context as compress_context
-    from orihon.compression.documents.sections import compress_level1 as compress_level1
-    from orihon.compression.documents.sections import compress_level2 as compress_level2
-    from orihon.compression.documents.sections import compress_level3 as compress_level3
     from orihon.compression.importance import ScoringConfig as ScoringConfig
     from orihon.compression.model.call import LLMClientProtocol as LLMClientProtocol
-    from orihon.compression.model.hierarchical import IntelligentSummarizer as IntelligentSummarizer
     from orihon.compression.model.summarizer import LLMSummarizer as LLMSummarizer
     from orihon.compression.pages import NothingToFold as NothingToFold
     from orihon.compression.planner import Draft as Draft
@@ -162,7 +163,6 @@ if TYPE_CHECKING:
     from orihon.upkeep.privacy import Erasure as Erasure
     from orihon.upkeep.privacy import GDPRCompliantStorage as GDPRCompliantStorage
     from orihon.upkeep.privacy import UserExport as UserExport
-    from orihon.values.ladder import AdaptiveContextManager as AdaptiveContextManager
     from orihon.values.ladder import Ladder as Ladder
     from orihon.values.message.message import Message as Message
     from orihon.values.message.message import Part as Part
@@ -225,6 +225,10 @@ _TABLE = {
     ),
     "orihon.base": "Base",
     "orihon.catalogue": "Catalogue Grant Lease TaskRow",
+    "orihon.classic.documents": (
+        "AdaptiveContextManager AutoCompressionManager TokenOptimizer "
+        "compress_context compress_level1 compress_level2 compress_level3"
+    ),
     "orihon.classic.functions": (
         "anonymize_task archive_old archive_old_contexts archive_task delete_old_contexts "
         "delete_old_phase_archives deliver_notifications erase_user export_task export_tasks export_user "
@@ -232,16 +236,13 @@ _TABLE = {
         "monthly_report new_grant restore_task revoke_grant scan_tasks search_history storage_summary "
         "task_chain task_overview vacuum_databases view_at view_diff"
     ),
+    "orihon.classic.intelligent_summarizer": "IntelligentSummarizer",
     "orihon.classic.memory.memory_manager": "AgentState MemoryConfig MemoryManager",
     "orihon.classic.postgres_messages": "PostgreSQLMessageStore",
     "orihon.compression.compressor": "ContextCompressor",
-    "orihon.compression.documents.optimizer": "TokenOptimizer",
-    "orihon.compression.documents.sections": (
-        "AutoCompressionManager CompressionLevel compress_context compress_level1 compress_level2 compress_level3"
-    ),
+    "orihon.compression.documents.sections": "CompressionLevel",
     "orihon.compression.importance": "ScoringConfig",
     "orihon.compression.model.call": "LLMClientProtocol",
-    "orihon.compression.model.hierarchical": "IntelligentSummarizer",
     "orihon.compression.model.summarizer": "LLMSummarizer",
     "orihon.compression.pages": "NothingToFold",
     "orihon.compression.planner": "Draft",
@@ -301,7 +302,7 @@ _TABLE = {
     "orihon.transfer.export": "ExportRun Exported",
     "orihon.transfer.migrate": "MigrationReport migrate_tasks",
     "orihon.upkeep.privacy": "Anonymized Erasure GDPRCompliantStorage UserExport",
-    "orihon.values.ladder": "AdaptiveContextManager Ladder",
+    "orihon.values.ladder": "Ladder",
     "orihon.values.message.message": "Message Part ToolCall",
     "orihon.values.records": "Compression Fold FoldReport ModelCall Pin Usage",
     "orihon.values.task": "TaskKey TaskStatus",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,12 +15,57 @@ from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest, ScriptSte
 from orihon.runtime.handler import TaskHandler
 from orihon.runtime.handlers import is_final
 from orihon.runtime.queue import QueuedTask, TaskQueue
+from orihon.runtime.sources.base import SourceOutcome, SourceTask, TaskSource
 from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 from orihon.runtime.tools import ToolBox
 from orihon.store.record_codec import StoredMessage
 from orihon.values.task import TaskKey, TaskStatus
 
 SUMMARY = "The final summary."
+
+
+class CommandSource(TaskSource):
+    """A source of exactly one task: its words are given, and what is said about it goes to a function."""
+
+    name = "cli"
+
+    def __init__(self, said: str, *, tell: Callable[[str], object] = lambda said: None) -> None:
+        self._task = SourceTask(
+            TaskKey(self.name, "", "", "task", hashlib.sha256(said.encode()).hexdigest()[:12]), said, said
+        )
+        self._claimed = False
+        self._told: set[tuple[str, str]] = set()
+        self._tell = tell
+
+    def poll(self) -> Iterator[SourceTask]:
+        if not self._claimed:
+            yield self._task
+
+    def claimed(self) -> Iterator[SourceTask]:
+        if self._claimed:
+            yield self._task
+
+    def find(self, key: TaskKey) -> SourceTask:
+        return self._task
+
+    def claim(self, found: SourceTask) -> bool:
+        won, self._claimed = not self._claimed, True
+        return won
+
+    def comment(self, key: TaskKey, said: str, *, kind: str = "") -> None:
+        once = (key.uuid or "", kind or said)
+        if said.strip() and once not in self._told:
+            self._tell(said)
+            self._told.add(once)
+
+    def finish(self, key: TaskKey, outcome: SourceOutcome, said: str) -> None:
+        self.comment(key, said, kind=f"finish-{outcome}")
+
+    def resumed(self, key: TaskKey) -> None:
+        pass
+
+    def prompt(self, found: SourceTask) -> str:
+        return found.body
 
 
 class EffectServer:

@@ -25,9 +25,8 @@ from github.Repository import Repository
 
 from orihon.errors import SourceError
 from orihon.runtime.sources.base import SourceTask
-from orihon.runtime.sources.forge import Labels
+from orihon.runtime.sources.forge import Labels, Retry
 from orihon.runtime.sources.github import GitHubSource
-from orihon.runtime.sources.retry import Retry
 from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.integration.forge_http import Answer, Fault, ForgeServer, Meanwhile, Request, running

@@ -12,9 +12,8 @@ import pytest
 
 from orihon.errors import SourceError
 from orihon.runtime.sources.base import SourceTask
-from orihon.runtime.sources.forge import Labels
+from orihon.runtime.sources.forge import Labels, Retry
 from orihon.runtime.sources.gitlab import LOCK, LOCK_SECONDS, GitLabSource
-from orihon.runtime.sources.retry import Retry
 from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.integration.forge_http import Answer, Fault, Meanwhile, running

@@ -14,14 +14,13 @@ from orihon import TaskContextManager
 from orihon.errors import GaveUp, InvalidInput, InvalidSettings, Refused, SourceError
 from orihon.llm.scripted import Fault, Reply, ScriptedRequest, ScriptStep, Slow, overflowing
 from orihon.runtime.handler import TaskHandler, open_context
-from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.values.task import TaskStatus
-from tests.integration.agents import SUMMARY, World, effects, summary, world
+from tests.integration.agents import SUMMARY, CommandSource, World, effects, summary, world
 from tests.integration.run_supervisor import eventually
 
 SDK_SERVER = Path(__file__).parent / "mcp_sdk_server.py"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from orihon import import_transcripts
 from orihon.audit.record import AuditRecord, BrokenLine, head_of, read_line
 from orihon.catalogue import Catalogue
-from orihon.compression.documents.optimizer import TokenOptimizer
-from orihon.compression.documents.sections import CompressionLevel, compress_context
+from orihon.classic.documents import TokenOptimizer, compress_context
+from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.notes.extractor import summarize
 from orihon.compression.trust import Sources, quoted
 from orihon.drivers.broker.address import BrokerAddress

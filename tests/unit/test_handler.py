@@ -18,7 +18,6 @@ from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
 from orihon.runtime.poller import sources_of
 from orihon.runtime.queue import QueueLimits
 from orihon.runtime.sources.base import SourceReporter
-from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
@@ -27,6 +26,7 @@ from orihon.runtime.tools import TaskTools, ToolBox, ToolOptions, ToolSupply, to
 from orihon.values.records import Usage
 from orihon.values.task import TaskStatus
 from tests.helpers import refused
+from tests.integration.agents import CommandSource
 
 KEY = TaskKey("cli", "", "", "task", "1", "me")
 ROW = TaskRow.of(KEY, "one", TaskStatus.RUNNING, created_at="", updated_at="")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orihon.compression.model.hierarchical import IntelligentSummarizer
+from orihon.classic.intelligent_summarizer import IntelligentSummarizer
 
 FIELDS = {"high_level", "key_decisions", "code_changes", "pending_tasks"}
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from orihon.classic.documents import AdaptiveContextManager
 from orihon.classic.memory.memory_manager import MemoryConfig, PruneAction
 from orihon.settings import Settings
 from orihon.settings.rungs import EVENTS, Rung
-from orihon.values.ladder import COMPLEXITY_THRESHOLDS, AdaptiveContextManager, ladder_of, threshold_of
+from orihon.values.ladder import COMPLEXITY_THRESHOLDS, ladder_of, threshold_of
 from tests.configurations import load
 from tests.ladders import PRESETS, begins, full, ladder
 

@@ -7,7 +7,7 @@ import ast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.compression.documents.optimizer import TokenOptimizer
+from orihon.classic.documents import TokenOptimizer
 from orihon.texts import set_language
 
 PYTHON = '''#!/usr/bin/env python

@@ -13,18 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orihon.compression.compressor import CompressionResult
-from orihon.compression.documents.sections import (
+from orihon.classic.documents import (
     AutoCompressionManager,
-    CompressionLevel,
     compress_context,
-    compress_document,
     compress_level1,
     compress_level2,
     compress_level3,
-    document_facts,
     level_for_usage,
 )
+from orihon.compression.compressor import CompressionResult
+from orihon.compression.documents.sections import CompressionLevel, compress_document, document_facts
 from orihon.errors import InvalidId, InvalidInput
 from orihon.texts import LANGUAGES, text
 from tests.helpers import Rule, refused

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import socket
@@ -17,14 +16,23 @@ from pathlib import Path
 import pytest
 
 import orihon.runtime.sources
-from orihon.errors import InvalidInput, InvalidSettings, OrihonError, SourceError, StorageUnavailable
+from orihon.errors import InvalidSettings, OrihonError, SourceError, StorageUnavailable
 from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, marker, prompt, without_markers
-from orihon.runtime.sources.command import CommandSource
 from orihon.runtime.sources.folder import MOST_COMMENT_BYTES, FolderSource
-from orihon.runtime.sources.forge import Labels, latest, service_address, task_number, token_from
+from orihon.runtime.sources.forge import (
+    Calls,
+    Labels,
+    Retry,
+    Trouble,
+    asked_wait,
+    latest,
+    refusal,
+    service_address,
+    task_number,
+    token_from,
+)
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
-from orihon.runtime.sources.retry import Calls, Retry, Trouble, asked_wait, refusal
 from orihon.texts import text
 from orihon.values.task import TaskKey
 from tests.helpers import logged, refused
@@ -358,52 +366,6 @@ def test_a_file_that_cannot_be_opened_is_reported_and_the_others_go_on(
     (record,) = logged(caplog, "orihon.sources")
     (error,) = record.args or ()
     assert isinstance(error, StorageUnavailable)
-
-
-# --- the command line
-
-
-def test_one_task_from_the_command_line() -> None:
-    told: list[str] = []
-    source = CommandSource("  Rename the module.\nAnd its tests. ", user="taro", tell=told.append)
-    (found,) = source.poll()
-    assert (found.key.task_source, found.key.task_type, found.user) == ("cli", "task", "taro")
-    assert (found.title, source.prompt(found)) == ("Rename the module.", "Rename the module.\nAnd its tests.")
-    assert source.claim(found)
-    assert not source.claim(found)
-    assert list(source.poll()) == []
-    assert list(source.claimed()) == [found] == [source.find(found.key)]
-    key = with_uuid(found.key)
-    for _ in range(2):
-        source.comment(key, "Started.")
-        source.finish(key, "completed", "Renamed.")
-    source.resumed(key)
-    assert told == ["Started.", "Renamed."]
-    with refused(SourceError, "foreign_key"):
-        source.find(TaskKey("cli", "", "", "task", "other"))
-
-
-def test_the_same_words_name_the_same_work() -> None:
-    (one,), (same,), (other,), (named,) = (
-        CommandSource("Do it.").poll(),
-        CommandSource.from_stream(io.BytesIO(b"\xef\xbb\xbfDo it.\n")).poll(),
-        CommandSource("Do that.").poll(),
-        CommandSource("Do it.", task_id="mine").poll(),
-    )
-    assert one.key == same.key
-    assert one.key != other.key
-    assert named.key.task_id == "mine"
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [(b" \n", "task_empty"), (b"\xff\xfe", "task_encoding"), (b"x" * (1024 * 1024 + 1), "task_large")],
-)
-def test_a_text_that_is_no_task_is_refused(given: bytes, reason: str) -> None:
-    with refused(InvalidInput, reason):
-        CommandSource.from_stream(io.BytesIO(given))
-    with refused(InvalidInput, reason):
-        CommandSource(given.decode("utf-8", "surrogateescape"))
 
 
 # --- what all share

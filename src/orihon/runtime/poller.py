@@ -18,8 +18,7 @@ from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.sources.base import SourceTask, TaskSource
 from orihon.runtime.sources.folder import FolderSource
-from orihon.runtime.sources.forge import ForgeOptions, Labels
-from orihon.runtime.sources.retry import Retry
+from orihon.runtime.sources.forge import ForgeOptions, Labels, Retry
 from orihon.settings import Settings
 from orihon.settings.runtime_sections import GitHubSettings, GitLabSettings
 

@@ -13,7 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -51,23 +51,11 @@ class QueueLimits:
     @classmethod
     def of(cls, settings: Settings) -> Self:
         """The figures that the settings name."""
-        wanted = settings.multiprocess
-        return cls(
-            max_attempts=wanted.max_attempts,
-            retry_delay=wanted.retry_delay,
-            max_retry_delay=wanted.max_retry_delay,
-            tasks_per_user=wanted.tasks_per_user,
-            poll_interval=wanted.poll_interval,
-            drain_seconds=wanted.drain_seconds,
-            restart_delay=wanted.restart_delay,
-            max_restart_delay=wanted.max_restart_delay,
-        )
+        return cls(**{field.name: getattr(settings.multiprocess, field.name) for field in fields(cls)})
 
     def claims(self) -> ClaimLimits:
         """Which tasks a claim passes over."""
-        if self.tasks_per_user is None:
-            return ClaimLimits(self.max_attempts)
-        return ClaimLimits(self.max_attempts, self.tasks_per_user)
+        return ClaimLimits(self.max_attempts, *(() if self.tasks_per_user is None else (self.tasks_per_user,)))
 
     def delay_after(self, attempts: int) -> float:
         """Seconds until the next attempt."""

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -251,15 +251,7 @@ def _mcp_servers(configured: list[McpServerConfig], options: ToolOptions, base_d
 
 def tool_options(settings: Settings) -> ToolOptions:
     """What the settings say about tools."""
-    wanted = settings.tools
-    return ToolOptions(
-        timeout=wanted.timeout,
-        max_output_bytes=wanted.max_output_bytes,
-        workspace=wanted.workspace,
-        shell=wanted.shell,
-        start_timeout=wanted.start_timeout,
-        max_restarts=wanted.max_restarts,
-    )
+    return ToolOptions(**{field.name: getattr(settings.tools, field.name) for field in fields(ToolOptions)})
 
 
 class TaskTools:

@@ -18,7 +18,6 @@ from orihon.values.tokens.tokens import Gauge
 Measure = Literal["window", "budget"]
 
 COMPLEXITY_THRESHOLDS = {"simple": 0.5, "medium": 0.7, "complex": 0.85}
-_USUAL_THRESHOLD = 0.7
 _ALL = 1.0
 _LAST_CALL = 0.95  # share of the budget at which a rung beyond its end is reached
 _BELOW = 0.6  # share of a rung's usage to come down to where the usual target is no less than that usage
@@ -240,16 +239,3 @@ def _start(settings: Settings, usual: float, key: str = "compression.threshold")
     if settings.is_explicit(key) or compression.task_complexity is None:
         return usual
     return COMPLEXITY_THRESHOLDS[compression.task_complexity]
-
-
-class AdaptiveContextManager:
-    """Thresholds that follow the complexity of a task."""
-
-    def calculate_optimal_compression_threshold(
-        self, task_complexity: str, available_context_length: int | None = None
-    ) -> float:
-        """Early for a simple task, as late as can be for a complex one; 0.7 for any other word.
-
-        The window's length does not matter so far: the threshold is a share of it.
-        """
-        return COMPLEXITY_THRESHOLDS.get(task_complexity, _USUAL_THRESHOLD)

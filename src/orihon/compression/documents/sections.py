@@ -22,17 +22,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
-from typing import Protocol
 
 from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.findings import is_exploration, section_decisions
 from orihon.compression.documents.levels import Manner, aggressive, light, standard
 from orihon.compression.documents.markdown import MarkdownSection, line_end, parse
 from orihon.compression.documents.statements import decided, labelled, sentences, statements
-from orihon.errors import InvalidInput
 from orihon.guard.masking.timed_patterns import TimedPatterns
 from orihon.system.files import make_private_folder, replace_file, wrapping
-from orihon.values.task import check_id
 from orihon.values.tokens.tokens import estimate
 
 logger = logging.getLogger("orihon.compression")
@@ -85,26 +82,6 @@ _PASSES: tuple[_Pass, ...] = (light, standard, aggressive)
 def document_facts(text: str, preserved_patterns: Sequence[str] = PRESERVED_PATTERNS) -> DocumentFacts:
     """The facts of a document."""
     return _read(text, _matcher(preserved_patterns)).facts
-
-
-def compress_level1(text: str) -> str:
-    """Light: without repetitions, runs of blank lines and the middle of long quotations."""
-    return compress_context(text, CompressionLevel.LIGHT)
-
-
-def compress_level2(text: str) -> str:
-    """Standard: explorations as what they found, other sections brief."""
-    return compress_context(text, CompressionLevel.STANDARD)
-
-
-def compress_level3(text: str) -> str:
-    """Aggressive: decisions, one line of reasons, and what is protected."""
-    return compress_context(text, CompressionLevel.AGGRESSIVE)
-
-
-def compress_context(text: str, level: CompressionLevel | int) -> str:
-    """The document at a level."""
-    return compress_document(text, CompressionLevel(level)).text
 
 
 def compress_document(
@@ -233,62 +210,3 @@ def _holds(path: Path, text: str) -> bool:
 def _write_archive(path: Path, text: str) -> None:
     make_private_folder(path.parent)
     replace_file(path, [text.encode("utf-8", "surrogatepass")])
-
-
-class ContextState(Protocol):
-    """What automatic compression needs to know: the text, whose it is, and (see below) how full the window is."""
-
-    @property
-    def context(self) -> str: ...
-
-    @property
-    def session_id(self) -> str: ...
-
-
-class AutoCompressionManager:
-    """Compresses a state's context when its window gets full; the state itself is not changed.
-
-    The usage is the state's ``usage_percent``, or its tokens against its ``context_length`` (or the one given here).
-    """
-
-    def __init__(
-        self,
-        threshold_percent: float = 80,
-        *,
-        context_length: int | None = None,
-        sessions_dir: Path | str = "sessions",
-        on_compression: Callable[[CompressionResult], None] | None = None,
-    ) -> None:
-        self.threshold = threshold_percent
-        self.context_length = context_length
-        self.sessions_dir = Path(sessions_dir)
-        self.on_compression = on_compression
-
-    def check_and_compress(self, state: ContextState) -> CompressionResult | None:
-        """Compress at the level that the usage asks for, the original archived; ``None`` below the threshold."""
-        usage = self._usage(state)
-        if usage < self.threshold:
-            return None
-        session = check_id(state.session_id, "session_id")
-        level = level_for_usage(usage)
-        result = compress_document(state.context, level, self.sessions_dir / session / "archives")
-        logger.info("%s: %s, %d → %d tokens", session, level.name, result.original_tokens, result.compressed_tokens)
-        if self.on_compression is not None:
-            self.on_compression(result)
-        return result
-
-    def _usage(self, state: ContextState) -> float:
-        usage = getattr(state, "usage_percent", None)
-        if usage is not None:
-            return float(usage)
-        length = getattr(state, "context_length", None) or self.context_length
-        if not length:
-            raise InvalidInput("no_usage")
-        return 100 * estimate(state.context) / length
-
-
-def level_for_usage(percent: float) -> CompressionLevel:
-    """AGGRESSIVE from 95 % on, STANDARD from 90 %, LIGHT below."""
-    if percent >= 95:
-        return CompressionLevel.AGGRESSIVE
-    return CompressionLevel.STANDARD if percent >= 90 else CompressionLevel.LIGHT

@@ -1,4 +1,4 @@
-"""Where tasks come from: GitHub, GitLab, a folder of markdown files, the command line.
+"""Where tasks come from: GitHub, GitLab, a folder of markdown files.
 
 Every source keeps the contract of ``base``. The packages that reach GitHub and GitLab are imported by their own
 modules only, when a source is made.

@@ -29,7 +29,6 @@ from orihon.values.task import TaskKey, new_uuid
 logger = logging.getLogger("orihon.agent")
 
 SourceOutcome = Literal["completed", "failed", "cancelled", "paused"]
-OUTCOMES: tuple[SourceOutcome, ...] = ("completed", "failed", "cancelled", "paused")
 
 _MARKER = re.compile(r"(?<!\n)\n*+<!-- orihon:[A-Za-z0-9_-]*:[^>\n]*-->")
 

@@ -22,11 +22,13 @@ from orihon.runtime.sources.forge import (
     ForgeSource,
     Library,
     Standing,
+    Trouble,
     latest,
     place_of,
+    refusal,
     task_number,
+    unreachable,
 )
-from orihon.runtime.sources.retry import Trouble, refusal, unreachable
 from orihon.values.task import TaskKey
 
 if TYPE_CHECKING:

@@ -1,21 +1,33 @@
-"""``TokenOptimizer``: fewer tokens for the same content, without a model.
+"""Documents by the names of the first designs: levels, compression when a window gets full, thresholds, fewer tokens.
 
-Owns two rewritings of a single message's text: code blocks without comments and blank lines, and a reference in the
-place of a long text. Never changes what code does: where a language cannot be read for certain, the block stays as it
-is. Names are not shortened: a model that reads ``a1`` for ``customer_id`` understands less, writes ``a1`` into files,
-and the map that would undo it costs what was saved.
+``TokenOptimizer`` never changes what code does: where a language cannot be read for certain, the block stays as it is.
+Names are not shortened: a model that reads ``a1`` for ``customer_id`` understands less, writes ``a1`` into files, and
+the map that would undo it costs what was saved.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import logging
 import re
 import tokenize
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
 
+from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection, parse
+from orihon.compression.documents.sections import CompressionLevel, compress_document
+from orihon.errors import InvalidInput
 from orihon.texts import text
+from orihon.values.ladder import COMPLEXITY_THRESHOLDS
+from orihon.values.task import check_id
+from orihon.values.tokens.tokens import estimate
 
+logger = logging.getLogger("orihon.compression")
+
+_USUAL_THRESHOLD = 0.7
 _PYTHON = ("python", "py", "python3")
 _HASH_COMMENTS = ("sh", "bash", "shell", "zsh", "yaml", "yml", "toml", "dockerfile", "makefile", "make", "ini", "conf")
 _DASH_COMMENTS = ("sql",)
@@ -145,3 +157,95 @@ def _without_comment_lines(code: str, mark: str) -> str:
         if bare and not is_comment:
             kept.append(line)
     return "".join(kept)
+
+
+def compress_level1(text: str) -> str:
+    """Light: without repetitions, runs of blank lines and the middle of long quotations."""
+    return compress_context(text, CompressionLevel.LIGHT)
+
+
+def compress_level2(text: str) -> str:
+    """Standard: explorations as what they found, other sections brief."""
+    return compress_context(text, CompressionLevel.STANDARD)
+
+
+def compress_level3(text: str) -> str:
+    """Aggressive: decisions, one line of reasons, and what is protected."""
+    return compress_context(text, CompressionLevel.AGGRESSIVE)
+
+
+def compress_context(text: str, level: CompressionLevel | int) -> str:
+    """The document at a level."""
+    return compress_document(text, CompressionLevel(level)).text
+
+
+class ContextState(Protocol):
+    """What automatic compression needs to know: the text, whose it is, and (see below) how full the window is."""
+
+    @property
+    def context(self) -> str: ...
+
+    @property
+    def session_id(self) -> str: ...
+
+
+class AutoCompressionManager:
+    """Compresses a state's context when its window gets full; the state itself is not changed.
+
+    The usage is the state's ``usage_percent``, or its tokens against its ``context_length`` (or the one given here).
+    """
+
+    def __init__(
+        self,
+        threshold_percent: float = 80,
+        *,
+        context_length: int | None = None,
+        sessions_dir: Path | str = "sessions",
+        on_compression: Callable[[CompressionResult], None] | None = None,
+    ) -> None:
+        self.threshold = threshold_percent
+        self.context_length = context_length
+        self.sessions_dir = Path(sessions_dir)
+        self.on_compression = on_compression
+
+    def check_and_compress(self, state: ContextState) -> CompressionResult | None:
+        """Compress at the level that the usage asks for, the original archived; ``None`` below the threshold."""
+        usage = self._usage(state)
+        if usage < self.threshold:
+            return None
+        session = check_id(state.session_id, "session_id")
+        level = level_for_usage(usage)
+        result = compress_document(state.context, level, self.sessions_dir / session / "archives")
+        logger.info("%s: %s, %d → %d tokens", session, level.name, result.original_tokens, result.compressed_tokens)
+        if self.on_compression is not None:
+            self.on_compression(result)
+        return result
+
+    def _usage(self, state: ContextState) -> float:
+        usage = getattr(state, "usage_percent", None)
+        if usage is not None:
+            return float(usage)
+        length = getattr(state, "context_length", None) or self.context_length
+        if not length:
+            raise InvalidInput("no_usage")
+        return 100 * estimate(state.context) / length
+
+
+def level_for_usage(percent: float) -> CompressionLevel:
+    """AGGRESSIVE from 95 % on, STANDARD from 90 %, LIGHT below."""
+    if percent >= 95:
+        return CompressionLevel.AGGRESSIVE
+    return CompressionLevel.STANDARD if percent >= 90 else CompressionLevel.LIGHT
+
+
+class AdaptiveContextManager:
+    """Thresholds that follow the complexity of a task."""
+
+    def calculate_optimal_compression_threshold(
+        self, task_complexity: str, available_context_length: int | None = None
+    ) -> float:
+        """Early for a simple task, as late as can be for a complex one; 0.7 for any other word.
+
+        The window's length does not matter so far: the threshold is a share of it.
+        """
+        return COMPLEXITY_THRESHOLDS.get(task_complexity, _USUAL_THRESHOLD)
