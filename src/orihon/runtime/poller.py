@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
@@ -28,26 +28,27 @@ logger = logging.getLogger("orihon.sources")
 def sources_of(settings: Settings) -> list[TaskSource]:
     """The sources that the settings name; those of services need their packages and tokens."""
     wanted, github, gitlab = settings.sources, settings.sources.github, settings.sources.gitlab
+    labels = Labels(**{field.name: getattr(wanted.labels, field.name) for field in fields(Labels)})
     sources: list[TaskSource] = []
     if github.repositories:
         from orihon.runtime.sources.github import GitHubSource
 
-        sources.append(GitHubSource(github.repositories, **_options(settings, github)))
+        sources.append(GitHubSource(github.repositories, **_options(settings, github, labels)))
     if gitlab.repositories:
         from orihon.runtime.sources.gitlab import GitLabSource
 
-        sources.append(GitLabSource(gitlab.repositories, **_options(settings, gitlab)))
+        sources.append(GitLabSource(gitlab.repositories, **_options(settings, gitlab, labels)))
     if wanted.folder is not None:
         sources.append(FolderSource(wanted.folder))
     return sources
 
 
-def _options(settings: Settings, service: GitHubSettings | GitLabSettings) -> ForgeOptions:
-    wanted, labels = settings.sources, settings.sources.labels
+def _options(settings: Settings, service: GitHubSettings | GitLabSettings, labels: Labels) -> ForgeOptions:
+    wanted = settings.sources
     return ForgeOptions(
         token=service.token or "",
         base_url=service.base_url,
-        labels=Labels(labels.todo, labels.processing, labels.completed, labels.failed, labels.cancelled, labels.paused),
+        labels=labels,
         types=service.types,
         retry=Retry(tries=wanted.tries, longest_wait=wanted.longest_wait),
         timeout=wanted.timeout,
