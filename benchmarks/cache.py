@@ -20,12 +20,12 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.plain_history import read_transcript
 from orihon.compression.planner import request_cost
 from orihon.compression.strategies.summarize import Summarize
-from orihon.store import MessageStore
 from orihon.values.message.message import Message
 from orihon.values.tokens.message_tokens import estimate_message
 from orihon.values.tokens.prices import Prices, prices_for

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sample import contents
+from orihon import MessageStore
 from orihon.llm.clients import CLIENTS
 from orihon.llm.scripted import Reply, ScriptedModel, Slow
-from orihon.store import MessageStore
 
 MODEL_SECONDS = 2.0
 PAGE = resource.getpagesize()

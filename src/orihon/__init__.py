@@ -130,7 +130,6 @@ if TYPE_CHECKING:
     from orihon.settings import load_settings as load_settings
     from orihon.settings.in_force import settings_in_force as settings_in_force
     from orihon.settings.rungs import Rung as Rung
-    from orihon.store import MessageStore as MessageStore
     from orihon.store import PlanningHistoryStore as PlanningHistoryStore
     from orihon.store import StoredMessage as StoredMessage
     from orihon.store import SummaryStore as SummaryStore
@@ -150,6 +149,7 @@ if TYPE_CHECKING:
     from orihon.tasks.inheritance import ContextInheritanceManager as ContextInheritanceManager
     from orihon.tasks.inheritance import InheritanceContext as InheritanceContext
     from orihon.tasks.inheritance import PreviousContext as PreviousContext
+    from orihon.tasks.message_store import MessageStore as MessageStore
     from orihon.tasks.mirror import S3MessageStore as S3MessageStore
     from orihon.tasks.mirror import fetch_mirror as fetch_mirror
     from orihon.tasks.task import Task as Task
@@ -285,7 +285,7 @@ _TABLE = {
     "orihon.settings": "Settings load_settings",
     "orihon.settings.in_force": "settings_in_force",
     "orihon.settings.rungs": "Rung",
-    "orihon.store": "MessageStore PlanningHistoryStore StoredMessage SummaryStore ToolStore",
+    "orihon.store": "PlanningHistoryStore StoredMessage SummaryStore ToolStore",
     "orihon.store.checkpoints": "Approval Checkpoint Phase",
     "orihon.tasks.approvals.answers": "PendingApproval",
     "orihon.tasks.approvals.handler": "ApprovalHandler",
@@ -294,6 +294,7 @@ _TABLE = {
     "orihon.tasks.context": "TaskContextManager",
     "orihon.tasks.grants": "NewGrant",
     "orihon.tasks.inheritance": "ContextInheritanceManager InheritanceContext PreviousContext",
+    "orihon.tasks.message_store": "MessageStore",
     "orihon.tasks.mirror": "S3MessageStore fetch_mirror",
     "orihon.tasks.task": "Task",
     "orihon.tasks.view_reader": "ViewAt",

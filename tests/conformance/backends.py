@@ -13,8 +13,8 @@ from typing import Any, ClassVar, LiteralString
 
 import apsw
 
+from orihon import MessageStore
 from orihon.settings import load_settings
-from orihon.store import MessageStore
 from orihon.store.factory import open_task_store
 from tests.services import TASKS_DATABASE
 
@@ -44,7 +44,7 @@ class Backend(ABC):
         config = self.config()
         config["context_storage"].update(storage)
         settings = load_settings({**config, "masking": masking or {}}, environ={})
-        task_store = open_task_store(folder, settings, epoch=epoch)
+        task_store = open_task_store(folder, settings, epoch=epoch, base=folder.parent)
         return MessageStore(folder, settings, task_store=task_store)
 
     @abstractmethod

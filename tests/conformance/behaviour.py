@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from orihon.store import MessageStore
+from orihon import MessageStore
 from tests.conformance.backends import Backend
 
 

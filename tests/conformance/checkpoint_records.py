@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import InvalidInput, NotWaiting, ToolCallError
-from orihon.store import MessageStore
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Phase
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation
 from tests.conformance.invariants import check_task

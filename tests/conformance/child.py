@@ -17,9 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from orihon import errors
+from orihon import MessageStore, errors
 from orihon.errors import OrihonError
-from orihon.store import MessageStore
 from orihon.values.view import PlannedFold
 from tests.conformance.backends import BACKENDS, SEALED, Backend
 from tests.conformance.invariants import check_task

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, OrihonError
-from orihon.store import MessageStore
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.view import PlannedFold
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from orihon.store import MessageStore, StoredMessage
+from orihon import MessageStore
+from orihon.store import StoredMessage
 from orihon.store.record_codec import matches_digest
 from orihon.system import jsonio
 from orihon.values.message.message import Message

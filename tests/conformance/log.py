@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import ToolCallError
-from orihon.store import MessageStore
 from orihon.store.record_codec import Said
 from orihon.system import jsonio
 from orihon.values.message.message import Message

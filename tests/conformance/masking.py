@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
+from orihon import MessageStore
+from orihon.store import PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.values.message.message import Message
 from orihon.values.view import PlannedFold
 from tests.conformance.behaviour import Behaviour, call

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy
-from orihon.store import MessageStore
 from tests.conformance.behaviour import Behaviour, add_conversation, texts
 from tests.conformance.child import PATIENCE, OtherProcess
 from tests.conformance.invariants import check_acceptable, check_task

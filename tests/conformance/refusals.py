@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import DamagedStore, InvalidId, InvalidMessage, NoSuchMessage, StorageUnavailable
-from orihon.store import MessageStore
 from orihon.system import jsonio
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation, texts
 from tests.conformance.invariants import check_task

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import InvalidMessage, ToolCallError
-from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
+from orihon.store import PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.store.documents import load_document, save_document
 from orihon.values.message.message import Message
 from orihon.values.tokens.message_tokens import count_message

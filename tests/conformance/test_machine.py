@@ -22,10 +22,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput, NothingToUndo
 from orihon.settings.rungs import STRATEGIES
-from orihon.store import MessageStore
 from orihon.values.message.wire import clean
 from orihon.values.records import Compression
 from orihon.values.view import PlannedFold, foldable_runs

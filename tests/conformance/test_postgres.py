@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from orihon import PostgreSQLMessageStore
+from orihon import MessageStore, PostgreSQLMessageStore
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, StaleWriter
-from orihon.store import MessageStore, ToolStore, postgres_pages
+from orihon.store import ToolStore, postgres_pages
 from orihon.store.factory import backend_of, open_records
 from orihon.values.view import PlannedFold
 from tests.conformance.backends import PostgresBackend

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import DamagedStore, KeyUnavailable, OrihonError
 from orihon.settings import load_settings
-from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.key_places import base_of, erase_key
 from tests.conformance.backends import SealedFiles, SealedPostgres, SealedSqlite

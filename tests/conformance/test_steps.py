@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from orihon import fork_task
+from orihon import MessageStore, fork_task
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo, ToolCallError
 from orihon.settings import Settings, load_settings
-from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase

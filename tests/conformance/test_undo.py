@@ -9,9 +9,9 @@ import random
 import secrets
 from pathlib import Path
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.settings.rungs import STRATEGIES
-from orihon.store import MessageStore
 from tests.conformance.backends import BACKENDS
 
 SEQUENCES_PER_TASK = 25

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import ToolCallError
-from orihon.store import MessageStore
 from orihon.values.message.message import Message
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation, call
 from tests.conformance.invariants import check_task

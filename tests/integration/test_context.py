@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from orihon import TaskContextManager, TaskKey, TaskStatus
+from orihon import MessageStore, TaskContextManager, TaskKey, TaskStatus
 from orihon.errors import (
     DamagedStore,
     IllegalTransition,
@@ -27,7 +27,6 @@ from orihon.errors import (
     TaskBusy,
     TaskNotFound,
 )
-from orihon.store import MessageStore
 from tests.helpers import refused
 
 KEY = TaskKey("github", "me", "project", "issue", "27", "me")

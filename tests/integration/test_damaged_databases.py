@@ -9,11 +9,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from orihon import MessageStore
 from orihon.catalogue import Catalogue
 from orihon.drivers.sqlite import connect
 from orihon.errors import DamagedStore
 from orihon.settings import load_settings
-from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading, open_records
 from orihon.values.task import TaskKey, TaskStatus
 

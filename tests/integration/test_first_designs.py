@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
-from orihon.store import MessageStore
 from orihon.tasks.context import TaskContextManager
 from orihon.values.task import TaskKey
 

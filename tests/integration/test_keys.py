@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import DamagedStore, InvalidId, KeyUnavailable
 from orihon.guard.encryption.keys import FOLDER, DataKeys, FolderKeys
 from orihon.guard.encryption.master import MasterKeys, master_keys, read_master_key
 from orihon.settings import load_settings
-from orihon.store import MessageStore
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.upkeep.keys import erase_key, keys_overview, new_master_key, rotate_keys

@@ -17,10 +17,9 @@ from typing import Any
 import apsw
 import pytest
 
-from orihon import ContextCompressor, TaskContextManager, TaskQueue
+from orihon import ContextCompressor, MessageStore, TaskContextManager, TaskQueue
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, InvalidId, OrihonError
-from orihon.store import MessageStore
 from orihon.transfer.archive.packed_file import PackedContents, unpack
 from orihon.values.task import TaskKey, new_uuid
 from orihon.values.tokens.tokens import estimate, reported_input_tokens

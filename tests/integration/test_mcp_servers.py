@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.errors import DamagedStore, InvalidSettings, ToolFailed, ToolServerError
 from orihon.runtime.tool import ToolResult
 from orihon.runtime.tools import ToolBox, ToolOptions
-from orihon.store import MessageStore
 from tests.helpers import refused
 from tests.integration.run_supervisor import eventually
 from tests.ports import free_port

@@ -15,10 +15,11 @@ from typing import LiteralString
 import psycopg
 import pytest
 
+from orihon import MessageStore
 from orihon.drivers.postgres import postgres_of
 from orihon.drivers.postgres.pool import Connection
 from orihon.errors import NewerSchema, StorageUnavailable
-from orihon.store import MessageStore, PlanningHistoryStore
+from orihon.store import PlanningHistoryStore
 from orihon.store.contract import STREAMS
 from tests.conformance.backends import PostgresBackend
 from tests.conformance.behaviour import add_conversation, texts

@@ -10,12 +10,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from orihon import MessageStore
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import StaleWriter
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
-from orihon.store import MessageStore, postgres_pages
 from orihon.store import postgres as postgres_records
+from orihon.store import postgres_pages
 from orihon.store.contract import StreamRange
 from orihon.store.factory import open_task_store
 from orihon.store.postgres import PostgresRecords

@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from orihon import MessageStore
 from orihon.drivers.postgres import guarded
 from orihon.drivers.postgres.pool import _POOLS, Connection, Postgres
 from orihon.errors import StorageUnavailable
-from orihon.store import MessageStore
 from tests.conformance.behaviour import texts
 from tests.conformance.invariants import check_task
 from tests.cutting_proxy import CuttingProxy

@@ -262,7 +262,7 @@ def test_a_writer_that_is_stopped_while_it_waits_for_the_disk_can_be_taken_over(
     program = """
 import os, sys
 from orihon.settings import load_settings
-from orihon.store import MessageStore
+from orihon import MessageStore
 from orihon.store.factory import open_for_reading, open_task_store
 from pathlib import Path
 folder, settings = Path(sys.argv[1]), load_settings({})

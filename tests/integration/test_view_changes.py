@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from orihon import MessageStore
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.planner import Draft
 from orihon.errors import DamagedStore, IllegalTransition, NothingToUndo, StaleWriter, TaskBusy, TaskNotFound
-from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system.counters import SUMMARIES
 from orihon.tasks.base import OpenBase

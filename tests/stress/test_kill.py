@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.store import MessageStore
+from orihon import MessageStore
 from orihon.tasks.verify.verify import Finding, verify_task
 from tests.conformance.backends import BACKENDS, FilesBackend
 from tests.conformance.child import ROOT, Lines, unmeasured

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from orihon import MessageStore
 from orihon.errors import OrihonError
 from orihon.guard import Redactor
 from orihon.guard.masking.rules import built_in_finders
-from orihon.store import MessageStore
 from orihon.store.contract import Pieces, Stream
 from orihon.store.files import FilesRecords
 from orihon.store.task_store import TaskStore

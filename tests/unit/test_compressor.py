@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.compression.compressor import CompressionResult, ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.errors import BudgetExceeded, DamagedStore, InvalidInput, StaleWriter
-from orihon.store import MessageStore, SummaryStore
+from orihon.store import SummaryStore
 from orihon.tasks.context import TaskContextManager
 from orihon.values.task import TaskKey
 from tests.helpers import refused

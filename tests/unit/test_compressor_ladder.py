@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.pages import NothingToFold, WhyNot
 from orihon.compression.planner import Draft
 from orihon.errors import BudgetExceeded, IllegalFold, InvalidInput
 from orihon.notifications import webhook
 from orihon.settings.rungs import EVENTS
-from orihon.store import MessageStore
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify

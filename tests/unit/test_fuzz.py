@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from orihon import import_transcripts
+from orihon import MessageStore, import_transcripts
 from orihon.audit.record import AuditRecord, BrokenLine, head_of, read_line
 from orihon.catalogue import Catalogue
 from orihon.classic.documents import TokenOptimizer, compress_context
@@ -43,7 +43,6 @@ from orihon.runtime.workspace_tools import Workspace
 from orihon.search.query import parse_query
 from orihon.search.words import tokens, wholes
 from orihon.settings import load_settings
-from orihon.store import MessageStore
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio
 from orihon.tasks.place import TaskFolders

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon import ContextInheritanceManager, TaskContextManager, TaskKey
+from orihon import ContextInheritanceManager, MessageStore, TaskContextManager, TaskKey
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.model.summarizer import RequestWriter
 from orihon.compression.notes.reader import Note, read_back, render
@@ -16,7 +16,6 @@ from orihon.compression.pages import pinned_headings
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.trust import Sources, as_read, quoted, quoted_if_order
 from orihon.guard.masking.timed_patterns import TimedPatterns
-from orihon.store import MessageStore
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import estimate

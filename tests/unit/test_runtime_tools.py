@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orihon import MessageStore
 from orihon.errors import InvalidSettings, ToolFailed
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool
 from orihon.runtime.mcp.config import Approvals, definition_digest, read_mcp_servers
@@ -35,7 +36,6 @@ from orihon.runtime.tool import (
     split_name,
 )
 from orihon.runtime.tools import ToolBox, ToolOptions
-from orihon.store import MessageStore
 from tests.helpers import refused
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
-from orihon.store import MessageStore
 from orihon.system import jsonio
 
 
@@ -25,7 +25,7 @@ def test_few_calls_lie_between_a_message_and_the_write(tmp_path: Path) -> None:
     def look(frame: FrameType, event: str, called: Any) -> None:
         if event == "c_call" and called is os.writev:
             way = [frame.f_code.co_qualname]
-            while way[-1] != "MessageStore.add_message" and frame.f_back is not None:
+            while way[-1] != "TaskMessages.add_message" and frame.f_back is not None:
                 frame = frame.f_back
                 way.append(frame.f_code.co_qualname)
             ways.append(way[::-1])
@@ -35,7 +35,7 @@ def test_few_calls_lie_between_a_message_and_the_write(tmp_path: Path) -> None:
         store.add_message("user", "how deep is it?")
     finally:
         sys.setprofile(None)
-    down = ["MessageStore.add_message", "TaskStore.append", "FilesRecords.append", "AppendHandle.append"]
+    down = ["TaskMessages.add_message", "TaskStore.append", "FilesRecords.append", "AppendHandle.append"]
     assert ways == [down, down]  # the line of the view, then the record
 
 

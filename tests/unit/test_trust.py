@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.trust import Sources, quoted
-from orihon.store import MessageStore
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Fold
 from tests.unit.test_compressor import ScriptedModel, call, talk

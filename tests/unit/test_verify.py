@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import orihon.tasks.verify.verify
+from orihon import MessageStore
 from orihon.errors import DamagedStore, TaskNotFound
-from orihon.store import MessageStore
 from orihon.store.contract import Stream
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from orihon.settings import load_settings
 from orihon.store.factory import open_task_store
-from orihon.store.messages import Config, MessageStore
+from orihon.tasks.message_store import Config, MessageStore
 from orihon.values.task import check_id
 
 

@@ -32,7 +32,7 @@ from orihon.notifications.notifier import Notifier
 from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import Rung
-from orihon.store import MessageStore, SummaryStore
+from orihon.store import SummaryStore, TaskMessages
 from orihon.system.counters import Counts
 from orihon.texts import text
 from orihon.values.ladder import Fullness, fullness_of, ladder_of
@@ -60,7 +60,7 @@ class ContextCompressor:
         config: Mapping[str, Any] | Settings | None = None,
         llm_client: LLMClientProtocol | ChatClient | None = None,
         *,
-        message_store: MessageStore | None = None,
+        message_store: TaskMessages | None = None,
         summary_store: SummaryStore | None = None,
         min_messages_to_summarize: int | None = None,
         notifier: Notifier | None = None,
@@ -94,7 +94,7 @@ class ContextCompressor:
     # ---- parts ---------------------------------------------------------------------------------------------------
 
     @property
-    def message_store(self) -> MessageStore:
+    def message_store(self) -> TaskMessages:
         """The messages whose view is folded."""
         if self._message_store is None:
             raise InvalidInput("no_message_store")

@@ -16,7 +16,7 @@ from orihon.values.view import SeqRange
 
 if TYPE_CHECKING:
     from orihon.catalogue import Lease
-    from orihon.store import MessageStore
+    from orihon.store import TaskMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class FoldedTask(Protocol):
         """By which it is owned."""
 
     @property
-    def message_store(self) -> MessageStore:
+    def message_store(self) -> TaskMessages:
         """Its log and its view."""
 
     @property

@@ -32,8 +32,8 @@ from orihon.llm.telemetry import call_telemetry, model_call
 from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_call_instructions, text_result_message
 from orihon.llm.transport import CancellableCall, Transport, refusal, without_user
 from orihon.settings import Settings, load_settings
-from orihon.store import MessageStore
 from orihon.system import jsonio
+from orihon.tasks.message_store import MessageStore
 from orihon.values.message.message import Message
 from orihon.values.records import Usage
 from orihon.values.tokens.tokens import estimate

@@ -17,7 +17,7 @@ from orihon.compression.plain_history import system_head, tool_units
 from orihon.errors import ToolCallError
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.request_file import FileLines, ListLines, StoredLines, ViewLines, request_file
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 from orihon.values.tokens.message_tokens import estimate_message
@@ -68,7 +68,7 @@ class StoredHistory:
     """A conversation in a ``MessageStore``."""
 
     def __init__(
-        self, store: MessageStore, compressor: ContextCompressor, task_ctx: TaskContextManager | None = None
+        self, store: TaskMessages, compressor: ContextCompressor, task_ctx: TaskContextManager | None = None
     ) -> None:
         self._store = store
         self._compressor = compressor

@@ -15,7 +15,7 @@ from typing import Any
 
 from orihon.errors import InvalidSettings, ToolFailed
 from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall, ServerTool, ToolServer
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class BuiltinServer:
 def builtin_servers(
     workspace: Path | None,
     max_output_bytes: int,
-    messages: MessageStore | None,
+    messages: TaskMessages | None,
     *,
     shell: bool = False,
     base_dir: Path | None = None,

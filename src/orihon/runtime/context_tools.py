@@ -20,7 +20,7 @@ from orihon.search.history import fold_of
 from orihon.search.query import Query, parse_query
 from orihon.search.snippets import make_snippet
 from orihon.search.task_search import count_terms, ranked_messages
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.texts import text
 from orihon.values.message.message import Message
 from orihon.values.records import Fold
@@ -32,7 +32,7 @@ _MOST_WORDS = 16
 _SPARE = 2
 
 
-def context_tools(messages: MessageStore, limit: int) -> list[BuiltinTool]:
+def context_tools(messages: TaskMessages, limit: int) -> list[BuiltinTool]:
     """The tools over one task's past."""
     past = _Past(messages, limit)
     return [
@@ -63,7 +63,7 @@ def context_tools(messages: MessageStore, limit: int) -> list[BuiltinTool]:
 
 
 class _Past:
-    def __init__(self, messages: MessageStore, limit: int) -> None:
+    def __init__(self, messages: TaskMessages, limit: int) -> None:
         self._messages = messages
         self._outputs = KeptOutputs(messages)
         self._limit = limit

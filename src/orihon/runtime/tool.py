@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from orihon.errors import ToolFailed
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.texts import text
 
 LONGEST_NAME = 64
@@ -272,7 +272,7 @@ def _tail(raw: bytes, size: int) -> bytes:
 class KeptOutputs:
     """``outputs/`` of one task."""
 
-    def __init__(self, messages: MessageStore) -> None:
+    def __init__(self, messages: TaskMessages) -> None:
         self._messages = messages
 
     def masked(self, content: str) -> str:

@@ -40,7 +40,7 @@ from orihon.runtime.tool import (
     split_name,
 )
 from orihon.settings import Settings
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 
@@ -70,7 +70,7 @@ class ToolBox:
         servers: Iterable[ToolServer],
         options: ToolOptions | None = None,
         *,
-        message_store: MessageStore | None = None,
+        message_store: TaskMessages | None = None,
     ) -> None:
         self.options = options or ToolOptions()
         if self.options.max_output_bytes < _LEAST_OUTPUT:
@@ -91,7 +91,7 @@ class ToolBox:
         options: ToolOptions | None = None,
         *,
         base_dir: Path | str | None = None,
-        message_store: MessageStore | None = None,
+        message_store: TaskMessages | None = None,
     ) -> Self:
         """The MCP servers of ``mcp_servers:`` in a configuration, and the built-in tools.
 

@@ -140,12 +140,13 @@ def open_task_store(
     name: str = "",
     create: bool = True,
     keys_of: Settings | None = None,
+    base: Path | None = None,
 ) -> TaskStore:
     """The log and view in a task's folder. Its placeholders are made with the key of the base that it lies in."""
     storage = settings.context_storage
     return TaskStore(
         open_records(folder, settings, create=create, name=name, keys_of=keys_of),
-        make_redactor(settings, base_of(folder.absolute())),
+        make_redactor(settings, base or base_of(folder.absolute())),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,
         blob_bytes=storage.blob_bytes,
@@ -187,7 +188,7 @@ def folder_of(context_dir: Path | str) -> Path:
     return Path(context_dir).absolute()
 
 
-def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskStore:
+def shared_task_store(folder: Path, settings: Settings | None = None, *, base: Path | None = None) -> TaskStore:
     """The same for stores that are opened one by one on a folder: they must not compete with each other.
 
     Without settings, a store joins the one that is open. Other settings than its are refused: they would be ignored.
@@ -197,7 +198,7 @@ def shared_task_store(folder: Path, settings: Settings | None = None) -> TaskSto
         store = _OPEN.get(place)
         if store is None:
             wanted = load_settings(None) if settings is None else settings
-            store = _OPEN[place] = open_task_store(folder, wanted)
+            store = _OPEN[place] = open_task_store(folder, wanted, base=base)
             _OPENED_WITH[store] = wanted
         elif settings is not None and _differ(settings, _OPENED_WITH[store]):
             raise InvalidSettings("other_settings", path=folder)

@@ -1,6 +1,6 @@
-"""``MessageStore``: the log of a task and its current context, for programs.
+"""``TaskMessages``: the log of a task and its current context.
 
-The public face of ``TaskStore`` with the methods that agents know: add a message, ask how full the context is, get
+The face of ``TaskStore`` with the methods that agents know: add a message, ask how full the context is, get
 the file that the next request is made of, fold and open again.
 """
 
@@ -10,55 +10,36 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orihon.errors import IllegalFold, InvalidSettings
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
 from orihon.store.documents import exact_view_tokens
-from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.folding import Folding
 from orihon.store.record_codec import StoredMessage
 from orihon.store.side_stores import tool_record
 from orihon.store.task_store import TaskStore
-from orihon.system.files import wrapping
-from orihon.values.ladder import fullness_of, ladder_of
 from orihon.values.message.extra import expect, expect_mapping
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import Compression, ModelCall
 from orihon.values.tokens.tokens import Correction, Gauge
-from orihon.values.view import PlannedFold, View, foldable_runs
+from orihon.values.view import PlannedFold, View
 
 if TYPE_CHECKING:
-    import apsw
+    pass
 
 Config = Mapping[str, Any] | Settings | None
 
 
-class MessageStore:
+class TaskMessages:
     """Every message of a task, for ever, and the view of them that fits the model."""
 
-    def __init__(
-        self,
-        context_dir: Path | str,
-        config: Config = None,
-        *,
-        max_memory_messages: int | None = None,
-        context_length: int | None = None,
-        compression_threshold: float | None = None,
-        backend: str | None = None,
-        task_store: TaskStore | None = None,
-    ) -> None:
-        flags = {
-            "context_storage.max_memory_messages": max_memory_messages,
-            "context_storage.backend": backend,
-            "compression.threshold": compression_threshold,
-        }
-        self.settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
-        self.context_length = context_length or self.settings.context_length
+    def __init__(self, task_store: TaskStore, settings: Settings, *, context_length: int | None = None) -> None:
+        self.settings = settings
+        self.context_length = context_length or settings.context_length
         self.correction = Correction()
         self.tool_tokens = 0  # of the definitions that go out with each request; who sends them says so
-        self.compression_threshold = self.settings.compression.threshold
-        self.max_memory_messages = self.settings.context_storage.max_memory_messages
-        self.task_store = task_store or shared_task_store(folder_of(context_dir), self.settings)
-        self.folding = Folding(self.task_store)
+        self.compression_threshold = settings.compression.threshold
+        self.max_memory_messages = settings.context_storage.max_memory_messages
+        self.task_store = task_store
+        self.folding = Folding(task_store)
 
     @property
     def context_dir(self) -> Path:
@@ -158,32 +139,6 @@ class MessageStore:
         record = self.folding.compress([PlannedFold(start_message_id, end_message_id, summary_content)])
         return record.folds[0]
 
-    def recreate_current_context(
-        self,
-        summary: str | None = None,
-        unsummarized_file: Path | str | int | None = None,
-        *,
-        summary_text: str | None = None,
-        summary_tokens: int | None = None,
-    ) -> int:
-        """Fold everything but the newest entries into one summary; returns the entries the view then has.
-
-        ``unsummarized_file`` holds the newest lines of the current context, the ones to keep; it is removed
-        afterwards. The system prompt, pins and tool pairs stay whole whatever it holds.
-        """
-        text = summary if summary is not None else summary_text or ""
-        kept_lines = Path(unsummarized_file) if isinstance(unsummarized_file, str | Path) else None
-        keep = _count_lines(kept_lines) if kept_lines is not None else 0
-        view = self.view()
-        runs = foldable_runs(view, len(view.entries) - keep)
-        if not runs:
-            raise IllegalFold("nothing", entries=len(view.entries), keep=keep)
-        start, end = max(runs, key=lambda run: run[1] - run[0])
-        self.folding.compress([PlannedFold(start, end, text)], trigger="recreate", strategy="summarize")
-        if kept_lines is not None:
-            kept_lines.unlink()
-        return self.task_store.tail.view_entries
-
     def rewind(self, seq: int, notice: str = "", *, made_by: str = "") -> Compression:
         """Go back to the view of step ``seq``; what came later is folded into a notice, and ``undo`` opens it again."""
         return self.folding.rewind(seq, notice, made_by=made_by)
@@ -223,34 +178,6 @@ class MessageStore:
         """Let go of the task. Adding a message later takes it up again."""
         self.task_store.close()
 
-    # ---- names of the first design, kept for programs that use them --------------------------------------------
-
-    @property
-    def db_path(self) -> Path:
-        """Where the ``sqlite`` back end keeps this task."""
-        return self.context_dir / "context.db"
-
-    @property
-    def memory_cache(self) -> list[dict[str, Any]]:
-        """The newest messages as dicts. Read from the store: nothing is held in memory."""
-        return [
-            {"id": stored.seq, "token_count": stored.tokens, "timestamp": stored.timestamp, **stored.message.to_chat()}
-            for stored in self.get_recent_messages()
-        ]
-
-    def _should_compress(self) -> bool:
-        tail = self.task_store.tail
-        rung = ladder_of(self.settings).rung(fullness_of(self.gauge, tail.view_tokens, tail.view_entries))
-        return rung is not None and bool(rung.strategies)
-
-    def _get_connection(self) -> apsw.Connection:
-        from orihon.store.sqlite import SqliteRecords
-
-        bare = self.task_store.records.bare
-        if not isinstance(bare, SqliteRecords):
-            raise InvalidSettings("not_sqlite", backend="files")
-        return bare.reading_connection()
-
 
 def _tool_record(told: Mapping[str, Any], tool_name: str | None) -> dict[str, Any]:
     return tool_record(
@@ -261,8 +188,3 @@ def _tool_record(told: Mapping[str, Any], tool_name: str | None) -> dict[str, An
         status=told.get("status"),
         duration_ms=told.get("duration_ms"),
     )
-
-
-def _count_lines(path: Path) -> int:
-    with wrapping(path), path.open("rb") as file:
-        return sum(1 for line in file if line.strip())

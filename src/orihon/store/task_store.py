@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
@@ -42,6 +42,16 @@ OK = "ok"
 _LOOKS = 3
 
 
+class StoreMember(Protocol):
+    """The place of a store in its base: told when somebody begins and ends to write."""
+
+    def joined(self, store: TaskStore) -> None:
+        """This process writes from now on."""
+
+    def left(self, store: TaskStore) -> None:
+        """It does no longer."""
+
+
 class TaskStore(TaskReader):
     """Log and view of one task."""
 
@@ -68,6 +78,7 @@ class TaskStore(TaskReader):
         self._ended: str | None = None
         self._roles: Counter[str] = Counter()
         self.observer: StoreObserver | None = None  # of everything that was done here; see ``notify``
+        self.member: StoreMember | None = None  # of a base, for a store that was opened by its folder
 
     # ---- the log -----------------------------------------------------------------------------------------------
 
@@ -350,6 +361,8 @@ class TaskStore(TaskReader):
             with self.records.writing(), kept.sync_view(self.view_lines(), accounted=self.most_entries()):
                 pass
         self._writer_pid = os.getpid()
+        if self.member is not None:
+            self.member.joined(self)
 
     def most_entries(self) -> int:
         """Entries that a kept view may have: a crash can have come between the last compression and its view."""
@@ -366,6 +379,8 @@ class TaskStore(TaskReader):
                         self.change(lambda tail: self.save_index())
             except StorageError as error:  # the index is derived: it is made anew when it is missed
                 logger.warning("%s: the index was not saved: %s", self.name, error)
+            if self.member is not None:
+                self.member.left(self)
             self.records.close()
             self.epoch = self._lease_epoch
             self._writer_pid = 0

@@ -181,7 +181,7 @@ class OpenBase:
 
     def store(self, place: TaskPlace, *, epoch: int | None = None, create: bool = True) -> TaskStore:
         """The log and view of a task, to write to them; without an epoch nobody is fenced off."""
-        return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, create=create)
+        return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, create=create, base=self.path)
 
     def read_store(self, place: TaskPlace) -> TaskStore:
         """The same for somebody who only looks: nothing is made, nothing is locked."""

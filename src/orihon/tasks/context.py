@@ -21,10 +21,11 @@ from orihon.errors import IllegalTransition, OrihonError, StaleWriter, TaskBusy
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings, load_settings
-from orihon.store import MessageStore, PlanningHistoryStore, SummaryStore, ToolStore
+from orihon.store import PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.tasks.approvals.asking import Asking
 from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, InheritanceContext, inheritance_request
+from orihon.tasks.message_store import MessageStore
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
 from orihon.tasks.owning import Ownership, TaskOpening, totals_of

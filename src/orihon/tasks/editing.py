@@ -18,7 +18,7 @@ from orihon.catalogue import TaskRow
 from orihon.errors import IllegalTransition, TaskBusy
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.outbox import Outbox
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import OpenBase
 from orihon.tasks.metrics import TaskCounts
@@ -35,7 +35,7 @@ class ChangingTask:
     """A task while its view is changed: its row, and its messages as their owner has them."""
 
     row: TaskRow
-    messages: MessageStore
+    messages: TaskMessages
     outbox: Outbox  # where notices about it are put
     counts: TaskCounts  # what is done here, for the metrics
 
@@ -50,7 +50,7 @@ def changing_task(base: OpenBase, uuid: str) -> Iterator[ChangingTask]:
         at_end.callback(leave_task, uuid)
         row, store = _opened(base, uuid, at_end)
         base.audit.watch(store, uuid)
-        messages = MessageStore(store.records.folder, base.settings, task_store=store)
+        messages = TaskMessages(store, base.settings)
         messages.context_length = row.context_length or base.settings.context_length
         messages.correction = Correction(row.correction, int(row.correction != 1.0))
         before = store.count("compressions")

@@ -15,7 +15,7 @@ from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.store.folding import Folding
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
@@ -125,7 +125,7 @@ def level_named(name: str) -> CompressionLevel:
     return LEVELS[name]
 
 
-def _outcome(record: Compression, messages: MessageStore) -> ChangedView:
+def _outcome(record: Compression, messages: TaskMessages) -> ChangedView:
     usage = messages.gauge.usage(record.after_tokens)
     return ChangedView(record, usage, messages.task_store.tail.view_entries)
 

@@ -44,6 +44,8 @@ _SECONDS_OF_TRIES = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 #: Folders of tasks whose records are in a database.
 _SCRATCH = "scratch"
+#: Names in a base that are no task's.
+RESERVED = frozenset((*PLACES, _SCRATCH, "archive", "aside", "audit", "keys", "moving", "mirrored", "archives"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,8 @@ class TaskPlace:
 
     folder: Path
     is_in_database: bool = False
+    is_bare: bool = False  # a folder that a program has named itself, not yet among those of its status
+    is_fixed: bool = False  # the base itself, or one with keys of its own: it never moves
 
     @property
     def uuid(self) -> str:
@@ -69,10 +73,19 @@ class TaskPlace:
 
     def is_right_for(self, status: TaskStatus) -> bool:
         """Is this where a task of this status lies? What is in the database never moves."""
+        if self.is_bare:
+            return self.is_fixed or folder(status) != "completed"
         return self.is_in_database or self.position == folder(status)
 
     def __str__(self) -> str:
         return str(self.folder)
+
+
+def bare_place(path: Path, base: Path) -> TaskPlace | None:
+    """The task in a folder that a program has named itself, below the base or the base itself."""
+    if path.name in RESERVED or not backend_of(path, ""):
+        return None
+    return TaskPlace(path, is_bare=True, is_fixed=path == base or (path / "keys").exists())
 
 
 def base_above(task_folder: Path) -> Path | None:
@@ -127,8 +140,14 @@ class TaskFolders:
         check_id(uuid)
         # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
         # There and back, or two that go in step could miss each other again and again.
+        if (bare := self._bare(uuid)) is not None:
+            return [bare, *self._look(uuid)]
         looks = (self._look(uuid, PLACES[:: 1 if number % 2 else -1]) for number in range(_LOOKS))
         return next((found for found in looks if found), [])
+
+    def _bare(self, uuid: str) -> TaskPlace | None:
+        found = bare_place(self.base_dir / uuid, self.base_dir)
+        return found or (bare_place(self.base_dir, self.base_dir) if self.base_dir.name == uuid else None)
 
     def _look(self, uuid: str, places: tuple[str, ...] = PLACES) -> list[TaskPlace]:
         found = {}
@@ -141,6 +160,10 @@ class TaskFolders:
                 # A folder keeps its number when it is moved.
                 found[status.st_dev, status.st_ino] = TaskPlace(self.base_dir / place / uuid)
         return list(found.values())
+
+    def _all_bare(self) -> list[TaskPlace]:
+        folders = [self.base_dir, *sorted(self.base_dir.iterdir())] if self.base_dir.is_dir() else []
+        return [place for path in folders if (place := bare_place(path, self.base_dir)) is not None]
 
     def find(self, uuid: str) -> TaskPlace | None:
         """Where the task lies."""
@@ -183,8 +206,8 @@ class TaskFolders:
     def beginning_with(self, prefix: str) -> list[str]:
         """The tasks that have a folder here and whose id begins so; one that is whole is looked up, not searched."""
         if len(prefix) == _UUID_LENGTH:
-            return [prefix] if self._look(prefix) else []
-        found = []
+            return [prefix] if self.places(prefix) else []
+        found = [place.uuid for place in self._all_bare() if place.uuid.startswith(prefix)]
         for place in PLACES:
             with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.base_dir / place) as entries:
                 found += [entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
@@ -192,7 +215,7 @@ class TaskFolders:
 
     def all(self) -> list[TaskPlace]:
         """Every task that has a place here, named as its folder is."""
-        return [
+        return self._all_bare() + [
             TaskPlace(path)
             for place in PLACES
             if (self.base_dir / place).is_dir()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from orihon.catalogue import Catalogue, Lease
 from orihon.errors import StorageError
 from orihon.settings import Settings
-from orihon.store import MessageStore, SummaryStore, ToolStore
+from orihon.store import SummaryStore, ToolStore
 from orihon.store.task_store import TaskStore
+from orihon.tasks.message_store import MessageStore
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.owning import totals_of
 from orihon.tasks.usage import UsageBook

@@ -17,7 +17,7 @@ from typing import Any
 from orihon.catalogue import TaskRow
 from orihon.errors import NoSuchMessage, NothingToUndo
 from orihon.settings import Settings
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.store.reader import ViewStep
 from orihon.store.record_codec import StoredMessage
 from orihon.store.steps import compression_at
@@ -178,9 +178,9 @@ class ViewReading:
         """All of it at once."""
         return ViewAt(uuid, self.last_seq, self.compression, self.figures(), tuple(self.entries()), tuple(self.lines()))
 
-    def message_store(self) -> MessageStore:
+    def message_store(self) -> TaskMessages:
         """The task's messages, for planning a compression; what is written through it is refused or fenced as ever."""
-        messages = MessageStore(self._store.records.folder, self._settings, task_store=self._store)
+        messages = TaskMessages(self._store, self._settings)
         messages.context_length, messages.correction = self._gauge.budget.window, self._gauge.correction
         return messages
 

@@ -17,13 +17,13 @@ from orihon.compression.contract import CompressionResult
 from orihon.errors import InvalidInput, NotWaiting, TaskBusy, Waiting
 from orihon.notifications.outbox import Outbox
 from orihon.settings import Settings
-from orihon.store import MessageStore
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Decision, Phase
 from orihon.store.task_store import TaskStore
 from orihon.tasks.approvals.answers import process_waiting_task
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.notices import tell_of_approval
 from orihon.tasks.base import OpenBase
+from orihon.tasks.message_store import MessageStore
 from orihon.values.task import FINISHED, TaskStatus
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from orihon.compression.documents.sections import CompressionLevel, compress_doc
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.errors import InvalidInput, NothingToUndo
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Phase
 from orihon.tasks.approvals.phase_archives import MOST_KNOWN, archive_phase, decisions_of, normal
 from orihon.texts import text
@@ -49,7 +49,7 @@ _SHORTEST_TITLE = 2
 class ApprovalHandler:
     """Follows the answers of one task. Without messages it works on ``Checkpoint.exploration_context`` alone."""
 
-    def __init__(self, messages: MessageStore | None = None, compressor: ContextCompressor | None = None) -> None:
+    def __init__(self, messages: TaskMessages | None = None, compressor: ContextCompressor | None = None) -> None:
         self._messages = messages
         self.compressor = compressor or ContextCompressor(message_store=messages)
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from orihon.errors import InvalidInput
-from orihon.store import MessageStore
+from orihon.store import TaskMessages
 from orihon.store.checkpoints import read_ledger
 from orihon.store.reader import TaskReader
 from orihon.tasks.approvals.phase_archives import (
@@ -56,7 +56,7 @@ def restore_phase(base: OpenBase, uuid: str, *, phase: int | None = None, sectio
         return Restored(opened, before, task.messages.get_current_token_count())
 
 
-def _unfold(messages: MessageStore, seqs: list[int]) -> tuple[int, ...]:
+def _unfold(messages: TaskMessages, seqs: list[int]) -> tuple[int, ...]:
     """Open every fold over these messages, and those that come out of them."""
     opened: list[int] = []
     while True:

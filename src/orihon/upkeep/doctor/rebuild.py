@@ -68,8 +68,8 @@ def row_from_folder(place: TaskPlace, settings: Settings) -> TaskRow:
 
 
 def _status(place: TaskPlace, store: TaskStore) -> TaskStatus:
-    """What the folder says by where it is; a task in the database has ended if it has its final summary."""
-    if not place.is_in_database:
+    """What the folder says by where it is; one that never moves has ended if it has its final summary."""
+    if not place.is_in_database and not place.is_bare:
         return _STATUS_OF[place.position]
     return TaskStatus.PAUSED if store.records.kept_file(FINAL_SUMMARY) is None else TaskStatus.COMPLETED
 

@@ -1,0 +1,147 @@
+"""A task that a program names by its folder alone: which base it belongs to, and that it is a task like any other.
+
+``contexts/hello`` is the task ``hello`` of the base ``contexts`` if that folder is a base or can become one; a folder
+in somebody's project is a base of its own. The row is made and the lease taken when something is first written, and
+given back when the store is closed or the program ends; where another process holds the lease, this one writes beside
+it as far as the back end allows.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import weakref
+from contextlib import closing
+from pathlib import Path
+
+from orihon.catalogue import TaskRow
+from orihon.catalogue.metadata import write_metadata
+from orihon.errors import OrihonError, TaskBusy
+from orihon.settings import Settings
+from orihon.store.factory import backend_of, shared_task_store
+from orihon.store.task_store import TaskStore
+from orihon.system.clock import utc_now
+from orihon.tasks.base import OpenBase
+from orihon.tasks.owning import Ownership, totals_of
+from orihon.tasks.place import RESERVED, base_above
+from orihon.tasks.task_name import is_id, key_named
+from orihon.values.task import TaskStatus
+
+logger = logging.getLogger("orihon.context")
+
+_AT_REST = frozenset((TaskStatus.RUNNING, TaskStatus.PAUSED))
+
+
+def task_store_in(folder: Path, settings: Settings) -> TaskStore:
+    """The log and view of the task that this folder is, or was before it moved."""
+    where = base_of_folder(folder)
+    if where is None or settings.context_storage.backend == "postgres":
+        return shared_task_store(folder, settings)
+    base = OpenBase(where, settings, create=True)
+    here = base.folders.find(folder.name) if where.is_dir() else None
+    store = shared_task_store(folder if here is None else here.folder, settings, base=where)
+    if store.member is None:
+        store.member = _FolderTask(base, folder.name)
+    return store
+
+
+def base_of_folder(folder: Path) -> Path | None:
+    """The base that a task's folder belongs to; ``None`` where its name can be no task's."""
+    above = base_above(folder)
+    if above is not None:
+        return above
+    if not is_id(folder.name) or folder.name in RESERVED:
+        return None
+    return folder.parent if _is_base(folder.parent) else folder
+
+
+def _is_base(folder: Path) -> bool:
+    """Is this a base, or can it become one? Nothing but tasks may be in it."""
+    if (folder / "tasks.db").exists():
+        return True
+    try:
+        found = list(folder.iterdir())
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return all(path.is_dir() and backend_of(path, "") for path in found)
+
+
+class _FolderTask:
+    """The task's row and lease, while its store is written to."""
+
+    def __init__(self, base: OpenBase, uuid: str) -> None:
+        self._base = base
+        self._uuid = uuid
+        self._owned: Ownership | None = None
+        self._pid = 0
+
+    def joined(self, store: TaskStore) -> None:
+        """Somebody writes: the task is registered, running, and this process's where it is nobody else's."""
+        if self._pid == os.getpid():
+            return
+        self._pid, self._owned = os.getpid(), None
+        try:
+            row = self._registered(store)
+            if row.status not in _AT_REST:
+                return  # ended, or in somebody else's hands: what is added is in the log, and no more
+            self._owned = self._base.own(self._uuid)
+            if row.status is TaskStatus.PAUSED:
+                self._base.needed_catalogue().tasks.change_status(
+                    self._uuid, TaskStatus.RUNNING, epoch=self._owned.epoch, keep_lease=True
+                )
+            self._owned.keep()
+            weakref.finalize(store, self._rest)
+        except TaskBusy:
+            logger.debug("%s: is written to beside its owner", self._uuid)
+        except OrihonError as error:  # the log counts: it is written although the catalogue cannot be
+            logger.warning("%s: not in the catalogue: %s", self._uuid, error)
+
+    def _registered(self, store: TaskStore) -> TaskRow:
+        catalogue, settings = self._base.needed_catalogue(), self._base.settings
+        known = catalogue.tasks.find(self._uuid)
+        if known is not None:
+            return known
+        now = utc_now()
+        row = TaskRow.of(
+            key_named(self._uuid),
+            self._uuid,
+            TaskStatus.RUNNING,
+            created_at=now,
+            updated_at=now,
+            started_at=now,
+            backend=backend_of(store.records.folder, settings.context_storage.backend),
+            llm_provider=settings.llm.provider,
+            model=settings.model,
+            context_length=settings.context_length,
+            epoch=store.epoch or 0,
+        )
+        adopted = catalogue.tasks.adopt(row)
+        write_metadata(store.records, adopted, settings)
+        return adopted
+
+    def left(self, store: TaskStore) -> None:
+        """Nobody writes any more: the task rests, with its statistics."""
+        self._rest(totals_of(store) if self._owned is not None else None)
+
+    def _rest(self, totals: dict[str, int] | None = None) -> None:
+        """Also when the store was just dropped, or the program ends without closing it."""
+        owned, self._owned = self._owned, None
+        is_ours, self._pid = self._pid == os.getpid(), 0
+        if owned is None or not is_ours:
+            return
+        try:
+            owned.rest()
+            found = self._totals() if totals is None else totals
+            owned.catalogue.tasks.change_status(self._uuid, TaskStatus.PAUSED, epoch=owned.epoch, statistics=found)
+        except OrihonError as error:
+            logger.warning("%s: its statistics are not in the catalogue: %s", self._uuid, error)
+        self._base.close()
+
+    def _totals(self) -> dict[str, int]:
+        place = self._base.folders.find(self._uuid)
+        if place is None:
+            return {}
+        with closing(self._base.read_store(place)) as store:
+            return totals_of(store)

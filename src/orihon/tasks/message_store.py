@@ -1,0 +1,110 @@
+"""``MessageStore``: the log of a task and its current context, for programs that name a folder.
+
+The folder is a task of the base above it, where that is one or can become one: new, empty, or with nothing but such
+folders in it. Elsewhere it is a base of its own with this one task, and nothing is written beside it. Either way the
+task is masked with the base's key, and registered and owned like any other as soon as something is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orihon.errors import IllegalFold, InvalidSettings
+from orihon.settings import Settings, load_settings
+from orihon.store.factory import folder_of
+from orihon.store.messages import TaskMessages
+from orihon.store.task_store import TaskStore
+from orihon.system.files import wrapping
+from orihon.tasks.folder_task import task_store_in
+from orihon.values.ladder import fullness_of, ladder_of
+from orihon.values.view import PlannedFold, foldable_runs
+
+if TYPE_CHECKING:
+    import apsw
+
+Config = Mapping[str, Any] | Settings | None
+
+
+class MessageStore(TaskMessages):
+    """Every message of a task, for ever, and the view of them that fits the model."""
+
+    def __init__(
+        self,
+        context_dir: Path | str,
+        config: Config = None,
+        *,
+        max_memory_messages: int | None = None,
+        context_length: int | None = None,
+        compression_threshold: float | None = None,
+        backend: str | None = None,
+        task_store: TaskStore | None = None,
+    ) -> None:
+        flags = {
+            "context_storage.max_memory_messages": max_memory_messages,
+            "context_storage.backend": backend,
+            "compression.threshold": compression_threshold,
+        }
+        settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
+        store = task_store or task_store_in(folder_of(context_dir), settings)
+        super().__init__(store, settings, context_length=context_length)
+
+    def recreate_current_context(
+        self,
+        summary: str | None = None,
+        unsummarized_file: Path | str | int | None = None,
+        *,
+        summary_text: str | None = None,
+        summary_tokens: int | None = None,
+    ) -> int:
+        """Fold everything but the newest entries into one summary; returns the entries the view then has.
+
+        ``unsummarized_file`` holds the newest lines of the current context, the ones to keep; it is removed
+        afterwards. The system prompt, pins and tool pairs stay whole whatever it holds.
+        """
+        text = summary if summary is not None else summary_text or ""
+        kept_lines = Path(unsummarized_file) if isinstance(unsummarized_file, str | Path) else None
+        keep = _count_lines(kept_lines) if kept_lines is not None else 0
+        view = self.view()
+        runs = foldable_runs(view, len(view.entries) - keep)
+        if not runs:
+            raise IllegalFold("nothing", entries=len(view.entries), keep=keep)
+        start, end = max(runs, key=lambda run: run[1] - run[0])
+        self.folding.compress([PlannedFold(start, end, text)], trigger="recreate", strategy="summarize")
+        if kept_lines is not None:
+            kept_lines.unlink()
+        return self.task_store.tail.view_entries
+
+    # ---- names of the first design, kept for programs that use them --------------------------------------------
+
+    @property
+    def db_path(self) -> Path:
+        """Where the ``sqlite`` back end keeps this task."""
+        return self.context_dir / "context.db"
+
+    @property
+    def memory_cache(self) -> list[dict[str, Any]]:
+        """The newest messages as dicts. Read from the store: nothing is held in memory."""
+        return [
+            {"id": stored.seq, "token_count": stored.tokens, "timestamp": stored.timestamp, **stored.message.to_chat()}
+            for stored in self.get_recent_messages()
+        ]
+
+    def _should_compress(self) -> bool:
+        tail = self.task_store.tail
+        rung = ladder_of(self.settings).rung(fullness_of(self.gauge, tail.view_tokens, tail.view_entries))
+        return rung is not None and bool(rung.strategies)
+
+    def _get_connection(self) -> apsw.Connection:
+        from orihon.store.sqlite import SqliteRecords
+
+        bare = self.task_store.records.bare
+        if not isinstance(bare, SqliteRecords):
+            raise InvalidSettings("not_sqlite", backend="files")
+        return bare.reading_connection()
+
+
+def _count_lines(path: Path) -> int:
+    with wrapping(path), path.open("rb") as file:
+        return sum(1 for line in file if line.strip())
