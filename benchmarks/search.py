@@ -27,7 +27,7 @@ from typing import Any
 from orihon import Message, MessageStore, TaskContextManager, TaskKey, search_history
 from orihon.catalogue.connect import open_catalogue
 from orihon.search import catch_up, rebuild_index
-from orihon.search.words import tokens
+from orihon.search.query import tokens
 from orihon.settings import Settings, load_settings
 from orihon.store.record_codec import Said
 from orihon.tasks.base import OpenBase

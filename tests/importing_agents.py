@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.registry import (
     CompactionItem,
     PlanItem,
     Problem,
@@ -21,8 +21,8 @@ from orihon.importers.base import (
     Thread,
     ToolItem,
     TranscriptEvent,
+    importer,
 )
-from orihon.importers.registry import importer
 
 T0 = "2026-03-04T10:00:"
 

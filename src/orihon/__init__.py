@@ -89,21 +89,21 @@ if TYPE_CHECKING:
     from orihon.llm.openai import LMStudioClient as LMStudioClient
     from orihon.llm.openai import OpenAIClient as OpenAIClient
     from orihon.llm.scripted import ScriptedModel as ScriptedModel
-    from orihon.notifications.delivery import Delivery as Delivery
     from orihon.notifications.notification import CompressionNotification as CompressionNotification
     from orihon.notifications.notification import Notification as Notification
     from orihon.notifications.notifier import Notifier as Notifier
+    from orihon.notifications.webhook import Delivery as Delivery
     from orihon.reports.costs import CostLine as CostLine
     from orihon.reports.costs import CostReport as CostReport
     from orihon.reports.costs import cost_report as cost_report
     from orihon.reports.metrics import MetricsServer as MetricsServer
     from orihon.reports.metrics import collect_metrics as collect_metrics
     from orihon.reports.monitor import ContextMonitor as ContextMonitor
-    from orihon.reports.monthly import MonthlyReport as MonthlyReport
     from orihon.reports.overview import TaskOverview as TaskOverview
+    from orihon.reports.records import ViewDiff as ViewDiff
+    from orihon.reports.statistics import MonthlyReport as MonthlyReport
     from orihon.reports.storage import StorageSummary as StorageSummary
     from orihon.reports.storage import collect_global_statistics as collect_global_statistics
-    from orihon.reports.view_diff import ViewDiff as ViewDiff
     from orihon.runtime.broker_queue import BrokerTaskQueue as BrokerTaskQueue
     from orihon.runtime.broker_queue import RabbitMQTaskQueue as RabbitMQTaskQueue
     from orihon.runtime.broker_queue import open_queue as open_queue
@@ -258,16 +258,16 @@ _TABLE = {
     "orihon.llm.ollama": "OllamaClient",
     "orihon.llm.openai": "LMStudioClient OpenAIClient",
     "orihon.llm.scripted": "ScriptedModel",
-    "orihon.notifications.delivery": "Delivery",
+    "orihon.notifications.webhook": "Delivery",
     "orihon.notifications.notification": "CompressionNotification Notification",
     "orihon.notifications.notifier": "Notifier",
     "orihon.reports.costs": "CostLine CostReport cost_report",
     "orihon.reports.metrics": "MetricsServer collect_metrics",
     "orihon.reports.monitor": "ContextMonitor",
-    "orihon.reports.monthly": "MonthlyReport",
+    "orihon.reports.statistics": "MonthlyReport",
     "orihon.reports.overview": "TaskOverview",
     "orihon.reports.storage": "StorageSummary collect_global_statistics",
-    "orihon.reports.view_diff": "ViewDiff",
+    "orihon.reports.records": "ViewDiff",
     "orihon.runtime.broker_queue": "BrokerTaskQueue RabbitMQTaskQueue open_queue",
     "orihon.runtime.handler": "TaskHandler",
     "orihon.runtime.poller": "SourcePoller",

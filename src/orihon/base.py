@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from orihon.notifications.notification import Notification
     from orihon.reports.costs import CostReport
     from orihon.reports.monitor import MonitorSnapshot
-    from orihon.reports.monthly import MonthlyReport
     from orihon.reports.overview import TaskOverview
+    from orihon.reports.records import ViewDiff
+    from orihon.reports.statistics import MonthlyReport
     from orihon.reports.storage import StorageSummary
     from orihon.reports.task_list import TaskList
-    from orihon.reports.view_diff import ViewDiff
     from orihon.search import SearchResults
     from orihon.store import StoredMessage
     from orihon.tasks.approvals.answers import Answered, PendingApproval
@@ -170,13 +170,13 @@ class Base(OpenBase):
 
     def diff(self, task: str, compression: int | None = None) -> ViewDiff:
         """A view before and after a compression, the last one unless told."""
-        from orihon.reports.view_diff import view_diff
+        from orihon.reports.records import view_diff
 
         return view_diff(self, task, compression)
 
     def follow(self, task: str, *, after: int = 0) -> Iterator[StoredMessage]:
         """A task's messages as they come, until it is over."""
-        from orihon.reports.follow import follow_messages
+        from orihon.reports.records import follow_messages
 
         return follow_messages(self, self.resolve(task), after=after)
 
@@ -218,7 +218,7 @@ class Base(OpenBase):
 
     def month(self, month: str = "last") -> MonthlyReport:
         """What happened in a month."""
-        from orihon.reports.monthly import monthly_report
+        from orihon.reports.statistics import monthly_report
 
         return monthly_report(self, month)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orihon.settings import load_settings
-from orihon.upkeep.retention.lock import only_one
+from orihon.upkeep.retention.vacuum import only_one
 from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import UNHURRIED, run, run_on_terminal
 from tests.conformance.child import ROOT

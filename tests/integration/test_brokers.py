@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from orihon.drivers.broker import broker
-from orihon.drivers.broker.address import BrokerAddress
-from orihon.drivers.broker.broker import Broker
+from orihon.drivers import broker
+from orihon.drivers.broker import Broker
+from orihon.drivers.broker_address import BrokerAddress
 from orihon.errors import InvalidSettings, StorageUnavailable, Waiting
 from orihon.runtime import broker_queue
 from orihon.runtime.broker_queue import BrokerTaskQueue, RabbitMQTaskQueue, open_queue
@@ -314,7 +314,7 @@ def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened:
 KILLED = """
 import sys, time
 from orihon.drivers.broker import broker
-from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker_address import BrokerAddress
 from orihon.runtime.queue import TaskQueue
 base_dir, url, name, moment = sys.argv[1:]
 broker.ANSWER_SECONDS = broker.CONNECT_SECONDS = 60.0

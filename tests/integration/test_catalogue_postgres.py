@@ -18,7 +18,7 @@ import pytest
 from orihon.catalogue import Catalogue, ClaimLimits, WorkerStatistics
 from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.catalogue.postgres_db import PostgresTasks
-from orihon.catalogue.statements import queries, statement
+from orihon.catalogue.tasks_db import queries, statement
 from orihon.errors import InvalidSettings, NewerSchema, StorageUnavailable, TaskBusy
 from orihon.settings import load_settings
 from orihon.values.task import TaskKey, TaskStatus

@@ -185,7 +185,7 @@ def test_what_cannot_be_asked_is_refused(tmp_path: Path) -> None:
 
 def test_sums_over_days_and_models_read_one_index_only(tmp_path: Path) -> None:
     """They are asked for over all tasks: no sorting, and not a row of the table is touched."""
-    from orihon.catalogue.statements import queries
+    from orihon.catalogue.tasks_db import queries
 
     Catalogue(tmp_path / "tasks.db").close()
     text = queries("sqlite")["usage_by_day"]

@@ -34,7 +34,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import maintenance as upkeep
-from orihon.search.connect import open_index
+from orihon.search.maintenance import open_index
 from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, pending
 from orihon.tasks.base import OpenBase
@@ -249,7 +249,7 @@ def test_a_removal_that_died_after_the_description_went_is_finished(base: Path) 
         raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.upkeep.privacy.unlisted_records.shutil.rmtree", die)
+        patch.setattr("orihon.upkeep.privacy.erase.shutil.rmtree", die)
         with pytest.raises(KeyboardInterrupt):
             erase_user(base, settings, ANN)
     assert shutil.rmtree is rmtree
@@ -271,7 +271,7 @@ def test_records_without_a_row_that_cannot_be_removed_are_told_and_keep_no_other
         rmtree(place, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("orihon.upkeep.privacy.unlisted_records.shutil.rmtree", refuse_once)
+        patch.setattr("orihon.upkeep.privacy.erase.shutil.rmtree", refuse_once)
         done = erase_user(base, settings, ANN)
     assert ([task for task, _ in done.failed], done.is_complete) == (refused_places, False)
     assert {*done.tasks, *refused_places} == set(uuids)

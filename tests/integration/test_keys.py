@@ -15,8 +15,8 @@ import pytest
 
 from orihon import MessageStore
 from orihon.errors import DamagedStore, InvalidId, KeyUnavailable
-from orihon.guard.encryption.keys import FOLDER, DataKeys, FolderKeys
-from orihon.guard.encryption.master import MasterKeys, master_keys, read_master_key
+from orihon.guard.keys import FOLDER, DataKeys, FolderKeys
+from orihon.guard.sealer import MasterKeys, master_keys, read_master_key
 from orihon.settings import load_settings
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase

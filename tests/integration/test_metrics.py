@@ -21,9 +21,8 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.llm.scripted import Fault, Reply
 from orihon.reports.metrics import MetricsServer, collect_metrics
-from orihon.reports.metrics.ages import write_ages
-from orihon.reports.metrics.collect import MOST_TASKS
-from orihon.reports.sizes import NAME, known_sizes, measure, size_of, sizes_of
+from orihon.reports.metrics.collect import MOST_TASKS, write_ages
+from orihon.reports.storage import NAME, known_sizes, measure, size_of, sizes_of
 from orihon.settings import Settings, load_settings
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus

@@ -10,8 +10,7 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
-from orihon.notifications.delivery import deliver
-from orihon.notifications.webhook import Webhook
+from orihon.notifications.webhook import Webhook, deliver
 from orihon.transfer.migrate import rows
 from orihon.values.task import TaskStatus, new_uuid
 from tests.damage import KEY

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from orihon import S3MessageStore, TaskContextManager, archive_task, fetch_mirror
-from orihon.drivers.objects import ObjectInfo, ObjectStorage
-from orihon.drivers.objects.folder import FolderStorage
+from orihon.drivers.objects import FolderStorage, ObjectInfo, ObjectStorage
 from orihon.errors import DamagedStore, InvalidId, StaleWriter, StorageUnavailable
 from orihon.settings import load_settings
 from orihon.tasks.base import OpenBase

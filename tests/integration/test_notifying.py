@@ -17,8 +17,8 @@ import pytest
 from orihon import Notification, TaskContextManager, TaskKey, Waiting, deliver_notifications, list_notifications
 from orihon.catalogue.outbox import NewNotice
 from orihon.notifications import sender
-from orihon.notifications.delivery import Delivery
 from orihon.notifications.sender import send_soon, wait_until_sent
+from orihon.notifications.webhook import Delivery
 from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings, load_settings
@@ -157,7 +157,7 @@ def test_the_thread_comes_back_while_a_receiver_does_not_answer(
 ) -> None:
     caplog.set_level("INFO", logger="orihon.notifications")
     monkeypatch.setattr(sender, "_FIRST_REST", 0.01)
-    monkeypatch.setattr("orihon.notifications.delivery.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("orihon.notifications.webhook.FIRST_PAUSE", 0.001)
     receiver.answers = [500, 503, 429]
     TaskContextManager(place.base_dir, KEY, config_of(place, receiver.url)).fail("x")
     deadline = time.monotonic() + PATIENCE
@@ -178,7 +178,7 @@ def test_a_thread_that_is_woken_before_a_notice_is_due_again_does_not_leave_it_b
 ) -> None:
     caplog.set_level("INFO", logger="orihon.notifications")
     monkeypatch.setattr(sender, "_FIRST_REST", 0.01)
-    monkeypatch.setattr("orihon.notifications.delivery.FIRST_PAUSE", 3600.0)  # not due before the test says so
+    monkeypatch.setattr("orihon.notifications.webhook.FIRST_PAUSE", 3600.0)  # not due before the test says so
     receiver.answers = [500]
     settings = settings_of(place, receiver.url)
     TaskContextManager(place.base_dir, KEY, config_of(place, receiver.url)).fail("x")

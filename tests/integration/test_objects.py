@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.drivers.objects import ObjectStorage
-from orihon.drivers.objects.folder import FolderStorage
+from orihon.drivers.objects import FolderStorage, ObjectStorage
 from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
 from orihon.settings import load_settings
 from tests.helpers import refused

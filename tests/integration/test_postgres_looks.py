@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from orihon.catalogue import Catalogue
-from orihon.catalogue.statements import statement
+from orihon.catalogue.tasks_db import statement
 from orihon.drivers.postgres import postgres_of
 from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.runtime.worker import WorkerProcess

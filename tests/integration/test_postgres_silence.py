@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from orihon import MessageStore
-from orihon.drivers.postgres import guarded
+from orihon.drivers.postgres import address
 from orihon.drivers.postgres.pool import _POOLS, Connection, Postgres
 from orihon.errors import StorageUnavailable
 from tests.conformance.behaviour import texts
@@ -123,14 +123,14 @@ def test_a_connection_that_fell_silent_is_replaced_in_time(
         for number in range(2):
             in_time(partial(store.add_message, "user", f"message {number}"))
             proxy.mute()
-            monkeypatch.setattr(guarded, "DOUBT", LIMIT / 3 / PATIENCE)  # soon, and then there is time enough
+            monkeypatch.setattr(address, "DOUBT", LIMIT / 3 / PATIENCE)  # soon, and then there is time enough
         assert texts(store) == [f"message {number}" for number in range(2)]
         check_task(store)
         store.close()
 
 
 def test_a_statement_that_takes_long_is_not_given_up(postgres: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guarded, "_PROBE_SECONDS", int(PATIENCE))
+    monkeypatch.setattr(address, "_PROBE_SECONDS", int(PATIENCE))
     pool = Postgres(postgres.url, postgres.schema, timeout=PATIENCE)
     pool.open()
     pool.timeout = 0.4

@@ -33,7 +33,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
 from orihon.upkeep.doctor import examine
-from orihon.upkeep.retention.lock import only_one
+from orihon.upkeep.retention.vacuum import only_one
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import start_task
 from tests.helpers import SomeSteps, refused

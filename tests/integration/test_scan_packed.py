@@ -21,7 +21,7 @@ from orihon import (
 from orihon.audit import AuditFilter, audit_records
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
-from orihon.drivers.objects.folder import FolderStorage
+from orihon.drivers.objects import FolderStorage
 from orihon.errors import StorageUnavailable, TaskNotFound
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings

@@ -24,8 +24,8 @@ from orihon.runtime.queue import QueueLimits
 from orihon.runtime.tools import ToolBox
 from orihon.runtime.worker import WorkerProcess
 from orihon.search import SearchResults, catch_up, forget, rebuild_index
-from orihon.search.connect import open_index
 from orihon.search.index import IndexProgress
+from orihon.search.maintenance import open_index
 from orihon.search.query import parse_query
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.search.task_search import ranked_messages

@@ -25,8 +25,8 @@ from orihon import (
 from orihon.catalogue.connect import open_catalogue
 from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
-from orihon.search.connect import open_index
 from orihon.search.index import IndexProgress
+from orihon.search.maintenance import open_index
 from orihon.search.sqlite_index import FILE, index_turn
 from orihon.settings import Settings, load_settings
 from orihon.store.record_codec import Said

@@ -10,9 +10,8 @@ from orihon import TaskContextManager, TaskKey
 from orihon.catalogue import Catalogue
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import InvalidInput
-from orihon.reports.span_report import span_report
+from orihon.reports.statistics import span_report, tool_times
 from orihon.reports.task_list import WantedTasks, meter_of, page_of_tasks, tasks_by_uuid, title_of
-from orihon.reports.tool_times import tool_times
 from orihon.settings import load_settings
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus

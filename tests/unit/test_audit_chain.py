@@ -11,8 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.audit import AuditTrail
-from orihon.audit.actor import person
-from orihon.audit.record import AuditDraft, BrokenLine, Head, Person, head_of, link, name_with, new_name, read_line
+from orihon.audit.record import (
+    AuditDraft,
+    BrokenLine,
+    Head,
+    Person,
+    head_of,
+    link,
+    name_with,
+    new_name,
+    person,
+    read_line,
+)
 from tests.audits import AuditPlace
 
 _TEXTS = st.text(max_size=40)

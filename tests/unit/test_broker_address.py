@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orihon import load_settings
-from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker_address import BrokerAddress
 from orihon.errors import InvalidSettings, OrihonError
 from orihon.runtime.broker_queue import BrokerTaskQueue, open_queue
 from orihon.runtime.worker import WorkerProcess

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orihon.catalogue import Catalogue, TokenUsage, postgres_db
-from orihon.catalogue.statements import queries
+from orihon.catalogue.tasks_db import queries
 from orihon.errors import (
     IllegalTransition,
     InvalidId,

@@ -23,15 +23,14 @@ from orihon.classic.documents import TokenOptimizer, compress_context
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.notes.extractor import summarize
 from orihon.compression.trust import Sources, quoted
-from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker_address import BrokerAddress
 from orihon.drivers.http import shown_url
-from orihon.drivers.objects.base import ObjectStorage
-from orihon.drivers.objects.folder import FolderStorage
+from orihon.drivers.objects import FolderStorage, ObjectStorage
 from orihon.drivers.postgres.address import addressed
 from orihon.errors import DamagedStore, OrihonError
-from orihon.guard.encryption.sealer import Sealer
 from orihon.guard.masking.redaction import Redactor
-from orihon.importers.peek import peek
+from orihon.guard.sealer import Sealer
+from orihon.importers.lines import peek
 from orihon.llm import answers, tools, transport
 from orihon.notifications.webhook import Webhook
 from orihon.runtime.mcp.config import read_mcp_servers
@@ -40,8 +39,7 @@ from orihon.runtime.sources.base import without_markers
 from orihon.runtime.sources.folder import read_task
 from orihon.runtime.tool import Arguments, sanitize_arguments
 from orihon.runtime.workspace_tools import Workspace
-from orihon.search.query import parse_query
-from orihon.search.words import tokens, wholes
+from orihon.search.query import parse_query, tokens, wholes
 from orihon.settings import load_settings
 from orihon.store.factory import open_for_reading
 from orihon.system import jsonio

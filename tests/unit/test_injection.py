@@ -15,7 +15,7 @@ from orihon.compression.notes.reader import Note, read_back, render
 from orihon.compression.pages import pinned_headings
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.trust import Sources, as_read, quoted, quoted_if_order
-from orihon.guard.masking.timed_patterns import TimedPatterns
+from orihon.guard.masking.patterns import TimedPatterns
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import estimate

@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from orihon.guard.masking.anchors import Anchor, in_any_case, literals_of
+from orihon.guard.masking.anchors import Anchor, Views, in_any_case, literals_of
 from orihon.guard.masking.rules import built_in_finders
-from orihon.guard.masking.text_forms import Views
 from tests.masking_corpus import provider_tokens
 
 

@@ -19,10 +19,9 @@ from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import InvalidSettings
 from orihon.notifications import webhook as webhook_module
-from orihon.notifications.delivery import Delivery, deliver, pause_after
 from orihon.notifications.notification import KINDS, Notification, said
-from orihon.notifications.outbox import Outbox, event_of
-from orihon.notifications.webhook import Webhook, signed_headers
+from orihon.notifications.notifier import Outbox, event_of
+from orihon.notifications.webhook import Delivery, Webhook, deliver, pause_after, signed_headers
 from orihon.reports.notifications import follow_notifications, maintain_notifications
 from orihon.settings import Settings, load_settings
 from orihon.tasks.base import OpenBase

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import DamagedStore
-from orihon.guard.encryption.sealer import Sealer, is_sealed_file, is_sealed_record, is_sealed_text
+from orihon.guard.sealer import Sealer, is_sealed_file, is_sealed_record, is_sealed_text
 from tests.helpers import refused
 
 SEALER = Sealer(b"k" * 32, "task-1")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.search.index import text_tokens
-from orihon.search.query import MOST_TERMS, Term, parse_query
-from orihon.search.words import tokens
+from orihon.search.query import MOST_TERMS, Term, parse_query, tokens
 from tests.strategies import MIXED_TEXTS
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from orihon.search.query import parse_query
+from orihon.search.query import parse_query, tokens
 from orihon.search.snippets import make_snippet
-from orihon.search.words import tokens
 from tests.strategies import MIXED_TEXTS
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.search.words import LONGEST, folded, spans, tokens, wholes
+from orihon.search.query import LONGEST, folded, spans, tokens, wholes
 from tests.strategies import MIXED_TEXTS
 
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import InvalidSettings, KeyUnavailable
-from orihon.guard.encryption.master import read_master_key
+from orihon.guard.sealer import read_master_key
 from orihon.settings import Settings, load_settings, schema
 from tests.configurations import Write, load, refused
 from tests.helpers import Rule

@@ -18,8 +18,7 @@ from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.cli.main import build
 from orihon.notifications import webhook
-from orihon.notifications.delivery import Delivery, deliver
-from orihon.notifications.webhook import Webhook, signed_headers
+from orihon.notifications.webhook import Delivery, Webhook, deliver, signed_headers
 from orihon.settings import schema
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from orihon import load_settings
-from orihon.drivers.broker.wakeup import wake_workers
+from orihon.drivers.broker import wake_workers
 from tests.helpers import logged
 
 

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from orihon.drivers import metadata_addresses
+from orihon.drivers import http_line
 from orihon.errors import Unreachable
 from orihon.llm.retry import may_pass
 from orihon.llm.scripted import Reply, ScriptedModel
@@ -31,14 +31,14 @@ from tests.receivers import receiving
     ],
 )
 def test_addresses_of_metadata(address: str) -> None:
-    assert metadata_addresses.is_metadata(address)
+    assert http_line.is_metadata(address)
 
 
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "::1", "10.0.0.7", "192.168.1.4", "8.8.8.8", "2001:db8::1", "::7f00:1"]
 )
 def test_other_addresses(address: str) -> None:
-    assert not metadata_addresses.is_metadata(address)
+    assert not http_line.is_metadata(address)
 
 
 ANOTHER_WAY = [
@@ -65,7 +65,7 @@ def test_a_proxy_is_not_asked_for_such_an_address(host: str, monkeypatch: pytest
 
 def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A receiver on loopback stands in for one: no test may make the real address its own."""
-    monkeypatch.setattr(metadata_addresses, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
+    monkeypatch.setattr(http_line, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
     with receiving() as receiver:
         failure = Webhook(receiver.url).post("1", b"{}")
         assert failure is not None
@@ -77,7 +77,7 @@ def test_such_an_address_gets_nothing_unless_it_is_allowed(monkeypatch: pytest.M
 
 def test_a_model_there_is_not_asked_unless_it_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where users choose the address of their model, they could have the worker fetch its own credentials."""
-    monkeypatch.setattr(metadata_addresses, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
+    monkeypatch.setattr(http_line, "METADATA", (ipaddress.ip_network("127.0.0.0/8"),))
     with ScriptedModel([Reply("ok")]) as model:
         url = model.base_url + "/v1/chat/completions"
         with pytest.raises(Unreachable) as caught, Transport().post_file(url, {}, b"{}"):

@@ -4,6 +4,8 @@ Anybody who may change all files of a store can also write a chain anew from som
 stays as it was: from an anchor it follows what every record up to it said. ``Anchoring`` writes heads to a file (one
 JSON object on a line, only ever added to) and posts them to a webhook, in the background. Neither keeps anybody from
 working: what cannot be anchored is logged, and the next anchor covers it.
+
+Which chains there must be: the catalogue knows each that was ever begun, so that none can just be deleted.
 """
 
 from __future__ import annotations
@@ -19,14 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.audit.record import Head
-from orihon.errors import InvalidInput, InvalidSettings, StorageError
+from orihon.catalogue.connect import catalogue_exists, open_catalogue
+from orihon.errors import InvalidInput, InvalidSettings, OrihonError, StorageError
+from orihon.settings import Settings
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, open_private, wrapping
 
 if TYPE_CHECKING:
     from orihon.notifications.sender import MemorySender
-    from orihon.settings.audit_section import AuditSettings
+    from orihon.settings.remote_sections import AuditSettings
 
 logger = logging.getLogger("orihon.audit")
 
@@ -109,3 +113,24 @@ def _anchor_in(line: bytes, path: Path, number: int) -> Head:
         return Head(str(found["chain"]), int(found["number"]), str(found["hash"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput("audit_anchor", path=path, line=number) from error
+
+
+def note_chain(base_dir: Path, settings: Settings, chain: str) -> None:
+    """A chain was begun. After its first record: one that a crash kept from being begun must not be missed."""
+    try:
+        if catalogue_exists(base_dir, settings):
+            with open_catalogue(base_dir, settings) as catalogue:
+                catalogue.counters.note_chain(chain)
+    except OrihonError as error:  # what was recorded is done, and can be proved without it
+        logger.warning("the audit's chain %s could not be noted in the catalogue: %s", chain, error)
+
+
+def known_chains(base_dir: Path, settings: Settings) -> set[str]:
+    """The chains that were ever begun, as far as the catalogue can be asked."""
+    try:
+        if catalogue_exists(base_dir, settings):
+            with open_catalogue(base_dir, settings) as catalogue:
+                return catalogue.counters.noted_chains()
+    except OrihonError as error:
+        logger.warning("the catalogue cannot tell which chains the audit has: %s", error)
+    return set()

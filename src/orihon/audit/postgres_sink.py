@@ -13,9 +13,8 @@ from typing import Any
 
 from orihon.audit.record import GENESIS, AuditDraft, Head, Person, link, new_name
 from orihon.audit.sink import READING, AuditSink, slot_of
-from orihon.drivers.postgres import has_tables, postgres_of
+from orihon.drivers.postgres import has_tables, postgres_of, statements
 from orihon.drivers.postgres.pool import Connection, Postgres
-from orihon.drivers.postgres.statements import statements
 from orihon.errors import NewerSchema
 from orihon.settings import Settings
 from orihon.system import jsonio

@@ -5,19 +5,30 @@ says. Its line is canonical JSON (keys sorted, no spaces, UTF-8), and after it t
 number, the name of the chain and the hash of the record before are part of what is hashed: a line that was changed,
 moved, left out or taken from elsewhere does not fit any more. ``who`` is a name that means nothing by itself: user and
 address stand in a table beside the chain, from which a person can be removed without breaking it.
+
+Who acts: the person on whose behalf this thread (or asynchronous task) works.
+
+A server says it for each request with ``acting_as``. Where nobody says it, it is the user of the settings
+(``audit.user``), or the one that the operating system knows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pwd
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import orjson
 
+from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
 
 #: The hash before the first record.
@@ -160,3 +171,45 @@ def new_name(person: Person) -> tuple[str, str]:
 def name_with(person: Person, salt: str) -> str:
     """The name that a person has with this salt; without the salt nobody can find out by trying."""
     return hashlib.sha256(canonical([salt, person.user, person.address])).hexdigest()[:32]
+
+
+_ACTING: ContextVar[Person | None] = ContextVar("orihon_acting", default=None)
+_LONGEST = 256
+
+
+@contextmanager
+def acting_as(user: str, address: str | None = None) -> Iterator[None]:
+    """Everything in this block is done by ``user``, who came from ``address``."""
+    token = _ACTING.set(person(user, address))
+    try:
+        yield
+    finally:
+        _ACTING.reset(token)
+
+
+@lru_cache(maxsize=256)
+def person(user: str, address: str | None = None) -> Person:
+    """A person by name, in a form and length that fit a record."""
+    return Person(_plain(user), _plain(address or ""))
+
+
+def _plain(given: str) -> str:
+    return given[:_LONGEST].encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\0")
+
+
+def actor(settings: Settings) -> Person:
+    """The person who acts here and now."""
+    return _ACTING.get() or owner(settings)
+
+
+def owner(settings: Settings) -> Person:
+    """The person as whom this process runs, whoever it works for at the moment."""
+    return person(settings.audit.user or _system_user(os.geteuid()))
+
+
+@lru_cache(maxsize=16)
+def _system_user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container may run as a number that has no name
+        return f"uid {uid}"

@@ -17,19 +17,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from orihon.catalogue.changes import ChangedTask, ChangeFeed
-from orihon.catalogue.counters import Counters
-from orihon.catalogue.grants import Grant, Grants
+from orihon.catalogue.counters import Counters, RateLimits
+from orihon.catalogue.grants import Grant, Grants, Tombstones
 from orihon.catalogue.leases import HeldLease, Lease, Leases
 from orihon.catalogue.outbox import OutboxTable
 from orihon.catalogue.queue import ClaimLimits, Queue, QueueDepth
-from orihon.catalogue.rate_limits import RateLimits
+from orihon.catalogue.row_changes import ChangedTask, ChangeFeed
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage
 from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.catalogue.statistics import Statistics
 from orihon.catalogue.tasks import Tasks
 from orihon.catalogue.tasks_db import TasksDatabase
-from orihon.catalogue.tombstones import Tombstones
 from orihon.catalogue.usage import UsageRow, UsageSum, UsageTable
 from orihon.catalogue.workers import WorkerRow, Workers, WorkerStatistics
 

@@ -21,7 +21,7 @@ def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
 def open_for_removal(base_dir: Path, settings: Settings) -> Catalogue:
     """The same for who removes rows: texts that are sealed are left out of them where no key opens those."""
     from orihon.catalogue.sealed_db import ReadableTexts, SealedTasks
-    from orihon.guard.encryption.keys import CATALOGUE, DataKeys
+    from orihon.guard.keys import CATALOGUE, DataKeys
     from orihon.store.key_places import needed_keys
 
     def keys() -> DataKeys:

@@ -1,4 +1,7 @@
-"""Who may come in over the network."""
+"""Who may come in over the network.
+
+The names of tasks that were erased: none of them is ever a task's again.
+"""
 
 from __future__ import annotations
 
@@ -61,3 +64,33 @@ class Grants:
     def forget_user(self, user: str) -> int:
         """Remove every grant of a user; returns how many."""
         return self._db.change(lambda statements: statements.run("forget_grants", user=user))
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """What is left of a task that was erased."""
+
+    uuid: str
+    erased_at: str
+    erased_by: str
+
+
+class Tombstones:
+    """What is left of erased tasks."""
+
+    def __init__(self, database: TasksDatabase) -> None:
+        self._db = database
+
+    def bury(self, uuid: str, *, erased_by: str, at: str | None = None) -> None:
+        """Never let this name be a task's again. ``at`` is when it was erased, if not now."""
+        now = at or utc_now()
+        self._db.change(lambda statements: statements.run("bury_name", uuid=uuid, now=now, erased_by=erased_by))
+
+    def find(self, uuid: str) -> Tombstone | None:
+        """What is left of a task that was erased; ``None`` for any other."""
+        record = self._db.one("erased", uuid=uuid)
+        return None if record is None else Tombstone(**record)
+
+    def all(self) -> list[Tombstone]:
+        """Of every task that was erased."""
+        return [Tombstone(**record) for record in self._db.all("all_erased")]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from orihon.errors import DamagedStore, KeyUnavailable
-from orihon.guard.encryption.sealer import TEXT_MARK, is_sealed_text
+from orihon.guard.sealer import TEXT_MARK, is_sealed_text
 from orihon.system import jsonio
 from orihon.system.json_shapes import AsJson
 from orihon.values.task import TaskKey, TaskStatus

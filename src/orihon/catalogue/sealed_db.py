@@ -17,8 +17,8 @@ from typing import Any, Generic, TypeVar
 from orihon.catalogue.rows import CLEANED, IMPORT, UNREAD
 from orihon.catalogue.tasks_db import DatabaseRow, Moment, Reading, Result, Statements, TasksDatabase, Value
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
-from orihon.guard.encryption.keys import CATALOGUE, DataKeys
-from orihon.guard.encryption.sealer import Sealer, is_sealed_text
+from orihon.guard.keys import CATALOGUE, DataKeys
+from orihon.guard.sealer import Sealer, is_sealed_text
 from orihon.system import jsonio
 
 #: Bindings that are texts, and columns that are: the place that they are sealed for.

@@ -12,8 +12,7 @@ from typing import Any
 import apsw
 
 from orihon.catalogue.counters import add_counts
-from orihon.catalogue.statements import sql_text, statement
-from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value
+from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value, sql_text, statement
 from orihon.drivers.connections import ThreadConnections
 from orihon.drivers.sqlite import LOCKS, database_errors, open_database, retrying
 from orihon.errors import InvalidInput

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 from orihon.importers import importer
-from orihon.reports import follow, monthly, notifications, overview, storage
-from orihon.reports import view_diff as diff
+from orihon.reports import notifications, overview, records, statistics, storage
+from orihon.reports import records as diff
 from orihon.search import history
 from orihon.settings import Settings
 from orihon.store import StoredMessage
@@ -81,7 +81,7 @@ import_transcripts = _of_folder(importer.import_transcripts, create=True)
 list_grants = _of_folder(grants.list_grants)
 list_notifications = _of_folder(notifications.list_notifications)
 maintain = _of_folder(retention.maintain)
-monthly_report = _of_folder(monthly.monthly_report)
+monthly_report = _of_folder(statistics.monthly_report)
 new_grant = _of_folder(grants.new_grant)
 pending = _of_folder(answers.pending)
 revoke_grant = _of_folder(grants.revoke_grant)
@@ -123,4 +123,4 @@ def follow_messages(
 ) -> Iterator[StoredMessage]:
     """A task's messages after this one, and then each as it comes, until the task is over."""
     with OpenBase(base_dir, settings) as base:
-        yield from follow.follow_messages(base, uuid, after=after, wait=wait)
+        yield from records.follow_messages(base, uuid, after=after, wait=wait)

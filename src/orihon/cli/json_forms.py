@@ -15,17 +15,16 @@ from orihon.audit.verify import AuditReport
 from orihon.catalogue import Grant, TaskRow
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
-from orihon.guard.encryption.keys import Rotation
+from orihon.guard.keys import Rotation
 from orihon.importers.report import ImportReport
-from orihon.notifications.delivery import Delivery
 from orihon.notifications.notification import Notification
+from orihon.notifications.webhook import Delivery
 from orihon.reports.costs import CostReport
 from orihon.reports.monitor import MonitorSnapshot
-from orihon.reports.monthly import MonthlyReport
 from orihon.reports.overview import OverviewStatistics, TaskOverview
-from orihon.reports.records import RECORDS
+from orihon.reports.records import RECORDS, ViewDiff
+from orihon.reports.statistics import MonthlyReport
 from orihon.reports.storage import StorageSummary
-from orihon.reports.view_diff import ViewDiff
 from orihon.runtime.queue import QueueAnswer
 from orihon.runtime.stats import ClusterStats, Workers, WorkerStats
 from orihon.search import SearchResults

@@ -14,10 +14,10 @@ from orihon.cli.output import print_json, print_table, short_time, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.notifications.delivery import Delivery
     from orihon.notifications.notification import Notification
+    from orihon.notifications.webhook import Delivery
     from orihon.reports.monitor import Check, MonitorSnapshot
-    from orihon.reports.monthly import MonthlyReport
+    from orihon.reports.statistics import MonthlyReport
 
 _COLUMNS = ("number", "when", "task", "kind", "message", "webhook")
 _SHORT_ID = 8
@@ -109,7 +109,7 @@ def monitor(
     """One look, a loop of them, or a report."""
     from orihon.errors import InvalidInput
     from orihon.reports.monitor import ContextMonitor
-    from orihon.reports.monthly import monthly_report
+    from orihon.reports.statistics import monthly_report
 
     options = context.ensure_object(CommandOptions)
     given = [name for name, value in (("--once", once), ("--every", every), ("--report", report)) if value]

@@ -119,7 +119,7 @@ def _follow(context: typer.Context, uuid: str, choice: Choice, *, full: bool, as
 
     from orihon.cli.record_output import EntryPrinter
     from orihon.errors import TaskNotFound
-    from orihon.reports.follow import follow_messages
+    from orihon.reports.records import follow_messages
     from orihon.system import jsonio
     from orihon.tasks.reader import Choice, chosen_messages, reading_task
 

@@ -15,7 +15,7 @@ from orihon.cli.streams import paged
 from orihon.texts import text
 
 if TYPE_CHECKING:
-    from orihon.reports.view_diff import ViewDiff
+    from orihon.reports.records import ViewDiff
     from orihon.tasks.view_reader import ShownEntry, ViewReading
     from orihon.values.records import Compression
 
@@ -155,7 +155,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """What went out of the view, what came into it, and the tokens."""
-    from orihon.reports.view_diff import view_diff
+    from orihon.reports.records import view_diff
 
     found = view_diff(base_of(context), named_task(context, task), compression)
     if as_json:

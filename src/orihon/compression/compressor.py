@@ -28,8 +28,7 @@ from orihon.compression.telemetry import ObservedCompression, compression_teleme
 from orihon.compression.triggers import opened_runs, rung_by_hand, rung_on, should_back_off
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.notifications.notifier import Notifier
-from orihon.notifications.outbox import Outbox
+from orihon.notifications.notifier import Notifier, Outbox
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import Rung
 from orihon.store import SummaryStore, TaskMessages

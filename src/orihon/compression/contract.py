@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from orihon.compression.model.call import ChatClient, LLMClientProtocol
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
-from orihon.notifications.outbox import Outbox
+from orihon.notifications.notifier import Outbox
 from orihon.system.counters import Counts
 from orihon.values.records import Compression, ModelCall
 from orihon.values.view import SeqRange

@@ -18,7 +18,7 @@ from orihon.compression.documents.markdown import parse
 from orihon.compression.notes.reader import is_tools, numbered
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.compression.trust import QUOTE
-from orihon.guard.masking.timed_patterns import TimedPatterns
+from orihon.guard.masking.patterns import TimedPatterns
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Pin
 

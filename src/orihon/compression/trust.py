@@ -21,7 +21,7 @@ from functools import cache, cached_property
 
 from orihon.compression.notes.reader import is_tools, numbered
 from orihon.compression.pages import Pages, pinned_headings
-from orihon.guard.masking.timed_patterns import TimedPatterns
+from orihon.guard.masking.patterns import TimedPatterns
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Trust

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.importers.base import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
+from orihon.importers.registry import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import message, model_call, name_for
 from orihon.values.records import ModelCall, Usage
 

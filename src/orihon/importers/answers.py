@@ -1,12 +1,21 @@
-"""Pieces of one answer of a model, put together to one message without losing any of them."""
+"""Pieces of one answer of a model, put together to one message without losing any of them.
+
+What the record of a tool call says, from the call and its result in the conversation.
+
+Which messages of a log the other agent never had, so that its counts can be told in ours.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from orihon.importers.registry import ToolItem
+from orihon.system import jsonio
 from orihon.values.message.extra import NOTES, notes_of
-from orihon.values.message.message import Message
+from orihon.values.message.message import Message, ToolCall
 from orihon.values.message.parts import Part
 from orihon.values.records import ModelCall, Usage
 
@@ -90,3 +99,70 @@ def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
             number += 1
             name = f"{key}.{number}"
         fields[name] = value
+
+
+#: Of a result or an error, so much is kept with the record of the tool call; all of it is in the log.
+SHOWN = 1000
+
+
+def tool_record(call_id: str, call: ToolCall, result: Message, timestamp: str | None) -> ToolItem:
+    """The record of a call and its result."""
+    is_error, shown = _is_error(result), _shown(result.text)
+    return ToolItem(
+        tool_name=call.name,
+        arguments=_arguments(call.arguments),
+        result=None if is_error else shown,
+        error=shown if is_error else None,
+        status="error" if is_error else "success",
+        timestamp=timestamp,
+        call_id=call_id,
+    )
+
+
+def _is_error(message: Message) -> bool:
+    calls = notes_of(message.extra).get("calls")
+    said = calls.get(message.tool_call_id) if isinstance(calls, dict) else None
+    return isinstance(said, dict) and said.get("is_error") is True
+
+
+def _arguments(written: str) -> Any:
+    try:
+        value = jsonio.decode(written) if written else {}
+    except ValueError:
+        return {"input": written}  # of a tool that takes any text, or nothing that anybody can read
+    return value if isinstance(value, dict) else {"input": value}
+
+
+def _shown(said: str) -> str:
+    return said if len(said) <= SHOWN else said[:SHOWN] + "…"
+
+
+def merged(known: ToolItem, more: ToolItem) -> ToolItem:
+    """What one knows, and what the other knows better."""
+    names = ("tool_name", "arguments", "result", "error", "status", "duration_ms", "timestamp", "call_id")
+    new = {name: getattr(more, name) for name in names if getattr(more, name) not in (None, "", {})}
+    return replace(known, **new)
+
+
+@dataclass(slots=True)
+class Additions:
+    """Numbers of messages that were added to make a history legal."""
+
+    _numbers: list[int] = field(default_factory=list)
+
+    def add(self, number: int) -> None:
+        """This message is ours."""
+        insort(self._numbers, number)
+
+    def reach(self, end: int, count: int) -> int:
+        """How many messages up to number ``end`` hold the last ``count`` of the other agent's."""
+        wanted = max(count, 0)
+        if not wanted:
+            return 0
+        length = wanted
+        while (full := wanted + self._between(end - length, end)) != length:
+            length = full
+        return length
+
+    def _between(self, after: int, end: int) -> int:
+        return bisect_right(self._numbers, end) - bisect_left(self._numbers, after + 1)

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
-from orihon.importers.base import (
+from orihon.importers.identity import repository_in
+from orihon.importers.lines import json_lines, peek
+from orihon.importers.registry import (
     CompactionItem,
     Importer,
     PlanItem,
@@ -25,11 +27,19 @@ from orihon.importers.base import (
     TranscriptEvent,
     TranscriptPart,
 )
-from orihon.importers.conversions import from_responses
-from orihon.importers.identity import repository_in
-from orihon.importers.lines import json_lines
-from orihon.importers.peek import peek
-from orihon.importers.shapes import Unknown, data_url, fields, items, number, objects, title, usage, when, words
+from orihon.importers.shapes import (
+    Unknown,
+    data_url,
+    fields,
+    from_responses,
+    items,
+    number,
+    objects,
+    title,
+    usage,
+    when,
+    words,
+)
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall, Usage

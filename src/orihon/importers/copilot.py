@@ -13,7 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.registry import (
     CompactionItem,
     Importer,
     PlanItem,
@@ -25,8 +26,6 @@ from orihon.importers.base import (
     TranscriptItem,
     TranscriptPart,
 )
-from orihon.importers.lines import json_document, json_lines
-from orihon.importers.peek import peek
 from orihon.importers.shapes import (
     Unknown,
     as_json,

@@ -16,16 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
-    CompactionItem,
-    Importer,
-    Problem,
-    SaidItem,
-    Thread,
-    ToolItem,
-    TranscriptEvent,
-    TranscriptPart,
-)
 from orihon.importers.gemini_contents import (
     added_to,
     answer_of,
@@ -36,8 +26,17 @@ from orihon.importers.gemini_contents import (
     text_of,
     user_message,
 )
-from orihon.importers.lines import json_document, json_lines
-from orihon.importers.peek import peek
+from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.registry import (
+    CompactionItem,
+    Importer,
+    Problem,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.shapes import (
     Unknown,
     fields,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
+from orihon.importers.registry import SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import (
     as_json,
     data_url,

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from orihon.catalogue.rows import SUBTASK
-from orihon.importers.base import Thread
+from orihon.importers.registry import Thread
 from orihon.values.task import MAX_FIELD_CHARS, TaskKey
 
 #: The type of an imported task.

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.kimi_cli import is_context, is_wire, read_context, read_wire, result_message, spoken
+from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.registry import (
     CompactionItem,
     Importer,
     PlanItem,
@@ -23,9 +25,6 @@ from orihon.importers.base import (
     TranscriptEvent,
     TranscriptPart,
 )
-from orihon.importers.kimi_cli import is_context, is_wire, read_context, read_wire, result_message, spoken
-from orihon.importers.lines import json_document, json_lines
-from orihon.importers.peek import peek
 from orihon.importers.shapes import (
     Unknown,
     as_json,

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.lines import json_lines
+from orihon.importers.registry import (
     CompactionItem,
     PlanItem,
     Problem,
@@ -21,7 +22,6 @@ from orihon.importers.base import (
     TranscriptEvent,
     TranscriptPart,
 )
-from orihon.importers.lines import json_lines
 from orihon.importers.shapes import (
     Unknown,
     as_json,

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput
-from orihon.importers.base import Importer, Problem, SaidItem, Thread, ThreadEnd, TranscriptEvent, TranscriptPart
 from orihon.importers.files import head_of
-from orihon.importers.lines import json_document, json_lines
-from orihon.importers.peek import peek
+from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.registry import Importer, Problem, SaidItem, Thread, ThreadEnd, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import Unknown, fields, identity, items, model_call, name_for, title, when, words
 from orihon.values.message.message import ROLES, Message
 from orihon.values.records import ModelCall, Usage

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.registry import (
     CompactionItem,
     PlanItem,
     SaidItem,

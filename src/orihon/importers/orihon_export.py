@@ -20,14 +20,12 @@ from typing import Any, Self
 from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, KeyUnavailable, OrihonError, StorageUnavailable
-from orihon.importers.base import Problem
 from orihon.importers.export_rows import key_of, record_usage, row_of
 from orihon.importers.identity import task_uuid
-from orihon.importers.lines import LONGEST_LINE
-from orihon.importers.ownership import ImportTarget
-from orihon.importers.peek import peek
+from orihon.importers.lines import LONGEST_LINE, peek
+from orihon.importers.ownership import ImportTarget, Restorer
+from orihon.importers.registry import Problem
 from orihon.importers.report import ImportedTask
-from orihon.importers.restore import Restorer
 from orihon.importers.shapes import fields, words
 from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream, is_unfinished
 from orihon.store.copy import BatchWriter, contents_of

@@ -12,9 +12,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import CompactionItem, Importer, SaidItem, Thread, ToolItem, TranscriptEvent, TranscriptPart
-from orihon.importers.lines import json_lines
-from orihon.importers.peek import peek
+from orihon.importers.lines import json_lines, peek
+from orihon.importers.registry import (
+    CompactionItem,
+    Importer,
+    SaidItem,
+    Thread,
+    ToolItem,
+    TranscriptEvent,
+    TranscriptPart,
+)
 from orihon.importers.shapes import (
     Unknown,
     data_url,

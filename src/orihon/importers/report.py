@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import Problem
+from orihon.importers.registry import Problem
 from orihon.importers.tool_pairs import Mended
 from orihon.system.json_shapes import AsJson
 from orihon.texts import text

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import apsw
 
-from orihon.drivers.postgres.statements import statements
+from orihon.drivers.postgres import statements
 from orihon.errors import InvalidInput
-from orihon.importers.base import (
+from orihon.importers.registry import (
     CompactionItem,
     Importer,
     Problem,

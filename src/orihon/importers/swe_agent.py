@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidMessage
-from orihon.importers.base import (
+from orihon.importers.lines import json_document, peek
+from orihon.importers.registry import (
     Importer,
     Problem,
     SaidItem,
@@ -23,8 +24,6 @@ from orihon.importers.base import (
     TranscriptEvent,
     TranscriptPart,
 )
-from orihon.importers.lines import json_document
-from orihon.importers.peek import peek
 from orihon.importers.shapes import (
     as_json,
     fields,

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.base import (
+from orihon.importers.lines import json_document, peek
+from orihon.importers.registry import (
     Importer,
     Problem,
     SaidItem,
@@ -20,8 +21,6 @@ from orihon.importers.base import (
     TranscriptEvent,
     TranscriptPart,
 )
-from orihon.importers.lines import json_document
-from orihon.importers.peek import peek
 from orihon.importers.shapes import (
     as_json,
     fields,

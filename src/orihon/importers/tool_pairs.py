@@ -16,10 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from orihon.errors import InvalidInput
-from orihon.importers.additions import Additions
-from orihon.importers.answers import is_empty, joined, joined_call
-from orihon.importers.base import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
-from orihon.importers.tool_records import merged, tool_record
+from orihon.importers.answers import Additions, is_empty, joined, joined_call, merged, tool_record
+from orihon.importers.registry import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
 from orihon.texts import text
 from orihon.values.message.extra import NOTES, notes_of
 from orihon.values.message.message import Message, ToolCall

@@ -18,9 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import IllegalFold, InvalidInput
-from orihon.importers.base import PlanItem, Problem, Thread, ToolItem, TranscriptItem
-from orihon.importers.known_task import NAME, NOT_FOLDED, TRIGGER, Break, Known, Past, counted, known_of
-from orihon.importers.ownership import ImportTarget, OwnedTask, ThreadUsage, is_described
+from orihon.importers.ownership import (
+    NAME,
+    NOT_FOLDED,
+    TRIGGER,
+    Break,
+    ImportTarget,
+    Known,
+    OwnedTask,
+    Past,
+    ThreadUsage,
+    counted,
+    is_described,
+    known_of,
+)
+from orihon.importers.registry import PlanItem, Problem, Thread, ToolItem, TranscriptItem
 from orihon.importers.report import ImportedTask
 from orihon.importers.tool_pairs import FoldStep, LogStep, Mended, SaidStep, ToolPairing
 from orihon.store.contract import Stream

@@ -17,7 +17,7 @@ from orihon.llm.retry import RateLimit, RetryPolicy
 from orihon.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from orihon.guard.encryption.sealer import Sealer
+    from orihon.guard.sealer import Sealer
     from orihon.tasks.context import TaskContextManager
 
 
@@ -69,7 +69,7 @@ def _means(settings: Settings, task_ctx: TaskContextManager | None) -> dict[str,
 
 def _cache_sealer(task_ctx: TaskContextManager) -> Sealer:
     """Answers are kept for all tasks of a base folder, so with the key of what is no task's."""
-    from orihon.guard.encryption.keys import CATALOGUE
+    from orihon.guard.keys import CATALOGUE
     from orihon.store.key_places import needed_keys
 
     return needed_keys(task_ctx.base_dir, task_ctx.settings).new_sealer(CATALOGUE)

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import DamagedStore, StorageError
-from orihon.guard.encryption.sealer import Sealer
 from orihon.guard.masking.redaction import Redactor
+from orihon.guard.sealer import Sealer
 from orihon.llm.answers import ModelAnswer
 from orihon.system import jsonio
 from orihon.system.files import make_private_folder, replace_file, wrapping

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from orihon.catalogue.rate_limits import RateLimits
+from orihon.catalogue.counters import RateLimits
 from orihon.errors import EmptyAnswer, LLMError, Refused, TimedOut, Unreachable
 
 _PASSING = frozenset((408, 409, 425, 429))

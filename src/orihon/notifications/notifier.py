@@ -3,14 +3,25 @@
 Promises: a notice never stops or delays the work it is about. A callback that raises is logged and the others still
 run. With an outbox no notice is lost; without one, where a task has no catalogue, the webhook is called from memory.
 Whoever wants the last notices delivered calls ``close``.
+
+The outbox: a notice is written to the catalogue, and sent from there.
+
+Promises that the work which a notice is about is never stopped by it: a catalogue that cannot be written is logged, and
+the notice is lost with that. Of an event that is told again after a crash (``event_of``) there is one notice.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from orihon.catalogue import Catalogue
+from orihon.catalogue.outbox import NewNotice
+from orihon.errors import OrihonError
 from orihon.notifications.notification import (
     CompressionNotification,
     NoticeKind,
@@ -19,9 +30,10 @@ from orihon.notifications.notification import (
     NotificationType,
     said,
 )
-from orihon.notifications.outbox import Outbox
-from orihon.notifications.sender import MemorySender
+from orihon.notifications.sender import MemorySender, send_soon, wait_until_sent
 from orihon.notifications.webhook import Webhook
+from orihon.settings import Settings
+from orihon.store.factory import make_redactor
 from orihon.store.locks import ForkSafeLock
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
@@ -138,3 +150,47 @@ class Notifier:
         elif self._sender is not None:
             event = secrets.token_hex(16)
             self._sender.post(event, jsonio.encode({"id": event, **notice.as_dict()}))
+
+
+class Outbox:
+    """Where notices of one catalogue are put."""
+
+    def __init__(self, catalogue: Catalogue, base_dir: Path, settings: Settings) -> None:
+        self._catalogue = catalogue
+        self._base_dir = base_dir
+        self._settings = settings
+
+    def add(
+        self,
+        kind: str,
+        type: NotificationType,  # noqa: A002 - the field's name in the design
+        task: str | None,
+        body: Mapping[str, Any],
+        *,
+        event: str | None = None,
+    ) -> None:
+        """Write it down and have it sent; returns before it is."""
+        try:
+            redactor = make_redactor(self._settings, self._base_dir)
+            told = redactor.clean(dict(body))
+            self._catalogue.outbox.add(NewNotice(event or secrets.token_hex(16), kind, type, task, told))
+        except OrihonError as error:
+            logger.warning("%s: a notification (%s) could not be written: %s", task or "-", kind, error)
+            return
+        self.send()
+
+    def send(self) -> None:
+        """Have sent what is there: for notices that the catalogue has written itself."""
+        try:
+            send_soon(self._base_dir, self._settings)
+        except OrihonError as error:  # an address that is none
+            logger.warning("notifications are not sent: %s", error)
+
+    def wait(self, timeout: float) -> bool:
+        """Until everything has been tried once; ``False`` when ``timeout`` seconds were too few."""
+        return wait_until_sent(self._base_dir, self._settings, timeout)
+
+
+def event_of(*parts: object) -> str:
+    """The same name for the same event, whoever tells it and however often."""
+    return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()[:32]

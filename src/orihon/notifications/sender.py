@@ -21,8 +21,7 @@ from pathlib import Path
 
 from orihon.catalogue.connect import catalogue_exists, open_catalogue
 from orihon.errors import OrihonError
-from orihon.notifications.delivery import deliver
-from orihon.notifications.webhook import Webhook, WebhookFailure
+from orihon.notifications.webhook import Webhook, WebhookFailure, deliver
 from orihon.settings import Settings
 from orihon.store.locks import ForkSafeLock
 

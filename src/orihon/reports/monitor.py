@@ -21,9 +21,9 @@ from typing import Any
 from orihon.catalogue import Catalogue
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import OrihonError, StorageUnavailable
-from orihon.notifications.outbox import Outbox, event_of
-from orihon.reports.metrics.ages import write_ages
-from orihon.reports.sizes import sizes_of
+from orihon.notifications.notifier import Outbox, event_of
+from orihon.reports.metrics.collect import write_ages
+from orihon.reports.storage import sizes_of
 from orihon.settings import Settings
 from orihon.system.clock import utc_now
 from orihon.system.files import wrapping

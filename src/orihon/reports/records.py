@@ -1,24 +1,41 @@
 """What a task has recorded, as plain objects for JSON: ``orihon show --json`` prints them, the API sends them in pages.
 
 Owns how records look to programs. Only reads, one record at a time.
+
+A task's messages as they come: ``follow_messages``. For people who watch an agent work.
+
+Polls the log and never claims anything; the folder may move meanwhile. Ends when the task has.
+
+What one change did to a view: the entries that went, those that came in their place, and the tokens.
+
+A change is any record of ``compressions.jsonl``: a compression, its undoing, an opened fold, a pin. Only reads. Held in
+memory is what the change is about, not the whole view.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
+from orihon.errors import NothingToUndo, StorageUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.contract import Stream
 from orihon.store.record_codec import StoredMessage
+from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
-from orihon.system.json_shapes import MayMiss, shape
+from orihon.system.json_shapes import AsJson, MayMiss, shape
 from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
-from orihon.tasks.view_reader import UndoableCompression, ViewReading, reading_view
-from orihon.values.records import Fold
+from orihon.tasks.view_reader import ShownEntry, UndoableCompression, ViewReading, ViewStatistics, reading_view
+from orihon.values.records import Compression, Fold, Pin
+from orihon.values.task import FINISHED, TaskStatus
 
 #: What can be asked for besides messages and folds, and the stream that it is read from.
 _STREAMS: Mapping[str, Stream] = {"summaries": "summaries", "tools": "tools", "plans": "planning"}
@@ -106,3 +123,139 @@ def _begun_in(folds: Iterator[dict[str, Any]], choice: Choice) -> Iterator[dict[
 
 def _uuid(base: OpenBase, task: str) -> str:
     return base.resolve(task)
+
+
+SECONDS_BETWEEN_LOOKS = 0.25
+_OVER = FINISHED | {TaskStatus.ARCHIVED}
+
+
+def follow_messages(
+    base: OpenBase,
+    uuid: str,
+    *,
+    after: int,
+    wait: Callable[[float], object] = time.sleep,
+) -> Iterator[StoredMessage]:
+    """The messages numbered above ``after``, each as soon as it is there, until the task is over."""
+    audit_of(base.path, base.settings).record("read", uuid, details={"after": after})
+    looking = _Followed(base, uuid)
+    try:
+        while True:
+            is_over = looking.is_over()  # before the look at the log, so that nothing said before the end is missed
+            for stored in looking.messages(after):
+                after = stored.seq
+                yield stored
+            if is_over:
+                return
+            wait(SECONDS_BETWEEN_LOOKS)
+    finally:
+        looking.close()
+
+
+class _Followed:
+    """One task's log, wherever its folder is at the moment."""
+
+    def __init__(self, base: OpenBase, uuid: str) -> None:
+        self._base = base
+        self._uuid = uuid
+        self._place: TaskPlace | None = None
+        self._store: TaskStore | None = None
+
+    def is_over(self) -> bool:
+        catalogue = self._base.open_catalogue_if_sound()
+        row = None if catalogue is None else catalogue.tasks.find(self._uuid)
+        return row is None or row.status in _OVER
+
+    def messages(self, after: int) -> Iterator[StoredMessage]:
+        """Those that are there now; none while the folder is on its way somewhere."""
+        with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
+            store = self._at_hand()
+            if store is not None and store.count("messages") > after:
+                yield from store.messages(after + 1)
+
+    def _at_hand(self) -> TaskStore | None:
+        place = self._base.folders.find(self._uuid)
+        if place != self._place:
+            self.close()
+            if place is not None:
+                self._store = self._base.read_store(place)
+            self._place = place
+        return self._store
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk(AsJson):
+    """A run of the log that stands otherwise in the view than before."""
+
+    start_seq: int
+    end_seq: int
+    gone: tuple[ShownEntry, ...]
+    come: tuple[ShownEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDiff(AsJson):
+    """A view before and after one change of it."""
+
+    json_fields = "task=uuid *"
+
+    uuid: str
+    compression: Compression
+    last_seq: int  # how long the log was then
+    before: ViewStatistics
+    after: ViewStatistics
+    hunks: tuple[Hunk, ...]
+    pinned: tuple[Pin, ...]
+    unpinned: tuple[Pin, ...]
+
+
+def view_diff(base: OpenBase, task: str, compression: int | None = None) -> ViewDiff:
+    """What a change did, by its number; without one, what the last change did that came or went with folds."""
+    uuid = base.resolve(task)
+    with reading_task(base, uuid) as (store, row):
+        record = _wanted(store, compression)
+        reading = ViewReading(store, row, base.settings)
+        last_seq = length_at(store, record)
+        before, after = (reading.as_of(number, last_seq) for number in (record.id - 1, record.id))
+        return ViewDiff(
+            uuid,
+            record,
+            last_seq,
+            before.figures(),
+            after.figures(),
+            tuple(_hunk(before, after, first, last) for first, last in changed_runs(before.folds, after.folds)),
+            pinned=tuple(pin for pin in after.pins if pin not in before.pins),
+            unpinned=tuple(pin for pin in before.pins if pin not in after.pins),
+        )
+
+
+def _wanted(store: TaskStore, number: int | None) -> Compression:
+    last = store.count("compressions")
+    if number is not None and not 1 <= number <= last:
+        raise NothingToUndo("no_compression", compression=number, last=last)
+    for candidate in [number] if number is not None else range(last, 0, -1):
+        record = Compression.from_record(next(store.read("compressions", candidate, candidate)))
+        if number is not None or record.folds or record.removed:
+            return record
+    raise NothingToUndo("no_compressions", where=store.name)
+
+
+def _hunk(before: ViewReading, after: ViewReading, first: int, last: int) -> Hunk:
+    return Hunk(first, last, tuple(before.entries(first, last)), tuple(after.entries(first, last)))
+
+
+def changed_runs(before: Iterable[Fold], after: Iterable[Fold]) -> list[tuple[int, int]]:
+    """Where the folds differ: runs of the log, in order, that neither view cuts in two."""
+    changed = sorted((fold.start_seq, fold.end_seq) for fold in set(before) ^ set(after))
+    runs: list[tuple[int, int]] = []
+    for start, end in changed:
+        if runs and start <= runs[-1][1]:
+            runs[-1] = (runs[-1][0], max(end, runs[-1][1]))
+        else:
+            runs.append((start, end))
+    return runs

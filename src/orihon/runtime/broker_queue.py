@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 from orihon.catalogue import TaskRow, WorkerStatistics
-from orihon.drivers.broker.address import BrokerAddress
-from orihon.drivers.broker.broker import Broker, BrokerDelivery
+from orihon.drivers.broker import Broker, BrokerDelivery
+from orihon.drivers.broker_address import BrokerAddress
 from orihon.drivers.connections import ThreadConnections
 from orihon.errors import InvalidSettings, StorageUnavailable
 from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue

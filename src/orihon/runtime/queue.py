@@ -21,7 +21,7 @@ from orihon.audit import audited
 from orihon.catalogue import Catalogue, ClaimLimits, Lease, TaskRow, WorkerStatistics
 from orihon.catalogue.queue import LONGEST_DELAY
 from orihon.errors import InvalidInput, StaleWriter, StateError, StorageError
-from orihon.guard.masking.key_fields import refuse_secret_in
+from orihon.guard.masking.redaction import refuse_secret_in
 from orihon.runtime.requests import QueueRequests
 from orihon.settings import Settings
 from orihon.system.clock import process_identity

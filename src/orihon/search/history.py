@@ -20,10 +20,10 @@ from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import InvalidInput, OrihonError
-from orihon.search.connect import with_index
 from orihon.search.documents import KINDS, DocumentKind, find_document
 from orihon.search.index import MOST_CANDIDATES, Candidate, Changes, Filters, SearchIndex, text_tokens
 from orihon.search.indexer import CatchingUp
+from orihon.search.maintenance import with_index
 from orihon.search.query import Query, parse_query
 from orihon.search.sealed import find_in_sealed
 from orihon.search.snippets import Snippet, make_snippet

@@ -3,6 +3,8 @@
 An index is derived: it keeps tokens and where they come from, no text, and losing it costs a rebuild. What is written
 in one ``write`` is there whole or not at all, together with the marks that say how far each task has been read. Filters
 are tokens, too, so that they cost no look at the rows of the texts.
+
+How both databases keep the marks of tasks: one row of the same columns.
 """
 
 from __future__ import annotations
@@ -12,11 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 from orihon.search.documents import KINDS, Document, DocumentKind
-from orihon.search.query import Query
-from orihon.search.words import LONGEST, tokens, wholes
+from orihon.search.query import LONGEST, Query, tokens, wholes
 
 #: Of more matches than this only the newest are ranked.
 MOST_CANDIDATES = 1000
@@ -214,3 +215,16 @@ def wanted_tags(filters: Filters, numbers: Sequence[int]) -> list[list[str]]:
         [tag("c", named(tool)) for tool in filters.tools],
     ]
     return [some for some in wanted if some]
+
+
+def row_of(mark: TaskMark) -> dict[str, Any]:
+    """A mark as the columns of its row."""
+    problem = mark.problem.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    known = {"uuid": mark.uuid, "state": mark.state, "is_settled": mark.is_settled, "problem": problem}
+    return {**known, **{str(kind): number for kind, number in mark.reached.items()}}
+
+
+def mark_from(row: Sequence[Any]) -> TaskMark:
+    """A mark out of its row."""
+    uuid, state, is_settled, *reached, problem = row
+    return TaskMark(uuid, state, bool(is_settled), dict(zip(KINDS, map(int, reached), strict=True)), problem)

@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
+from orihon.drivers.postgres import statements
 from orihon.drivers.postgres.errors import server_errors
 from orihon.drivers.postgres.pool import Connection, Postgres
-from orihon.drivers.postgres.statements import statements
 from orihon.errors import NewerSchema
-from orihon.search.bookmarks import mark_from, row_of
 from orihon.search.index import (
     MOST_CANDIDATES,
     Candidate,
@@ -28,6 +27,8 @@ from orihon.search.index import (
     IndexProgress,
     SearchIndex,
     TaskMark,
+    mark_from,
+    row_of,
     tags,
     wanted_tags,
 )

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from orihon.search.query import Query
-from orihon.search.words import TokenSpan, spans, tokens, wholes
+from orihon.search.query import Query, TokenSpan, spans, tokens, wholes
 
 _BEFORE = 60  # characters ahead of the first word that was found
 _LONGEST = 240

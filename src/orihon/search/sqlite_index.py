@@ -19,10 +19,9 @@ from typing import Any
 
 import apsw
 
-from orihon.drivers.postgres.statements import statements
+from orihon.drivers.postgres import statements
 from orihon.drivers.sqlite import connect, database_errors, empty_log, transaction, version
 from orihon.errors import DamagedStore, NewerSchema
-from orihon.search.bookmarks import mark_from, row_of
 from orihon.search.index import (
     MOST_CANDIDATES,
     MOST_COUNTED,
@@ -33,6 +32,8 @@ from orihon.search.index import (
     IndexProgress,
     SearchIndex,
     TaskMark,
+    mark_from,
+    row_of,
     tags,
     wanted_tags,
 )

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from orihon.errors import OrihonError
-from orihon.search.connect import with_index
 from orihon.search.documents import documents
 from orihon.search.index import Filters, SearchIndex, text_tokens
 from orihon.search.indexer import CatchingUp
+from orihon.search.maintenance import with_index
 from orihon.search.query import Query
 from orihon.settings import Settings
 from orihon.store.task_store import TaskStore

@@ -6,14 +6,18 @@ settings is ``sections``; ``docs/settings.md`` describes them. Importing this pa
 
 from __future__ import annotations
 
-from orihon.settings.audit_section import AuditSettings
-from orihon.settings.encryption_sections import EncryptionSettings
 from orihon.settings.load import find_config, load_settings
 from orihon.settings.model import Setting, Settings, schema
-from orihon.settings.quota_section import QuotaSettings
-from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings
+from orihon.settings.remote_sections import (
+    ArchiveSettings,
+    AuditSettings,
+    DatabaseSettings,
+    EncryptionSettings,
+    QueueSettings,
+)
 from orihon.settings.runtime_sections import (
     MultiprocessSettings,
+    QuotaSettings,
     RuntimeSettings,
     SourceSettings,
     ToolSettings,

@@ -16,14 +16,25 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
-from orihon.settings.audit_section import AuditSettings
-from orihon.settings.encryption_sections import EncryptionSettings
 from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, SettingKind, language
-from orihon.settings.monitor_sections import MonitorSettings, SearchSettings
-from orihon.settings.quota_section import QuotaSettings
-from orihon.settings.remote_sections import ArchiveSettings, DatabaseSettings, QueueSettings, TracingSettings
+from orihon.settings.remote_sections import (
+    ArchiveSettings,
+    AuditSettings,
+    DatabaseSettings,
+    EncryptionSettings,
+    QueueSettings,
+    TracingSettings,
+)
 from orihon.settings.rungs import PRICES, Rung
-from orihon.settings.runtime_sections import MultiprocessSettings, RuntimeSettings, SourceSettings, ToolSettings
+from orihon.settings.runtime_sections import (
+    MonitorSettings,
+    MultiprocessSettings,
+    QuotaSettings,
+    RuntimeSettings,
+    SearchSettings,
+    SourceSettings,
+    ToolSettings,
+)
 from orihon.settings.sections import (
     CompressionSettings,
     ContextStorageSettings,

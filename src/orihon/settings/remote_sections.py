@@ -1,13 +1,20 @@
 """The sections of the settings that name other machines: database, broker, object storage, collector of traces.
 
 A part of the table in ``sections``; what is said there holds here too. Addresses may carry passwords: they are secrets.
+
+The section of the settings about encryption at rest.
+
+A part of the table in ``sections``; what is said there holds here too. A source says where a key is, never what it is.
+
+The section of the settings about the audit: what is recorded, who acts, what is anchored outside.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from orihon.settings.kinds import FLAG, TEXT, address, choice, identifier, whole
+from orihon.settings.kinds import FLAG, NAME_LIST, PATH, SECRET, TEXT, URL, address, choice, identifier, number, whole
 from orihon.settings.sections import spec
 
 _DAYS = whole(0)
@@ -97,3 +104,72 @@ class TracingSettings:
         default=False,
         metadata=spec(FLAG, "Spans have the texts of answers, arguments and results, too (masked)."),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptionSettings:
+    """Encryption of what is kept on disk and in the database."""
+
+    enabled: bool = field(default=False, metadata=spec(FLAG, "Seal new tasks, so that nothing plain reaches the disk."))
+    key: str | None = field(
+        default=None,
+        metadata=spec(
+            TEXT,
+            "Where the master key is: `file:PATH`, `env:NAME`, `keyring:SERVICE/NAME` or `command:PROGRAM …`; it gives "
+            "32 bytes as 64 hexadecimal digits or as base64. Also opens sealed tasks while `enabled` is off.",
+        ),
+    )
+    former_keys: tuple[str, ...] = field(
+        default=(),
+        metadata=spec(NAME_LIST, "The same for master keys of earlier; `orihon keys rotate` makes them dispensable."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """The audit: who did what to which task."""
+
+    enabled: bool = field(default=True, metadata=spec(FLAG, "Record in the audit what is done; see `audit.md`."))
+    level: str = field(
+        default="changes",
+        metadata=spec(
+            choice("changes", "all"),
+            "`changes`: compressions, undo, approvals, exports, deletions, settings and the like. `all`: also every "
+            "read and every message that is added.",
+        ),
+    )
+    required: bool = field(
+        default=False,
+        metadata=spec(FLAG, "Refuse also reads and exports that cannot be recorded; changes always are."),
+    )
+    user: str | None = field(
+        default=None,
+        metadata=spec(TEXT, "Who acts where nobody has logged in; unset: the user of the operating system."),
+    )
+    anchor_file: Path | None = field(
+        default=None,
+        metadata=spec(PATH, "File outside the base folder, for this one alone, to which heads of chains are added."),
+    )
+    anchor_webhook: str | None = field(
+        default=None,
+        repr=False,
+        metadata=spec(URL, "Address to which heads of chains are posted; only scheme and host are ever shown."),
+    )
+    anchor_secret: str | None = field(
+        default=None, repr=False, metadata=spec(SECRET, "Secret that these posts are signed with; unset: they are not.")
+    )
+    anchor_every: int = field(
+        default=100, metadata=spec(whole(1), "Records of a chain after which its head is anchored again.")
+    )
+    anchor_seconds: float = field(
+        default=300.0, metadata=spec(number(low=0), "Seconds after which the next record is anchored in any case.")
+    )
+    keep_days: int | None = field(
+        default=None,
+        metadata=spec(whole(1), "Days that records are kept, at least; unset: for ever. `orihon maintain` removes."),
+    )
+
+    @property
+    def is_anchored(self) -> bool:
+        """Shall heads of chains be kept outside?"""
+        return self.anchor_file is not None or self.anchor_webhook is not None

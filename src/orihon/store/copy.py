@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from orihon.errors import DamagedStore, StorageUnavailable
-from orihon.guard.encryption.sealer import Sealer
+from orihon.guard.sealer import Sealer
 from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
 from orihon.store.sealed import SealedRecords, seal_like
 from orihon.store.task_store import TaskStore

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from orihon.drivers.postgres import has_tables, postgres_of
 from orihon.errors import KeyUnavailable
-from orihon.guard.encryption.keys import FOLDER, DataKeys, FolderKeys, KeyPlace, erase
-from orihon.guard.encryption.master import master_keys
+from orihon.guard.keys import FOLDER, DataKeys, FolderKeys, KeyPlace, erase
+from orihon.guard.sealer import master_keys
 from orihon.settings import Settings
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from orihon.drivers.postgres import statements
 from orihon.drivers.postgres.pool import Postgres
-from orihon.drivers.postgres.statements import statements
 from orihon.errors import StorageUnavailable
 from orihon.store.contract import STREAMS, Stream
 

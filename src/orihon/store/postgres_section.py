@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 from psycopg import Cursor
 from psycopg.abc import Params
 
+from orihon.drivers.postgres import statements
 from orihon.drivers.postgres.pool import Connection, Postgres
-from orihon.drivers.postgres.statements import statements
 from orihon.store.contract import Pieces, Stream
 
 SQL = statements("orihon.store", "postgres.sql")

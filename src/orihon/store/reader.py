@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
-from orihon.guard.encryption.sealer import is_sealed_record
+from orihon.guard.sealer import is_sealed_record
 from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream, StreamRange
 from orihon.store.record_codec import StoredMessage, unpack, unpack_record
 from orihon.store.tail import calls_of, entry_of

@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from orihon.errors import DamagedStore, KeyUnavailable
-from orihon.guard.encryption.keys import DataKeys, key_id_of
-from orihon.guard.encryption.sealer import VERSION, Sealer, is_sealed_file, is_sealed_record
+from orihon.guard.keys import DataKeys, key_id_of
+from orihon.guard.sealer import VERSION, Sealer, is_sealed_file, is_sealed_record
 from orihon.store.contract import (
     NUMBER_FIELD,
     SEALED,

@@ -21,7 +21,7 @@ from orihon.catalogue.connect import catalogue_exists, open_catalogue, open_for_
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.guard import KEY_FILE, Redactor
-from orihon.guard.encryption.keys import FOLDER as KEYS
+from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
 from orihon.store.task_store import TaskStore

@@ -19,7 +19,7 @@ from orihon.compression.compressor import ContextCompressor
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import IllegalTransition, OrihonError, StaleWriter, TaskBusy
 from orihon.guard.logs import enter_task, leave_task
-from orihon.notifications.outbox import Outbox
+from orihon.notifications.notifier import Outbox
 from orihon.settings import Settings, load_settings
 from orihon.store import PlanningHistoryStore, SummaryStore, ToolStore
 from orihon.tasks.approvals.asking import Asking

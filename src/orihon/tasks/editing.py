@@ -17,7 +17,7 @@ from functools import partial
 from orihon.catalogue import TaskRow
 from orihon.errors import IllegalTransition, TaskBusy
 from orihon.guard.logs import enter_task, leave_task
-from orihon.notifications.outbox import Outbox
+from orihon.notifications.notifier import Outbox
 from orihon.store import TaskMessages
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import OpenBase

@@ -16,7 +16,7 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
-from orihon.guard.masking.key_fields import refuse_secret_in
+from orihon.guard.masking.redaction import refuse_secret_in
 from orihon.store.task_store import TaskStore
 from orihon.tasks.heartbeat import Heartbeat
 from orihon.tasks.place import TaskPlace

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.audit.trail import audited
-from orihon.guard.encryption.keys import Rotation
-from orihon.guard.encryption.master import master_keys, write_new_key
+from orihon.guard.keys import Rotation
+from orihon.guard.sealer import master_keys, write_new_key
 from orihon.store.key_places import erase_key as erase_in_places
 from orihon.store.key_places import key_place, needed_keys
 from orihon.system.json_shapes import AsJson

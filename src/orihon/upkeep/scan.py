@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
-from orihon.audit.actor import actor
+from orihon.audit.record import actor
 from orihon.audit.trail import audited
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.sqlite import database_errors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.importers.additions import Additions
+from orihon.importers.answers import Additions
 
 
 @given(st.sets(st.integers(1, 40)), st.integers(1, 40), st.integers(0, 40))

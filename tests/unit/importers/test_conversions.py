@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import InvalidMessage
-from orihon.importers.conversions import from_anthropic, from_responses
+from orihon.importers.shapes import from_anthropic, from_responses
 from orihon.values.message.message import Message
 
 TEXT = st.text(max_size=8)

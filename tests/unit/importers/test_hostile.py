@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon.importers.base import Problem, Thread, TranscriptEvent
-from orihon.importers.registry import importer
+from orihon.importers.registry import Problem, Thread, TranscriptEvent, importer
 from orihon.importers.tool_pairs import LogStep, SaidStep, ToolPairing
 from orihon.system import jsonio
 from orihon.texts import text

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orihon.importers.base import Problem, SaidItem, Thread, TranscriptEvent
-from orihon.importers.registry import importer
+from orihon.importers.registry import Problem, SaidItem, Thread, TranscriptEvent, importer
 from orihon.importers.tool_pairs import ToolPairing
 from orihon.system import jsonio
 from tests.importing_agents import AGENT_SAMPLES, make_openhands_folder, make_openhands_sdk_folder

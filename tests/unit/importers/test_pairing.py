@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon.importers.base import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
+from orihon.importers.registry import CompactionItem, PlanItem, Problem, SaidItem, ToolItem, TranscriptItem
 from orihon.importers.tool_pairs import WINDOW, FoldStep, LogStep, SaidStep, ToolPairing
 from orihon.store.tail import Tail
 from orihon.store.tool_pairs import admit

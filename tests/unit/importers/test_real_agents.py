@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from orihon.importers.base import HEAD_BYTES
-from orihon.importers.registry import recognised
+from orihon.importers.registry import HEAD_BYTES, recognised
 from tests.importing_agents import Told, told
 
 SHARED = Path(os.environ.get("ORIHON_BENCH_DATA") or Path(__file__).parents[4] / "shared")

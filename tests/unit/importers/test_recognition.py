@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orihon.importers.base import HEAD_BYTES
-from orihon.importers.peek import peek
-from orihon.importers.registry import FORMATS, importer, recognised
+from orihon.importers.lines import peek
+from orihon.importers.registry import FORMATS, HEAD_BYTES, importer, recognised
 from tests.importing_agents import AGENT_SAMPLES
 
 #: Takes nearly any list of messages, and is asked last.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from orihon.drivers.objects.base import CHUNK, ObjectContent, ObjectInfo, ObjectStorage, check_key
+from orihon.drivers.objects import CHUNK, ObjectContent, ObjectInfo, ObjectStorage, check_key
 from orihon.errors import InvalidSettings, StorageError, StorageUnavailable
 from orihon.system.files import wrapping
 

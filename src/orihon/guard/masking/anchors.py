@@ -4,21 +4,30 @@ Every finder names its *anchors*: literals that ordinary text holds seldom (``gh
 capital letters), and how far from the beginning of each it wants to look. One automaton goes over the bytes of a text
 once, whatever the number of literals, and says which finders have to look where. On most texts no one has to: a further
 rule costs nothing there.
+
+One text as the finders want to see it, and where in it a secret was found.
+
+Long runs of letters and digits: base64 that hides a secret, and keys that nothing but a dot and a long run tells.
+
+Every character of a run becomes a byte 1, all others 0, so that a long run is a literal that is found at nearly the
+speed of memory. Words and paths are too short to be looked at; a run of base64 that is found is read on over its "/"
+and "+", which are rare where the encoded text is ASCII.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+import string
+from base64 import b64decode
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, product
+from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
-
-from orihon.guard.masking.long_runs import dotted_runs
-from orihon.guard.masking.text_forms import SecretSpan, Views
 
 # Expressions with more forms than that are cut: a shorter literal is only found more often.
 _MOST_FORMS = 128
@@ -155,3 +164,145 @@ def _members(inside: str) -> list[str]:
     for first, last in re.findall(r"(.)(?:-(.))?", inside, re.DOTALL):
         members += map(chr, range(ord(first), ord(last or first) + 1))
     return members
+
+
+# Start, end and kind of one secret in a text.
+SecretSpan = tuple[int, int, str]
+
+# How much of a value is a secret, by what was asked.
+Judged = dict[object, int]
+
+# A first letter may belong to an escape: a newline and ``pm_`` are written \npm_ in JSON.
+ESCAPE_LETTERS = "abefnrtuvx"
+
+
+class Views:
+    """A text, and copies of it. But for ``raw``, every character has the same place in all of them."""
+
+    __slots__ = ("flat", "is_ascii", "judged", "lower", "narrow", "raw", "text")
+
+    def __init__(self, text: str, judged: Judged | None = None) -> None:
+        """``judged`` is shared by the texts that are looked at for the same purpose."""
+        self.judged: Judged = {} if judged is None else judged
+        self.text = text
+        self.is_ascii = text.isascii()
+        self.raw = text.encode("utf-8", "surrogatepass")
+        # With "?" for every character outside ASCII.
+        self.narrow = self.raw if self.is_ascii else text.encode("ascii", "replace")
+        # The same as a text: one of narrow characters is searched much faster.
+        self.flat = text if self.is_ascii else self.narrow.decode("ascii")
+        self.lower = self.flat.lower()
+
+
+# First and last place of each.
+Runs = list[tuple[int, int]]
+
+_ending = itemgetter(1)
+_LEAST = 20
+_LETTERS = (string.ascii_letters + string.digits).encode()
+_ALPHABET = _LETTERS + b"+/"
+_TABLE = bytes(code in _LETTERS for code in range(256))
+# So many without a "/" or "+" has every longer one somewhere, but for the strangest.
+_LITERAL = b"\x01" * 16
+_RUN = re.compile(b"[A-Za-z0-9+/]*+")
+_LONGEST_DECODED = 65536
+# A path has more of them.
+_MOST_SLASHES = 4
+# Nothing that gives a secret away reaches over that.
+_BETWEEN = "\n\0\n"
+# So many times a text may be encoded.
+DEEPEST = 2
+
+_DOTTED_TABLE = bytes(2 if code == ord(".") else code in _LETTERS + b"_-" for code in range(256))
+# No key of ``AFTER_DOT`` has a shorter rest.
+_DOTTED_LITERAL = b"\x02" + b"\x01" * 27
+
+
+def long_runs(views: Views) -> Runs:
+    """Those of the text."""
+    text = views.narrow
+    ones = text.translate(_TABLE)
+    inside = ones.find(_LITERAL)
+    runs: Runs = []
+    done = 0
+    while inside >= 0:
+        first = done + len(text[done:inside].rstrip(_ALPHABET))
+        run = _RUN.match(text, inside)
+        done = inside if run is None else run.end()
+        if done - first >= _LEAST:
+            runs.append((first, done))
+        inside = ones.find(_LITERAL, done)
+    return runs
+
+
+def dotted_runs(views: Views) -> list[int]:
+    """Where dots stand before long runs that may also have dashes and underscores."""
+    ones = views.narrow.translate(_DOTTED_TABLE)
+    places: list[int] = []
+    place = ones.find(_DOTTED_LITERAL)
+    while place >= 0:
+        places.append(place)
+        place = ones.find(_DOTTED_LITERAL, place + len(_DOTTED_LITERAL))
+    return places
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Base64 that decodes to a text with a secret: it goes whole."""
+
+    find_in: Callable[[str, Judged], list[SecretSpan]]  # the secrets of a text that was decoded
+
+    def find(self, views: Views, runs: Runs, start: int, end: int) -> list[SecretSpan]:
+        """The long runs of the text, as far as they lie between ``start`` and ``end``, that hide something."""
+        found: list[tuple[SecretSpan, str]] = []
+        text = views.narrow
+        for first, last in runs[bisect_left(runs, start, key=_ending) :]:
+            if first >= end:
+                break
+            first, last = max(first, start), min(last, end)
+            if last - first < _LEAST:
+                continue
+            # Half of an escape before the run belongs to that.
+            if text[first - 1 : first] == b"\\":
+                first += 5 if text[first : first + 1] == b"u" else 1
+            hidden = _decoded(text[first:last])
+            if hidden is not None:
+                padded = last + len(text[last : last + 2]) - len(text[last : last + 2].lstrip(b"="))
+                found.append(((first, min(padded, end), "BASE64_SECRET"), hidden))
+        return self._hiding(found, views.judged)
+
+    def _hiding(self, found: list[tuple[SecretSpan, str]], judged: Judged) -> list[SecretSpan]:
+        """Those with a secret. All are looked at together, which is much faster than one by one."""
+        if not found:
+            return []
+        spans: list[SecretSpan] = []
+        starts = [0, *accumulate(len(hidden) + len(_BETWEEN) for _, hidden in found)]
+        secrets = sorted(self.find_in(_BETWEEN.join(hidden for _, hidden in found), judged))
+        taken = -1
+        for first, last, _ in secrets:
+            number = max(bisect_right(starts, first) - 1, taken + 1)
+            while number < len(found) and starts[number] < last:
+                span, hidden = found[number]
+                # What goes over several of them is a secret of one of them only if that has it alone.
+                is_inside = starts[number] <= first and last <= starts[number] + len(hidden)
+                if is_inside or self.find_in(hidden, judged):
+                    spans.append(span)
+                taken = number
+                number += 1
+        return spans
+
+
+def _decoded(run: bytes) -> str | None:
+    """The text that a run of base64 stands for, if it is one."""
+    if run.islower() or run.isupper() or run.count(b"/") > _MOST_SLASHES:
+        return None
+    whole = run[: min(len(run), _LONGEST_DECODED) // 4 * 4]
+    rest = run[len(whole) : len(whole) + 3]
+    try:
+        raw = b64decode(whole)
+        if len(rest) > 1:
+            raw += b64decode(rest + b"=" * (4 - len(rest)))
+        text = raw.decode("utf-8")
+    except ValueError:
+        return None
+    return text if text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable() else None

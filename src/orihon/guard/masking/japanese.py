@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from orihon.guard.masking.anchors import Anchor
-from orihon.guard.masking.text_forms import SecretSpan, Views
+from orihon.guard.masking.anchors import Anchor, SecretSpan, Views
 from orihon.guard.masking.values import OPEN, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.

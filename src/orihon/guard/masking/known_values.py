@@ -2,6 +2,16 @@
 
 They live in this process alone and are never written; on disk stands only the keyed hash that masks them. Looking for
 them takes the same time whether there are twenty or a thousand.
+
+A cache of short texts that were scanned and hold no secret.
+
+Most strings of a message are always the same few: the names of its fields, roles, names of tools. Owns how many of them
+are kept and when they have to be scanned again: as soon as a further value is registered as a secret.
+
+What placeholders stand for, in the memory of this process and nowhere else: opt-in (``masking.vault``).
+
+A placeholder is exchanged for its value at the last moment only: in a request on its way to the model, and in the
+arguments of a call on their way into the tool. Nothing of it is written, and a new process knows nothing of it.
 """
 
 from __future__ import annotations
@@ -10,6 +20,7 @@ import json
 import re
 import threading
 from collections.abc import Iterable, Mapping
+from typing import Final
 from urllib.parse import quote
 
 from ahocorasick_rs import BytesAhoCorasick
@@ -97,3 +108,62 @@ def _is_telling(value: str) -> bool:
 def _is_odd_password(value: str) -> bool:
     has_mark = any(not character.isalnum() and character not in "-_./:" for character in value)
     return has_mark and is_env_secret(value, is_password=True)
+
+
+_LONGEST = 48
+_MOST = 4096
+
+
+class PlainTexts:
+    """A set with an end; every thread may ask and add."""
+
+    __slots__ = ("_known", "_texts")
+
+    def __init__(self) -> None:
+        self._texts: Final[set[str]] = set()
+        self._known = 0
+
+    def __contains__(self, text: str) -> bool:
+        return len(text) <= _LONGEST and text in self._texts and self._known == LIVE.count
+
+    def add(self, text: str, known: int) -> None:
+        """``text`` holds no secret, as far as ``known`` registered ones go."""
+        if len(text) > _LONGEST:
+            return
+        if self._known != known or len(self._texts) >= _MOST:
+            self._texts.clear()
+            self._known = known
+        self._texts.add(text)
+
+
+MOST = 10_000
+#: What stands in the place of a secret: its kind and a keyed hash.
+PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_]*\]#[0-9a-f]{8,}")
+
+
+class Vault:
+    """Values by their placeholders; the oldest go when there are too many."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, placeholder: str, value: str) -> None:
+        """Remember what was masked."""
+        with self._lock:
+            self._values.pop(placeholder, None)
+            self._values[placeholder] = value
+            while len(self._values) > MOST:
+                del self._values[next(iter(self._values))]
+
+    def restored_json(self, text: str) -> str:
+        """A JSON text, which stays one, with the values of the placeholders that are known."""
+
+        def written(match: re.Match[str]) -> str:
+            value = self._values.get(match[0])
+            return match[0] if value is None else json.dumps(value, ensure_ascii=False)[1:-1]
+
+        return PLACEHOLDER.sub(written, text)
+
+
+VAULT = Vault()

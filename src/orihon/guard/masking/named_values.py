@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from orihon.guard.masking.anchors import Anchor, in_any_case
-from orihon.guard.masking.text_forms import SecretSpan, Views
+from orihon.guard.masking.anchors import Anchor, SecretSpan, Views, in_any_case
 from orihon.guard.masking.values import (
     OPEN,
     OUTSIDE,

@@ -4,6 +4,11 @@ Promises that none of them stops the writer: a pattern whose repeats nest is ref
 other one sees the text in pieces of ``WINDOW`` characters and has a bounded time for a text, however it backtracks. A
 piece that it could not judge in that time is masked whole: late is better than leaked. Matches are found whole up to
 ``WINDOW_OVERLAP`` characters.
+
+Patterns that users give for anything but masking: whether one of them matches, in bounded time.
+
+Python's own engine cannot be stopped, and settings of a user may come from elsewhere. A pattern that may have to try
+again and again is run by an engine with a time limit; when its time is over, it is left out, and the log says so.
 """
 
 from __future__ import annotations
@@ -11,12 +16,12 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 from orihon.errors import InvalidSettings
-from orihon.guard.masking.text_forms import SecretSpan
+from orihon.guard.masking.anchors import SecretSpan
 
 WINDOW = 4096
 WINDOW_OVERLAP = 1024
@@ -117,3 +122,63 @@ def _repeats_nest(pattern: str) -> bool:
             return False
         bare = flatter
     return True
+
+
+# Seconds of one pattern for everything that it is asked: ordinary ones take microseconds for a line.
+SECONDS = 1.0
+
+
+_ESCAPED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_BEGINS_A_LINE = re.compile(r"(?:\(\?[a-z]+\))?\^#\+ ")
+
+
+class TimedPatterns:
+    """Some expressions of a user's."""
+
+    def __init__(self, patterns: Iterable[str], seconds: float = SECONDS) -> None:
+        self._plain = []
+        self._timed: dict[str, tuple[Any, float]] = {}
+        for pattern in patterns:
+            if _is_quick(pattern):
+                self._plain.append(re.compile(pattern))
+            else:
+                self._timed[pattern] = _timed_pattern(pattern), seconds
+
+    def __bool__(self) -> bool:
+        return bool(self._plain or self._timed)
+
+    def search(self, text: str) -> bool:
+        """Does one of them match somewhere?"""
+        return any(pattern.search(text) for pattern in self._plain) or any(
+            self._searched(pattern, text) for pattern in list(self._timed)
+        )
+
+    def _searched(self, pattern: str, text: str) -> bool:
+        compiled, left = self._timed[pattern]
+        begun = time.thread_time()
+        try:
+            found = compiled.search(text, timeout=left) is not None
+        except TimeoutError:
+            found, left = False, 0.0
+        left -= time.thread_time() - begun
+        if left > 0:
+            self._timed[pattern] = compiled, left
+        else:
+            logger.warning("the pattern %s takes too long: it is not looked for any more", pattern)
+            del self._timed[pattern]
+        return found
+
+
+def _timed_pattern(pattern: str) -> Any:
+    import regex
+
+    try:
+        return regex.compile(pattern)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise InvalidSettings("bad_pattern", name=pattern, detail=str(error)) from error
+
+
+def _is_quick(pattern: str) -> bool:
+    """Whether it cannot try again and again: it has no repeats, or one at the beginning of a line as headings have."""
+    bare = _ESCAPED.sub("x", _BEGINS_A_LINE.sub("", pattern))
+    return not re.search(r"[*+{]", bare.replace("x*", "", 1) if _BEGINS_A_LINE.match(pattern) else bare)

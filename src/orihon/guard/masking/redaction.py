@@ -8,6 +8,11 @@ object.
 Owns the order of the search: the built-in forms (``rules``), known values (``known_values``), the user's own patterns
 and exceptions (``patterns``), the same again in base64 and between invisible characters; and the key file. Promises
 linear time for all but the user's patterns, and those have a limit.
+
+Names of tasks are written as they are, in rows, files and lines of the log: one with a secret in it is refused.
+
+Masked it would name another task, and its source could not be told how the task ended. A user may well be an address
+or match a pattern of somebody's own: in that field only the built-in rules count.
 """
 
 from __future__ import annotations
@@ -23,17 +28,26 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from orihon.errors import DamagedStore, InvalidMessage
-from orihon.guard.masking.anchors import UNSEEN, UNSEEN_PLACES, Finders, Places
-from orihon.guard.masking.clean_cache import PlainTexts
-from orihon.guard.masking.known_values import LIVE
-from orihon.guard.masking.long_runs import DEEPEST, Encoded, Runs, long_runs
+from orihon.errors import DamagedStore, InvalidInput, InvalidMessage
+from orihon.guard.masking.anchors import (
+    DEEPEST,
+    UNSEEN,
+    UNSEEN_PLACES,
+    Encoded,
+    Finders,
+    Judged,
+    Places,
+    Runs,
+    SecretSpan,
+    Views,
+    long_runs,
+)
+from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.guard.masking.text_forms import Judged, SecretSpan, Views
-from orihon.guard.masking.vault import PLACEHOLDER, VAULT
 from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
 from orihon.values.message.strings import map_named
+from orihon.values.task import TaskKey
 
 KEY_BYTES = 32
 #: The file in a base that holds the key of its placeholders.
@@ -315,3 +329,15 @@ def _make_key(path: Path) -> None:
     finally:
         temporary.unlink()
     sync_folder(path.parent)
+
+
+_FIELDS = ("task_source", "owner", "repo", "task_type", "task_id")
+
+
+def refuse_secret_in(key: TaskKey, redactor: Redactor) -> None:
+    """Raise where a field of the key has something to mask."""
+    for field in _FIELDS:
+        if redactor.mask(value := getattr(key, field)) != value:
+            raise InvalidInput("secret_in_key", field=field)
+    if redactor.enabled and hide(key.user) != key.user:
+        raise InvalidInput("secret_in_key", field="user")

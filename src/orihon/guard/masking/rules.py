@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Final
 
-from orihon.guard.masking.anchors import Anchor, Finders, in_any_case, literals_of
-from orihon.guard.masking.headers import header_values
+from orihon.guard.masking.anchors import ESCAPE_LETTERS, Anchor, Finders, SecretSpan, Views, in_any_case, literals_of
+from orihon.guard.masking.headers import Tables, header_values
 from orihon.guard.masking.japanese import japanese_values
 from orihon.guard.masking.named_values import named_values
 from orihon.guard.masking.providers import (
@@ -33,8 +33,6 @@ from orihon.guard.masking.providers import (
     UNDERSCORED,
     Prefixed,
 )
-from orihon.guard.masking.tables import Tables
-from orihon.guard.masking.text_forms import ESCAPE_LETTERS, SecretSpan, Views
 
 # A key starts where no word is going on: ``task-12`` and ``laughs_1`` are none. Some things end with a
 # letter or digit and still end a word: escapes such as \n and \u003e in quoted text, %3D in addresses,

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from orihon.guard.masking.anchors import SecretSpan, Views
 from orihon.guard.masking.judgement import is_env_secret, is_numbered_word, is_passphrase, is_quoted_secret, is_strong
-from orihon.guard.masking.text_forms import SecretSpan, Views
 
 # How many characters of a value, which may be that of a password, are a secret.
 Judge = Callable[[str, bool], int]

@@ -21,7 +21,7 @@ from typing import Any, Self
 from orihon.errors import InvalidInput, OrihonError
 from orihon.reports.metrics.collect import collect
 from orihon.reports.metrics.families import Sample, counted, written
-from orihon.reports.sizes import FileSizes, known_sizes, measure, sizes_of
+from orihon.reports.storage import FileSizes, known_sizes, measure, sizes_of
 from orihon.settings import Settings
 from orihon.tasks.base import OpenBase, opened_base
 

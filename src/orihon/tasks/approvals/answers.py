@@ -18,7 +18,7 @@ from functools import partial
 from orihon.audit.trail import audited
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.compression.compressor import ContextCompressor
-from orihon.drivers.broker.wakeup import wake_workers
+from orihon.drivers.broker import wake_workers
 from orihon.errors import (
     IllegalTransition,
     InvalidInput,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from orihon.catalogue import Catalogue
 from orihon.compression.contract import CompressionResult
 from orihon.errors import InvalidInput, NotWaiting, TaskBusy, Waiting
-from orihon.notifications.outbox import Outbox
+from orihon.notifications.notifier import Outbox
 from orihon.settings import Settings
 from orihon.store.checkpoints import Approval, Checkpoint, CheckpointLog, Decision, Phase
 from orihon.store.task_store import TaskStore

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from orihon.notifications.notification import NotificationType
-from orihon.notifications.outbox import Outbox, event_of
+from orihon.notifications.notifier import Outbox, event_of
 from orihon.store.checkpoints import CLOCK, Checkpoint
 
 _TYPES: dict[str, NotificationType] = {"asked": "info", "reminded": "warning", "answered": "info", "expired": "warning"}

@@ -22,7 +22,7 @@ from orihon.drivers.objects import ObjectStorage
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, StateError, StorageError, TaskNotFound
 from orihon.guard import KEY_FILE
-from orihon.guard.encryption.sealer import is_sealed_file
+from orihon.guard.sealer import is_sealed_file
 from orihon.search.maintenance import read_before_packing
 from orihon.settings import Settings
 from orihon.store.factory import backend_of
@@ -81,7 +81,7 @@ class Work:
         self._place = base.path / FOLDER  # for packed tasks, and for what is being made
         storage = self._storage()
         if storage is None:
-            from orihon.drivers.objects.folder import FolderStorage
+            from orihon.drivers.objects import FolderStorage
 
             storage = FolderStorage(base.path)
         self._shelf = Shelf(storage)

@@ -20,7 +20,7 @@ from orihon.catalogue import TaskRow
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUnavailable
 from orihon.guard import KEY_FILE
-from orihon.guard.encryption.keys import FOLDER as KEYS
+from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings
 from orihon.store.contract import is_unfinished
 from orihon.system import ProgressObserver
@@ -97,7 +97,7 @@ def refuse_database(settings: Settings) -> None:
 
 
 def _refuse_inside(base: Path, storage: ObjectStorage) -> None:
-    from orihon.drivers.objects.folder import FolderStorage
+    from orihon.drivers.objects import FolderStorage
 
     if isinstance(storage, FolderStorage):
         here, there = base.resolve(), storage.root.resolve()

@@ -48,7 +48,7 @@ def storage_at(target: str | Path, endpoint: str | None) -> ObjectStorage:
     """The storage that a person names: an address, or a folder."""
     if isinstance(target, str) and "://" in target:
         return ObjectStorage.at(target, endpoint)
-    from orihon.drivers.objects.folder import FolderStorage
+    from orihon.drivers.objects import FolderStorage
 
     return FolderStorage(Path(target))
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.errors import DamagedStore
-from orihon.guard.encryption.keys import DataKeys, KeyDocument
+from orihon.guard.keys import DataKeys, KeyDocument
 from orihon.system import jsonio
 from orihon.transfer.export.story import OpenTask
 

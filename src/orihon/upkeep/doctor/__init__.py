@@ -17,8 +17,7 @@ from pathlib import Path
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import catalogue_exists, is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError
-from orihon.search.connect import damage_in_index
-from orihon.search.maintenance import invalidate_bookmark
+from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
 from orihon.system.files import wrapping
 from orihon.tasks.base import OpenBase, is_id
@@ -26,7 +25,7 @@ from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import check_permissions, is_temporary
 from orihon.tasks.verify.verify import verify_folder, verify_placed
-from orihon.upkeep.doctor.calls import check_calls
+from orihon.upkeep.doctor.rebuild import check_calls
 from orihon.upkeep.doctor.repairs import REPAIRS, Operation
 
 logger = logging.getLogger("orihon.doctor")

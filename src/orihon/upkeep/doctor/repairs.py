@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
+from orihon.catalogue.grants import Tombstone
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import FOLDER_LOST
-from orihon.catalogue.tombstones import Tombstone
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
 from orihon.search import rebuild_index
-from orihon.search.connect import throw_away
+from orihon.search.maintenance import throw_away
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
 from orihon.system.files import keep_aside, wrapping
@@ -29,8 +29,14 @@ from orihon.tasks.owning import Ownership
 from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import everything_in, open_to_others
-from orihon.upkeep.doctor.calls import count_calls
-from orihon.upkeep.doctor.rebuild import owners_store, rescued_rows, row_from_folder, usage_from_folder, with_calls
+from orihon.upkeep.doctor.rebuild import (
+    count_calls,
+    owners_store,
+    rescued_rows,
+    row_from_folder,
+    usage_from_folder,
+    with_calls,
+)
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.doctor")

@@ -5,6 +5,12 @@ its data key goes, its records wherever they are, packed copies and mirrors, its
 row with notices and figures. What remains is a tombstone: a name, a time, and who asked. A task that a live process
 works on is asked to stop, and refused if it does not. What could not be done is in the result: a second run does it.
 No master key is needed: users and names of tasks are readable, and what is sealed goes unread.
+
+Records of a user that the catalogue does not know.
+
+A fork or an import that died just before its row was written leaves them, or somebody who copied a folder here. Nobody
+holds them, for there is no lease without a row: whoever is about to write the row finds the name buried. A run that
+died while it removed them may have taken the description first: what has a buried name goes, whosever it was.
 """
 
 from __future__ import annotations
@@ -21,23 +27,26 @@ from typing import NamedTuple
 from orihon.audit import audited, forget_person
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_for_removal
+from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.catalogue.rows import CLEANED, UNREAD
-from orihon.errors import InvalidInput, OrihonError, StateError, TaskBusy, TaskNotFound
-from orihon.importers.seen_files import forget_imports
+from orihon.errors import InvalidInput, OrihonError, StateError, StorageUnavailable, TaskBusy, TaskNotFound
+from orihon.importers.files import forget_imports
 from orihon.llm.response_cache import clear_cache
 from orihon.runtime.queue import TaskQueue
 from orihon.search.maintenance import erase_traces, erase_words
+from orihon.store.factory import open_bare
 from orihon.store.files import FilesRecords
 from orihon.store.key_places import erase_key
 from orihon.store.sqlite_copies import DATABASE, set_fence
 from orihon.system.clock import utc_now
-from orihon.system.files import make_private_folder
+from orihon.system.files import make_private_folder, wrapping
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import OpenBase
+from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.mirror.manifest import MIRRORS
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.cleanup import Cleaning
 from orihon.transfer.archive.work import at_work
-from orihon.upkeep.privacy.unlisted_records import erase_unfinished, erase_unlisted, unlisted_of
+from orihon.transfer.staging import FORK, IMPORT, remove_from_database, remove_unfinished, unfinished_in_database
 from orihon.upkeep.retention.vacuum import overwrite_deleted
 from orihon.values.task import FINISHED, TaskStatus
 
@@ -261,3 +270,56 @@ def _finish(base: OpenBase, done: Erasure, wait: float) -> Erasure:
                 left.append(PlaceLeft(place, str(error)))
     done = replace(done, left=tuple(left), grants=grants)
     return replace(done, names=forget_person(base.path, base.settings, done.user)) if done.is_complete else done
+
+
+def unlisted_of(base: OpenBase, user: str) -> list[TaskPlace]:
+    """Tasks without a row whose own description says that they are the user's, or whose removal was begun."""
+    with OpenBase(base.path, base.settings, for_removal=True) as base:
+        catalogue = base.open_catalogue()
+        if catalogue is None:
+            return []
+        known = {row.uuid for row in base.rows()}
+        unknown = [place for place in base.folders.all() if is_id(place.uuid) and place.uuid not in known]
+        buried = {stone.uuid for stone in catalogue.tombstones.all()} if unknown else set()
+        return [
+            place
+            for place in unknown
+            # Once more: a task may have begun between the two looks.
+            if base.row(place.uuid) is None and (place.uuid in buried or _user_in(base, place) == user)
+        ]
+
+
+def erase_unlisted(base: OpenBase, place: TaskPlace, *, by: str) -> None:
+    """Bury the name, then remove the records."""
+    name = place.uuid
+    with OpenBase(base.path, base.settings, for_removal=True) as base:
+        catalogue = base.open_catalogue()
+        assert catalogue is not None
+        if catalogue.tombstones.find(name) is None:
+            catalogue.tombstones.bury(name, erased_by=by)
+        erase_key(base.path, base.settings, name)
+        if place.is_in_database:
+            remove_from_database(place, base.settings, fenced=True)
+        else:
+            with wrapping(place.folder):
+                shutil.rmtree(place.folder)
+
+
+def erase_unfinished(base: OpenBase, user: str) -> None:
+    """Remove what forks and imports have left that died; an error while one may be at work: nobody can tell whose."""
+    for place in unfinished_in_database(base.folders):
+        if _user_in(base, place) == user:  # a copy that is at work fails then, as it must
+            remove_from_database(place, base.settings, fenced=False)
+    left = [*remove_unfinished(base.path / "paused", FORK), *remove_unfinished(base.path / "completed", IMPORT)]
+    if left:
+        raise StorageUnavailable("unfinished", path=left[0])
+
+
+def _user_in(base: OpenBase, place: TaskPlace) -> str | None:
+    try:
+        with closing(open_bare(place.folder, base.settings)) as records:
+            key = key_in(read_metadata(records) or {})
+    except OrihonError as error:  # nobody can tell whose it is
+        logger.warning("%s: %s", place.uuid, error)
+        return None
+    return None if key is None else key.user

@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from orihon.audit.reader import remove_old_records
 from orihon.audit.trail import audited
+from orihon.audit.verify import remove_old_records
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import OrihonError, StateError, StorageError, TaskBusy, TaskNotFound
@@ -29,8 +29,7 @@ from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.archive import LeftTask, archive_task, ended_before, is_elsewhere, rows_having
 from orihon.transfer.archive.cleanup import Cleaning, read_task
 from orihon.transfer.archive.work import ARCHIVED, at_work, refuse_local
-from orihon.upkeep.retention.lock import only_one
-from orihon.upkeep.retention.vacuum import VacuumRun, vacuum_databases
+from orihon.upkeep.retention.vacuum import VacuumRun, only_one, vacuum_databases
 from orihon.values.task import FINISHED, TaskStatus
 
 __all__ = [

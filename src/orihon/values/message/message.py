@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from orihon.errors import InvalidMessage
-from orihon.values.message.dialects import anthropic, chat, responses
-from orihon.values.message.dialects.fields import ROLES, read_content, read_role
+from orihon.values.message.dialects import ROLES, anthropic, chat, read_content, read_role, responses
 from orihon.values.message.extra import NOTES, check_depth, pack, restore, wrong_type
 from orihon.values.message.parts import Part, ToolCall
 from orihon.values.message.strings import content_strings, map_content

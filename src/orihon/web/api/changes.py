@@ -13,7 +13,7 @@ from typing import Any
 
 from orihon.compression.pages import WhyNot
 from orihon.errors import InvalidInput
-from orihon.reports.approval_context import known_sections
+from orihon.reports.notifications import known_sections
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.queue import MAX_PROMPT_BYTES, QueueAnswer
 from orihon.settings.rungs import STRATEGIES

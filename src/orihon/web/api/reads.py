@@ -14,9 +14,8 @@ from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.reports.overview import OverviewStatistics, TaskOverview, inherited_by, task_overview
-from orihon.reports.records import RECORDS, compression_page, record_page, view_page
+from orihon.reports.records import RECORDS, ViewDiff, compression_page, record_page, view_diff, view_page
 from orihon.reports.task_list import WantedTasks, rows_of_tasks
-from orihon.reports.view_diff import ViewDiff, view_diff
 from orihon.system.json_shapes import AsJson, MayMiss, schema_of, shape
 from orihon.tasks.chain import ChainLink, task_chain
 from orihon.tasks.inheritance import InheritanceContext

@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from orihon.errors import OrihonError
-from orihon.reports.approval_context import AskedAbout, answered_lately, asked_about
-from orihon.reports.notifications import NotedNotification
+from orihon.reports.notifications import AskedAbout, NotedNotification, answered_lately, asked_about
 from orihon.store.checkpoints import read_ledger
 from orihon.store.record_codec import StoredMessage
 from orihon.system import jsonio

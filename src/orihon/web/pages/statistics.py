@@ -8,9 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from orihon.reports.costs import GROUPS, CostLine
-from orihon.reports.span_report import DayStatistics, SpanReport, span_report
+from orihon.reports.statistics import DayStatistics, SpanReport, span_report, tool_times
 from orihon.reports.storage import storage_summary
-from orihon.reports.tool_times import tool_times
 from orihon.runtime.stats import collect_cluster_stats
 from orihon.texts import text
 from orihon.web.call import Call, Page, PageRoute

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from orihon.catalogue import TaskRow
 from orihon.errors import NothingToUndo, OrihonError
-from orihon.reports.view_diff import changed_runs
+from orihon.reports.records import changed_runs
 from orihon.system import jsonio
 from orihon.tasks.editing import CHANGEABLE
 from orihon.tasks.view_reader import ShownEntry, ViewReading

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from orihon.values.message.dialects.fields import Fields, absent_note, read_content, read_mapping, read_role
+from orihon.values.message.dialects import Fields, absent_note, read_content, read_mapping, read_role
 from orihon.values.message.extra import expect, pack, rest, wrong_type
 from orihon.values.message.parts import ToolCall
 

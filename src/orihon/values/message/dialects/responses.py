@@ -10,8 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from orihon.system import jsonio
-from orihon.values.message.dialects.blocks import ChatMessage, chat_content, with_notes
-from orihon.values.message.dialects.fields import Fields, absent_note, read_content, read_mapping, read_role
+from orihon.values.message.dialects import (
+    ChatMessage,
+    Fields,
+    absent_note,
+    chat_content,
+    read_content,
+    read_mapping,
+    read_role,
+    with_notes,
+)
 from orihon.values.message.extra import expect, notes_of, pack, rest, restore
 from orihon.values.message.parts import Part, ToolCall
 

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from orihon.errors import DamagedStore, KeyUnavailable
-from orihon.guard.encryption.sealer import KEY_BYTES, VERSION, Sealer, cipher
+from orihon.guard.sealer import KEY_BYTES, VERSION, Sealer, cipher
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, open_private, replace_file, sync_folder, wrapping
 
 if TYPE_CHECKING:
-    from orihon.guard.encryption.master import MasterKey, MasterKeys
+    from orihon.guard.sealer import MasterKey, MasterKeys
 
 #: The folder of the documents, below a base folder (or below the folder of a store that belongs to none).
 FOLDER = "keys"

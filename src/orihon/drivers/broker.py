@@ -5,6 +5,11 @@ it is. RabbitMQ gets a durable quorum queue, persistent messages, confirms and h
 makes of them. Promises that every call ends within seconds, that a connection which broke is opened again, and that
 what cannot be read is dropped with a warning, never decoded by anything but JSON. Every trouble is a
 ``StorageUnavailable`` without secrets. Each thread has its own, and none goes through a fork (``ThreadConnections``).
+
+``wake_workers``: notifies the workers that listen to a broker, from whoever has enqueued a task again.
+
+Promises that a broker which is away, or not installed here, fails nothing: it is said in the log, and the workers find
+the task in the catalogue by themselves, at most a ``queue.poll_interval`` later.
 """
 
 from __future__ import annotations
@@ -14,12 +19,14 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
 
-from orihon.drivers.broker.address import BrokerAddress
+from orihon.drivers.broker_address import BrokerAddress
+from orihon.errors import OrihonError
+from orihon.settings import Settings
 from orihon.system import jsonio
 
 logger = logging.getLogger("orihon.broker")
@@ -346,3 +353,16 @@ def _uuid_in(body: Any) -> str | None:
         return None
     uuid = content.get("uuid") if isinstance(content, dict) else None
     return uuid if isinstance(uuid, str) and len(content) == 1 else None
+
+
+def wake_workers(settings: Settings, uuid: str) -> None:
+    """Say at the broker, if there is one, that a task may be in line."""
+    if settings.queue.url is None:
+        return
+    try:
+        address = BrokerAddress.of(settings.queue.url)
+        address.require_packages()
+        with closing(Broker(address, settings.queue.name)) as broker:
+            broker.publish(uuid)
+    except OrihonError as error:
+        logger.warning("%s: %s", uuid, error)

@@ -1,1 +1,0 @@
-"""Message brokers, as far as they carry wake-ups: an address, one connection, a word to whoever listens."""

@@ -1,1 +1,0 @@
-"""Encryption at rest: master keys, data keys, sealed bytes."""
