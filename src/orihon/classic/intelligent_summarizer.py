@@ -66,7 +66,7 @@ class IntelligentSummarizer:
         if self.llm is None or not messages:
             return by_rule
         notes = summarize(list(_readable(messages)), _NOTES_TOKENS)
-        question = notes + "\n\n" + _as_json(by_rule)
+        question = notes + "\n\n" + json.dumps(by_rule, ensure_ascii=False, indent=1)
         answer = Caller(self.llm, _TIMEOUT).ask(text("prompts.hierarchical_summary"), question, _NOTES_TOKENS)
         if not isinstance(answer, SummaryReply):
             logger.warning("no hierarchical summary by the model (%s): %s", answer.reason, answer.detail)
@@ -159,10 +159,6 @@ def _listed(values: Iterable[str]) -> list[str]:
 def _line(said: str) -> str:
     line = " ".join(said[: 2 * _LINE].split())
     return line if len(line) <= _LINE else line[: _LINE - 1] + "…"
-
-
-def _as_json(summary: HierarchicalSummary) -> str:
-    return json.dumps(summary, ensure_ascii=False, indent=1)
 
 
 def _parsed(answer: str | None, by_rule: HierarchicalSummary) -> HierarchicalSummary:

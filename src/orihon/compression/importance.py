@@ -30,16 +30,7 @@ class ScoringConfig:
     role_weight: float = 0.3
     content_weight: float = 0.4
     important_keywords: tuple[str, ...] | list[str] = (
-        "error",
-        "success",
-        "plan",
-        "task",
-        "duck_call",
-        "approval",
-        "denied",
-        "completed",
-        "failed",
-        "warning",
+        *("error", "success", "plan", "task", "duck_call", "approval", "denied", "completed", "failed", "warning"),
     )
     min_content_length: int = 20
     short_content_penalty: float = 0.7

@@ -63,7 +63,7 @@ def tool_units(history: PlainHistory) -> list[range]:
     caller_of: dict[str, int] = {}
     open_call: int | None = None
     for index, message in enumerate(history):
-        if _is_result(message):
+        if message.get("role") in _RESULT_ROLES or any(_parts(message, "tool_result")):
             for answered in _answered_ids(message):
                 caller = caller_of.get(answered, open_call)
                 if caller is not None:
@@ -100,10 +100,6 @@ def _call_ids(message: PlainMessage) -> list[str]:
     openai = [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
     ids = [call.get("id") for call in [*openai, *_parts(message, "tool_use")]]
     return [call_id for call_id in ids if isinstance(call_id, str)]
-
-
-def _is_result(message: PlainMessage) -> bool:
-    return message.get("role") in _RESULT_ROLES or any(_parts(message, "tool_result"))
 
 
 def _answered_ids(message: PlainMessage) -> list[str]:

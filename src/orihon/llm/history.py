@@ -200,11 +200,7 @@ class MemoryHistory:
 
 def _chat_calls(answer: ModelAnswer) -> list[dict[str, Any]] | None:
     return [
-        {
-            "id": call["id"],
-            "type": "function",
-            "function": {"name": call["name"], "arguments": call["arguments"]},
-        }
+        {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
         for call in answer.calls
     ] or None
 

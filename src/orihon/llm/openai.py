@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from orihon.drivers.http import Response, shown_url
-from orihon.errors import CutOff, LLMError, NotJSON
+from orihon.errors import CutOff, NotJSON
 from orihon.llm.answers import AnswerBuilder, decoded, excerpt, mapping, mappings
 from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
@@ -66,7 +66,7 @@ class OpenAIClient(LLMClient):
 
     def _read_choices(self, value: Mapping[str, Any], key: str, builder: AnswerBuilder) -> None:
         if value.get("error"):
-            raise self._refused(value["error"])
+            raise refusal_in_stream(value["error"], self._url, self._api_key)
         builder.add_usage(value.get("usage"))
         choices = value.get("choices")
         if not isinstance(choices, list):
@@ -74,9 +74,6 @@ class OpenAIClient(LLMClient):
         for choice in mappings(choices)[:1]:
             builder.finish = str(choice.get("finish_reason") or builder.finish)
             _read_message(mapping(choice.get(key)), builder)
-
-    def _refused(self, error: Any) -> LLMError:
-        return refusal_in_stream(error, self._url, self._api_key)
 
 
 def piece_of(response: Response, data: bytes, url: str) -> dict[str, Any]:

@@ -132,23 +132,14 @@ class TaskHandler:
             client = self._make_client(context, tools.schemas())
             context.set_llm_client(client)
             agent = Agent(
-                context,
-                client,
-                tools,
-                settings=self._settings,
-                should_stop=should_stop,
-                unfinished=unfinished,
+                context, client, tools, settings=self._settings, should_stop=should_stop, unfinished=unfinished
             )
             return agent.work(prompt, reporter)
         finally:
             tools.close()
 
     def _tools(
-        self,
-        context: TaskContextManager,
-        unfinished: dict[str, Exception | None],
-        should_stop: Stop,
-        depth: int,
+        self, context: TaskContextManager, unfinished: dict[str, Exception | None], should_stop: Stop, depth: int
     ) -> TaskTools:
         def work_on_child(child: TaskContextManager, prompt: str) -> Literal["completed", "paused"]:
             silent = SourceReporter(None, child.catalogue.tasks.get(child.uuid))

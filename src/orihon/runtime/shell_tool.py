@@ -82,10 +82,7 @@ class Shell:
             "Nothing that it starts outlives the call.",
             {
                 "command": {"type": "string", "description": "The command, for /bin/sh."},
-                "timeout": {
-                    "type": "integer",
-                    "description": "Seconds until it is ended, if fewer than usual.",
-                },
+                "timeout": {"type": "integer", "description": "Seconds until it is ended, if fewer than usual."},
             },
             self._run,
             ["command"],

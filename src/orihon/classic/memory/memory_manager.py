@@ -317,11 +317,7 @@ class AgentState:
         self.conversation_history.append({"role": role, "content": content, **fields})
 
     async def add_message_with_pruning(
-        self,
-        role: str,
-        content: str | None,
-        memory_manager: MemoryManager | None = None,
-        **fields: Any,
+        self, role: str, content: str | None, memory_manager: MemoryManager | None = None, **fields: Any
     ) -> None:
         """Append a message, then prune when ``memory_manager`` says so (never without one)."""
         self.add_message(role, content, **fields)

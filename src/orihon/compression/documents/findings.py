@@ -207,12 +207,6 @@ class _Collector:
         return "reason" if announces_reasons(statement) else ""
 
 
-def _option(item: str) -> str:
-    """``Godot: few resources`` as ``Godot (few resources)``."""
-    what, _, why = item.partition("：" if "：" in item else ": ")
-    return with_reason(what.strip("* "), why.strip("* "))
-
-
 def _count_trials(found: Quotations, sections: list[MarkdownSection]) -> None:
     """Attempts that are numbered, and the last word about success: "after three attempts, Y worked"."""
     attempts = sum(_TRIAL.match(section.title) is not None for section in sections)

@@ -1,14 +1,13 @@
 """What a text says that cannot be guessed again: paths, identifiers, numbers, URLs, hashes, and the lines that matter.
 
-Owns the rules by which facts are recognised, in English, Japanese, Chinese and code. ``extract`` reads a text once, in
-time linear in its length; ``missing`` says which facts another text has lost. A fact is quoted, never made up: its
-text stands in the text it came from. Refuses nothing: a text without facts has none.
+Owns the rules by which facts are recognised, in English, Japanese, Chinese and code, in time linear in the text. A fact
+is quoted, never made up: its text stands in the text it came from.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,23 +31,6 @@ class Fact:
 
     kind: FactKind
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The facts of a text, each once, in order of appearance."""
-
-    items: tuple[Fact, ...] = ()
-
-    def __iter__(self) -> Iterator[Fact]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def of(self, *kinds: FactKind) -> tuple[Fact, ...]:
-        """Only the facts of these kinds."""
-        return tuple(fact for fact in self.items if fact.kind in kinds)
 
 
 # A text is first cut at blanks, quotes and brackets; the finer rules look at each distinct piece once.
@@ -114,20 +96,8 @@ _DECISION_STEMS = (
 )
 _OPEN_STEMS = (
     *("todo", "fixme", "xxx", "[ ]", "next", "remaining", "still ", "not yet", "pending", "need to", "needs to"),
-    *(
-        "have to",
-        "left to do",
-        "later",
-        "follow",
-        "in progress",
-        "未完了",
-        "未対応",
-        "残り",
-        "まだ",
-        "これから",
-        "次に",
-    ),
-    *("次は", "後で", "あとで", "予定", "待ち", "待办", "尚未", "还没", "接下来", "下一步", "之后", "计划"),
+    *("have to", "left to do", "later", "follow", "in progress", "未完了", "未対応", "残り", "まだ", "これから"),
+    *("次に", "次は", "後で", "あとで", "予定", "待ち", "待办", "尚未", "还没", "接下来", "下一步", "之后", "计划"),
 )
 
 
@@ -159,30 +129,6 @@ def is_decision(line: str) -> bool:
 def is_open(line: str) -> bool:
     """Whether a line speaks of work that is still to do."""
     return _has_any(line, _OPEN_STEMS) and _OPEN.search(line) is not None
-
-
-def extract(text: str, role: str = "") -> Facts:
-    """The facts of a text. Constraints are looked for only in what a user or a system prompt said, decisions in what
-    people and agents said, and both when the role is not known."""
-    found: dict[Fact, None] = {}
-    cache: dict[str, list[tuple[FactKind, str]]] = {}
-    for raw in text.splitlines():
-        line = raw.strip()
-        for kind in line_kinds(line, role):
-            found[Fact(kind, line)] = None
-        for piece in PIECE.findall(line):
-            names = cache.get(piece)
-            if names is None:
-                names = cache[piece] = names_in(piece)
-            for kind, name in names:
-                found[Fact(kind, name)] = None
-    return Facts(tuple(found))
-
-
-def missing(facts: Iterable[Fact], text: str) -> tuple[Fact, ...]:
-    """The facts that do not stand in ``text``, blanks apart."""
-    flat = " ".join(text.split())
-    return tuple(fact for fact in facts if " ".join(fact.text.split()) not in flat)
 
 
 def _has_any(line: str, stems: tuple[str, ...]) -> bool:

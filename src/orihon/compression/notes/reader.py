@@ -161,11 +161,8 @@ class LineStatistics:
         found: list[int] = []
         for piece in PIECE.findall(_without_escapes(text)):
             known = dict.get(self._pieces, piece)
-            found += self._known(piece) if known is None else known
+            found += (self._ids[key] for key in _keys(piece) if key in self._ids) if known is None else known
         return tuple(dict.fromkeys(found))
-
-    def _known(self, piece: str) -> Iterator[int]:
-        return (self._ids[key] for key in _keys(piece) if key in self._ids)
 
     def _find(self, text: str) -> tuple[int, ...]:
         pieces = map(self._pieces.__getitem__, PIECE.findall(_without_escapes(text)))

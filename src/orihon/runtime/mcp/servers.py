@@ -37,11 +37,7 @@ _COOL_OFF = 300.0  # seconds until a server that was given up gets another chanc
 
 
 def mcp_servers(
-    configured: Sequence[McpServerConfig],
-    base_dir: Path | None,
-    *,
-    start_timeout: float = 30.0,
-    max_restarts: int = 5,
+    configured: Sequence[McpServerConfig], base_dir: Path | None, *, start_timeout: float = 30.0, max_restarts: int = 5
 ) -> list[McpServer]:
     """The servers, none of them started yet."""
     _require_package()
