@@ -18,7 +18,7 @@ help:
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run)"
 	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse"
-	@echo "make docs    write the pages that follow from the program: help pages, JSON, settings"
+	@echo "make docs    write the pages that follow from the program: help pages, JSON, settings, Python names, the plan of the house"
 	@echo "make screenshots  the pictures of the web page in docs/images"
 	@echo "make bench   the benchmarks behind the figures in the docs"
 

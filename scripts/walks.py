@@ -131,10 +131,9 @@ def _calls(frame: FrameType | None) -> Calls:
 
 
 def _library(folder: str, walk: Walk) -> None:
-    with _noted(walk):
-        store = orihon.MessageStore(f"{folder}/hello")
-        store.add_message("user", _MARK)
-        store.get_messages_for_llm()
+    with orihon.Base(f"{folder}/contexts") as base, base.task("hello") as task, _noted(walk):
+        task.add("user", _MARK)
+        task.messages()
 
 
 def _import(folder: str, walk: Walk) -> None:
