@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from orihon import Base, Task, TaskKey, TaskStatus, aio
+from orihon import Base, Task, TaskContextManager, TaskKey, TaskQueue, TaskStatus, aio
 from orihon.errors import BudgetExceeded, InvalidInput, InvalidMessage, StorageUnavailable, TaskBusy
 from tests.services import Database
 
@@ -235,3 +235,17 @@ def test_the_same_for_async_programs(tmp_path: Path) -> None:
         assert base.tasks().tasks[0].row.status is TaskStatus.COMPLETED
         for name in ("task", "tasks", "search", "doctor"):
             assert asyncio.iscoroutinefunction(getattr(aio.Base, name))
+
+
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+def test_what_was_dequeued_here_is_opened_by_its_names(tmp_path: Path, backend: str) -> None:
+    config = {"context_storage": {"backend": backend}}
+    queue = TaskQueue(tmp_path, config)
+    uuid = queue.enqueue(TaskKey("github", "me", "project", "issue", "27"), prompt="Do it")
+    task = queue.dequeue()
+    assert task is not None
+    with TaskContextManager(tmp_path, task_key=task.get_task_key(), config=config, uuid=task.get_uuid()) as ctx:
+        ctx.message_store.add_message("user", task.prompt)
+    assert queue.ack(task) is TaskStatus.COMPLETED
+    assert queue.catalogue.tasks.get(uuid).total_messages == 1
+    queue.close()

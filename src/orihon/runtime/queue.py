@@ -28,6 +28,7 @@ from orihon.system.clock import process_identity
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase, opened_base
 from orihon.tasks.inheritance import inheritance_request
+from orihon.tasks.owning import remember_claim
 from orihon.tasks.quotas import admission
 from orihon.texts import text
 from orihon.values.task import TaskIdentity, TaskKey, TaskStatus, new_uuid
@@ -76,7 +77,7 @@ _REST_PER_LOOK = 50
 _LOOKS_PER_LEASE = 9
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class QueuedTask(TaskIdentity):
     """A task that a worker holds."""
 
@@ -206,7 +207,9 @@ class TaskQueue(QueueRequests):
 
     def _taken(self, row: TaskRow, lease: Lease) -> QueuedTask:
         logger.info("%s: claimed by %s, attempt %d", row.uuid, lease.owner, row.attempts)
-        return QueuedTask(row.key, row.user, row.uuid, row.prompt, row.source, row.attempts, lease=lease)
+        task = QueuedTask(row.key, row.user, row.uuid, row.prompt, row.source, row.attempts, lease=lease)
+        remember_claim(self.catalogue, task)
+        return task
 
     def ack(self, task: QueuedTask, *, stopped: bool = False) -> TaskStatus:
         """The work on a task is over, for now (``stopped``) or for good; returns what has become of it."""

@@ -193,7 +193,7 @@ class OpenBase:
         """Own a registered task, until the block ends; ``TaskBusy`` when a live process does."""
         catalogue, _ = self.registered(check_id(uuid))
         seconds = self.settings.context_storage.lease_seconds
-        return Ownership.acquire(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+        return Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
 
     @contextmanager
     def own_if_registered(self, uuid: str) -> Iterator[Ownership | None]:

@@ -28,7 +28,7 @@ from orihon.tasks.inheritance import INHERIT, ContextInheritanceManager, Inherit
 from orihon.tasks.message_store import MessageStore
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_end, open_message_store
-from orihon.tasks.owning import Ownership, TaskOpening, totals_of
+from orihon.tasks.owning import Ownership, TaskOpening, claim_of, totals_of
 from orihon.tasks.statistics import TaskStatistics
 from orihon.tasks.usage import UsageBook
 from orihon.values.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
@@ -60,8 +60,9 @@ class TaskContextManager(Asking, TaskStatistics):
 
         A paused task resumes; a running one whose process is dead is taken over (``take_over`` also from a live one);
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
-        worker's claim gave it; the task is opened with it, and with no other. A new task inherits from the last one
-        that is finished on its key, from the one that ``inherit_from`` names, or (``inherit=False``) nothing, for good.
+        worker's claim gave it; the task is opened with it, and with no other. What a queue of this process has handed
+        out is opened with its claim. A new task inherits from the last one that is finished on its key, from the one
+        that ``inherit_from`` names, or (``inherit=False``) nothing, for good.
         """
         self.base = opened_base(base_dir, config, create=True)
         self.settings = self.base.settings if config is None else load_settings(config)
@@ -79,13 +80,17 @@ class TaskContextManager(Asking, TaskStatistics):
         opening = TaskOpening(self.base, fetch=fetch)
         wish = inheritance_request(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
         self.task_key = opening.find_or_register(self.uuid, key, is_resumed, **wish).key
-        owned = self.base.own(self.uuid, take_over=take_over) if lease is None else self._renewed(lease)
+        claim = claim_of(self.catalogue, self.uuid) if lease is None else None
+        given = lease if claim is None else claim.lease
+        owned = self.base.own(self.uuid, take_over=take_over) if given is None else self._renewed(given)
         self._owned: Ownership | None = owned
         with ExitStack() as on_failure:
-            if lease is None:  # a claim stays with the worker that made it
+            if given is None:  # a claim stays with whoever made it
                 on_failure.callback(owned.release)
             self._start(opening, owned, on_failure, inherit=inherit)
             on_failure.pop_all()
+        if claim is not None:
+            claim.lease = owned.lease  # opening may have raised the epoch
         owned.keep(self.heartbeat)
 
     @classmethod

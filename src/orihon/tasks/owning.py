@@ -8,9 +8,11 @@ be opened keeps its status and its place; one that could not be stored is never 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Protocol, Self
+from weakref import WeakValueDictionary
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
@@ -35,6 +37,29 @@ class OpenStore(Protocol):
     def __call__(self, place: TaskPlace, *, epoch: int | None = None) -> TaskStore: ...
 
 
+class Claim(Protocol):
+    """A task that a queue has handed out to this process, with the lease that goes with it."""
+
+    lease: Lease
+
+
+_CLAIMS: WeakValueDictionary[tuple[int, str, str], Claim] = WeakValueDictionary()
+
+
+def remember_claim(catalogue: Catalogue, claim: Claim) -> None:
+    """Whoever opens the task in this process opens it with this claim."""
+    _CLAIMS[os.getpid(), catalogue.where, claim.lease.uuid] = claim
+
+
+def claim_of(catalogue: Catalogue, uuid: str) -> Claim | None:
+    """The claim that this process has on a task, if it is still good."""
+    found = _CLAIMS.get((os.getpid(), catalogue.where, uuid))
+    if found is None:
+        return None
+    row = catalogue.tasks.find(uuid)
+    return found if row is not None and row.lease_owner == found.lease.owner else None
+
+
 class Ownership:
     """A task that this process owns; nobody else may open or change it until it is released."""
 
@@ -45,7 +70,7 @@ class Ownership:
         self._heartbeat: Heartbeat | None = None
 
     @classmethod
-    def acquire(
+    def take(
         cls,
         catalogue: Catalogue,
         uuid: str,

@@ -87,7 +87,7 @@ class Move:
         if self._crosses:
             place = None if self._place is None else self._place.position
             self._catalogue = settle_twin(self._uuid, self._catalogue, self._home, place, seconds)
-        owned = self._owned = Ownership.acquire(self._catalogue, self._uuid, seconds)
+        owned = self._owned = Ownership.take(self._catalogue, self._uuid, seconds)
         _reached(self._uuid, "held")
         with ExitStack() as at_end:
             at_end.callback(self._let_go)

@@ -92,7 +92,7 @@ def settle_twin(uuid: str, source: Catalogue, home: Catalogue, place: str | None
     is_moved = place == folder(twin.status) != folder(row.status)
     went_on = twin.hostname is not None and twin.total_messages > row.total_messages
     right, wrong = (home, source) if is_moved or went_on else (source, home)
-    owned = Ownership.acquire(wrong, uuid, seconds)  # its row goes, and the lease with it
+    owned = Ownership.take(wrong, uuid, seconds)  # its row goes, and the lease with it
     dropped = mark(wrong, owned.lease)
     wrong.tasks.remove(uuid, epoch=owned.epoch, requested=dropped.requested)
     logger.warning("%s: had two rows; the one that said %s is dropped", uuid, dropped.status.value)
