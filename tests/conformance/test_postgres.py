@@ -161,7 +161,7 @@ class TestPostgres(StoreConformance):
     def test_a_machine_without_the_folder_goes_on(self, store: MessageStore, tmp_path: Path) -> None:
         add_conversation(store, 2)
         store.create_summary(2, 6, "the first turn")
-        elsewhere = self.backend.open(tmp_path / "another" / "machine" / store.context_dir.name)
+        elsewhere = self.backend.open(tmp_path / "another" / "running" / store.context_dir.name)
         assert elsewhere.get_messages_for_llm() == store.get_messages_for_llm()
         assert not elsewhere.context_dir.exists()
         elsewhere.task_store.records.keep_file("final_summary.txt", "要約".encode())

@@ -185,7 +185,7 @@ def test_a_rewind(world: World, some_steps: SomeSteps) -> None:
 
     def check(uuid: str) -> None:
         world.check(uuid)
-        with TaskContextManager.resume(world.base, uuid) as task:
+        with TaskContextManager.resume(world.base, uuid, world.settings) as task:
             records = task.message_store.compressions()
             if not any(record.strategy == "rewind" for record in records):
                 if records[-1].pins:

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 import orihon
+from orihon.runtime.queue import QueueLimits
+from orihon.runtime.sources.forge import Labels
+from orihon.runtime.tools import ToolOptions
 from orihon.settings import Settings, load_settings, schema
 from orihon.settings.in_force import meaning_of
 from orihon.settings.rungs import LEVELS, STRATEGIES, Rung
@@ -78,6 +81,10 @@ DERIVED = {
 }
 #: Names under which the source holds a section for a few lines.
 HELD_AS = {"storage": "context_storage", "_settings": "settings", "_runtime": "runtime", "_section": "active"}
+#: Sections that the same lines read, and what they are called there.
+SHARED = {"github": "service", "gitlab": "service"}
+#: Sections that are taken over field by field, and by which types.
+TAKEN_OVER = {"multiprocess": QueueLimits, "tools": ToolOptions, "labels": Labels}
 
 
 def _read_in_the_source() -> set[str]:
@@ -85,6 +92,7 @@ def _read_in_the_source() -> set[str]:
     package = Path(orihon.__file__).parent
     sources = [path for path in package.rglob("*.py") if path.parent.name != "settings"]
     found = {pair for path in sources for pair in _reads(ast.parse(path.read_text(encoding="utf-8")))}
+    found |= {(section, field.name) for section, kind in TAKEN_OVER.items() for field in dataclasses.fields(kind)}
     return {key for key in schema() if _is_read(key, found)}
 
 
@@ -121,7 +129,8 @@ def _is_read(key: str, found: set[tuple[str, str]]) -> bool:
     if sections[:1] == ["llm"] and len(sections) > 1:
         through = {derived for derived, names in DERIVED.items() if name in names}
         return ("active", name) in found or any({("settings", one), ("active", one)} & found for one in through)
-    return (sections[-1] if sections else "settings", name) in found
+    section = sections[-1] if sections else "settings"
+    return not found.isdisjoint({(section, name), (SHARED.get(section, section), name)})
 
 
 def test_something_acts_on_every_setting() -> None:
