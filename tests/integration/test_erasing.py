@@ -27,6 +27,7 @@ from orihon import (
 from orihon.audit import acting_as, verify_audit
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import StorageUnavailable, TaskNotFound, Waiting
 from orihon.llm.scripted import Reply
 from orihon.runtime.handler import TaskHandler
@@ -39,6 +40,7 @@ from orihon.settings import Settings, load_settings
 from orihon.tasks.approvals.answers import approve, pending
 from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
+from orihon.transfer.staging import IMPORT, StagedRecords, copy_task, open_unguarded
 from orihon.values.task import TaskKey, new_uuid
 from tests.helpers import refused
 from tests.integration.agents import EffectServer, effects, world
@@ -226,6 +228,26 @@ def test_records_that_no_row_knows_of_are_not_passed_over(base: Path, settings: 
     assert places_of(CANARY, base, settings) == []
     with closing(open_catalogue(base, settings)) as catalogue:
         assert {stone.uuid for stone in catalogue.tombstones.all()} == {task.uuid, new}
+
+
+def test_a_copy_that_died_in_the_database_goes_with_its_user(base: Path, emptied_postgres: Database) -> None:
+    settings = load_settings(
+        {"context_storage": {"backend": "postgres"}, "database": emptied_postgres.settings}, environ={}
+    )
+    task = task_of(ANN, base, settings)
+    task.stop()
+    with OpenBase(base, settings) as opened:
+        staged = StagedRecords(opened.folders, postgres_of(settings), new_uuid(), IMPORT)
+        here = opened.folders.in_database(task.uuid)
+        with (
+            closing(opened.read_store(here)) as source,
+            closing(open_unguarded(staged.folder, settings, "postgres", "copy", epoch=1)) as copy,
+        ):
+            copy_task(source, copy)
+    assert staged.is_there()
+    assert erase_user(base, settings, ANN).is_complete
+    assert not staged.is_there()
+    assert places_of(CANARY, base, settings) == []
 
 
 def unlisted_tasks(base: Path, settings: Settings, number: int) -> list[str]:

@@ -22,11 +22,12 @@ from orihon.store.factory import open_for_reading
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import folders_of
+from orihon.transfer.staging import unfinished_in_database
 from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskStatus
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import SomeSteps
-from tests.integration.killing import count_changes, killed_at_change
+from tests.integration.killing import count_changes, ended, killed_at_change
 from tests.services import Database
 
 
@@ -81,6 +82,28 @@ def test_into_a_database_and_out_again(tmp_path: Path, postgres: Database) -> No
     assert bring(tmp_path / "there", first, theirs).new_tasks == 1
     assert contents(tmp_path / "there", task.uuid, theirs) == contents(tmp_path / "here", task.uuid, ours)
     assert bring(tmp_path / "there", first, theirs).new_tasks == 0
+    assert examine(OpenBase(tmp_path / "there", theirs)) == []
+
+
+def test_an_import_into_a_database_that_is_killed_leaves_nothing_that_counts(
+    tmp_path: Path, postgres: Database
+) -> None:
+    theirs = load_settings({"context_storage": {"backend": "postgres"}, "database": postgres.settings}, environ={})
+    task = start_task(tmp_path / "here", "files")
+    task.complete()
+    path = exported(tmp_path / "here", task.uuid, settings_for("files"), tmp_path / "a.jsonl")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orihon.transfer.staging.StagedRecords.publish", lambda *_: os._exit(9))
+        child = os.fork()
+        if not child:
+            bring(tmp_path / "there", path, theirs)
+            os._exit(1)
+        assert os.waitstatus_to_exitcode(ended(child)) == 9
+    folders = folders_of(tmp_path / "there", theirs)
+    assert folders.find(task.uuid) is None
+    assert [place.uuid for place in unfinished_in_database(folders)] == [f"{task.uuid}.import"]
+    assert [one.uuid for one in bring(tmp_path / "there", path, theirs).tasks] == [task.uuid]
+    assert list(unfinished_in_database(folders)) == []
     assert examine(OpenBase(tmp_path / "there", theirs)) == []
 
 

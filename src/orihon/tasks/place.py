@@ -26,7 +26,7 @@ from orihon.errors import DamagedStore
 from orihon.settings import Settings
 from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
-from orihon.system.files import make_private_folder, sync_folder, wrapping
+from orihon.system.files import make_private_folder, move_durably, wrapping
 from orihon.values.task import TaskStatus, check_id, folder
 
 if TYPE_CHECKING:
@@ -182,11 +182,9 @@ class TaskFolders:
         make_private_folder(target.folder.parent)
         with wrapping(target.folder):
             try:
-                here.folder.rename(target.folder)
+                move_durably(here.folder, target.folder)
             except FileNotFoundError:  # another process moved it in the meantime
                 return self.find(uuid)
-            sync_folder(target.folder.parent)
-            sync_folder(here.folder.parent)
         return target
 
     def new_place(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:

@@ -71,7 +71,6 @@ class StagedRecords:
         if kind is not None:
             self.clear()
 
-    @property
     def is_there(self) -> bool:
         from orihon.store.postgres_section import is_kept_in
 

@@ -44,7 +44,7 @@ _BLOCK = 1 << 20
 _ATTEMPTS = 4
 
 # In this order: a record mentions only what was written before it, so each file read later has what an earlier needs.
-_GROWING = (
+GROWING = (
     *("checkpoints.jsonl", "compressions.jsonl", "summaries.jsonl", "messages.jsonl"),
     *("tools.jsonl", "planning.jsonl"),
 )
@@ -146,7 +146,7 @@ class Mirror:
                 if is_database_part(name, copies):
                     continue
                 old = known.get(name, ())
-                if name in _GROWING:
+                if name in GROWING:
                     files[name] = self._grown(path, old, uploaded)
                 elif name in copies:
                     files[name] = self._in_blocks(copies[name], old, _BLOCK, uploaded)
@@ -274,12 +274,12 @@ class Mirror:
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
     """The files of a folder that are mirrored: the growing ones first and in their order, blobs after them."""
-    for name in _GROWING:
+    for name in GROWING:
         if (folder / name).is_file():
             yield name, folder / name
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        is_ours = name not in _GROWING and name not in _LEFT_OUT and not path.name.startswith(".")
+        is_ours = name not in GROWING and name not in _LEFT_OUT and not path.name.startswith(".")
         if is_ours and is_tame(name) and path.is_file() and not path.is_symlink():
             yield name, path
 

@@ -31,13 +31,9 @@ from orihon.store.sqlite_copies import DATABASE, copy_database
 from orihon.system import jsonio
 from orihon.system.files import is_tame, wrapping
 from orihon.tasks.base import OpenBase
+from orihon.tasks.mirror.mirror import GROWING
 from orihon.values.task import TaskStatus, parse_status
 
-# In this order: a record mentions only what was written before it, so each file read later has what an earlier needs.
-_GROWING = (
-    *("checkpoints.jsonl", "compressions.jsonl", "summaries.jsonl", "messages.jsonl"),
-    *("tools.jsonl", "planning.jsonl"),
-)
 _WRITER = "writer.json"
 _LEFT_OUT = frozenset(
     {
@@ -85,7 +81,7 @@ def task_snapshot(folder: Path, workplace: Path, known: dict[str, str]) -> Itera
 
 def _files(folder: Path, place: int, workplace: Path, known: dict[str, str], at_end: ExitStack) -> Iterator[SourceFile]:
     found = [*_streams(place, at_end), *_database(folder, place, workplace, known, at_end)]
-    names = sorted(name for name in _walk(place) if name not in _GROWING)
+    names = sorted(name for name in _walk(place) if name not in GROWING)
     yield from found
     for name in names:
         if name == _WRITER:
@@ -100,7 +96,7 @@ def _files(folder: Path, place: int, workplace: Path, known: dict[str, str], at_
 
 def _streams(place: int, at_end: ExitStack) -> list[SourceFile]:
     files: dict[str, BinaryIO] = {}
-    for name in _GROWING:
+    for name in GROWING:
         with suppress(FileNotFoundError):
             files[name] = at_end.enter_context(_opened(name, place))
     sizes = _sizes(files)
@@ -109,7 +105,7 @@ def _streams(place: int, at_end: ExitStack) -> list[SourceFile]:
         if again == sizes:
             break
         sizes = again
-    if any(name not in files and _exists(name, place) for name in _GROWING):
+    if any(name not in files and _exists(name, place) for name in GROWING):
         raise ChangedMeanwhile  # the first record of a stream was written in between
     return [_stream(name, files[name], size) for name, size in sizes.items()]
 

@@ -216,7 +216,7 @@ class ToDatabase(_DatabaseTransfer):
         move_aside(place, self.base, f"{uuid}.{self.source}")
 
     def is_tidy(self, uuid: str) -> bool:
-        return not self._staged_records(uuid).is_there
+        return not self._staged_records(uuid).is_there()
 
     def tidy(self, uuid: str) -> None:
         self._staged_records(uuid).clear()
