@@ -313,7 +313,7 @@ def test_a_worker_that_is_always_due_uses_up_messages_too(own: OwnQueue, opened:
 
 KILLED = """
 import sys, time
-from orihon.drivers.broker import broker
+from orihon.drivers import broker
 from orihon.drivers.broker_address import BrokerAddress
 from orihon.runtime.queue import TaskQueue
 base_dir, url, name, moment = sys.argv[1:]

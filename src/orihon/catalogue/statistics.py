@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import Any
 
 from orihon.catalogue.rows import Rollup, RollupDifference, TaskRow, TokenUsage, known_status, rows_from
 from orihon.catalogue.tasks_db import Reading, TasksDatabase
@@ -135,7 +133,7 @@ class Statistics:
         """Where the rollups are not what the tasks add up to; for the doctor."""
         found: dict[tuple[str, str, str], dict[bool, Rollup]] = {}
         for record in self._db.all("rollup_differences"):
-            rollup = _rollup(record)
+            rollup = Rollup(*_figures(record))
             group = found.setdefault((rollup.user, rollup.repository, rollup.status), {})
             group[bool(record["is_stored"])] = rollup
         return [RollupDifference(sides.get(True), sides.get(False)) for sides in found.values()]
@@ -154,7 +152,3 @@ def quota_usage(reading: Reading, user: str, day: str) -> QuotaUsage:
     """What a user has, inside of a transaction or not."""
     record = reading.one("quota_usage", user=user, day=day)
     return QuotaUsage(0, 0, 0) if record is None else QuotaUsage(**record)
-
-
-def _rollup(record: Mapping[str, Any]) -> Rollup:
-    return Rollup(*_figures(record))

@@ -84,7 +84,7 @@ def anonymize_task(base: OpenBase, task: str, *, names: Iterable[str] = ()) -> A
     named = placeholder_of(base.path)
     base.open_catalogue()
     row = base.row(task)
-    user = "" if row is None or is_placeholder(row.user or "") else row.user or ""
+    user = "" if row is None or PLACEHOLDER.fullmatch(row.user or "") else row.user or ""
     cleaner = Anonymizer(named, (*names, *([user] if user else [])))
     with audited(base.path, base.settings, "anonymize", task, begun=True) as act:
         (done,) = scan_tasks(base, [task], fix=True, cleaner=cleaner, packed=False)
@@ -161,11 +161,6 @@ def anonymize_personal_data(content: str, named: Named, names: Iterable[str] = (
         pieces += (content[done:start], named(kind, content[start:end]))
         done = end
     return "".join((*pieces, content[done:]))
-
-
-def is_placeholder(text: str) -> bool:
-    """Does this stand in the place of something already?"""
-    return PLACEHOLDER.fullmatch(text) is not None
 
 
 def _found(content: str, names: Iterable[str]) -> list[tuple[int, int, str]]:

@@ -58,7 +58,7 @@ def wire_content(
     if parts is None:
         if content and not content.isspace():
             return clean(content)
-    elif wire_parts := [_wire_part(role, part) for part in parts if not _is_blank(part)]:
+    elif wire_parts := [_wire_part(role, part) for part in parts if part.kind != "text" or part.text.strip()]:
         return wire_parts
     return None if may_be_null else placeholder(role)
 
@@ -109,10 +109,6 @@ def _wire_part(role: str, part: Part) -> Any:
     if role != "user" and part.kind in _USER_ONLY_KINDS:
         return {"type": "text", "text": f"[{part.kind}]"}
     return _clean_value(part.data)
-
-
-def _is_blank(part: Part) -> bool:
-    return part.kind == "text" and not part.text.strip()
 
 
 def _clean_value(value: Any) -> Any:
