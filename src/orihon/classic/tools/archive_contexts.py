@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
-from orihon.classic.tools.command_line import add_days, confirmed, days_of, parser_of, run
+from orihon.classic.tools.command_line import tidy
 
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it; returns the exit code."""
-    parser = parser_of("archive_contexts")
-    add_days(parser)
-    given = parser.parse_args(arguments)
-    command = ("archive", *days_of(given))
-    return run(given, *command) if confirmed(given, *command) else 1
-
+main = partial(tidy, "archive_contexts", "archive")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -22,11 +22,10 @@ def parser_of(tool: str) -> argparse.ArgumentParser:
     return parser
 
 
-def add_days(parser: argparse.ArgumentParser, *, forced: bool = True) -> None:
+def add_days(parser: argparse.ArgumentParser) -> None:
     """The options of the tools that tidy up."""
     parser.add_argument("--days", type=int, metavar="N", help=text("old_tools.days"))
-    if forced:
-        parser.add_argument("--force", action="store_true", help=text("old_tools.force"))
+    parser.add_argument("--force", action="store_true", help=text("old_tools.force"))
 
 
 def add_task(parser: argparse.ArgumentParser) -> None:
@@ -69,3 +68,12 @@ def confirmed(given: argparse.Namespace, *command: str) -> bool:
 def days_of(given: argparse.Namespace) -> Sequence[str]:
     """``--days`` as ``orihon`` takes it."""
     return [] if given.days is None else ["--days", str(given.days)]
+
+
+def tidy(tool: str, command: str, arguments: Sequence[str] | None = None) -> int:
+    """Run a tool that tidies up; returns the exit code."""
+    parser = parser_of(tool)
+    add_days(parser)
+    given = parser.parse_args(arguments)
+    words = (command, *days_of(given))
+    return run(given, *words) if confirmed(given, *words) else 1

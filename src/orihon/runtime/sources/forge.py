@@ -60,24 +60,16 @@ class Trouble:
     may_pass: bool = False
 
 
+@dataclass(frozen=True, slots=True)
 class Calls:
-    """Makes calls to one service. ``kinds`` are its library's exceptions, ``explain`` reads them."""
+    """Makes calls to one service. ``_kinds`` are its library's exceptions, ``_explain`` reads them."""
 
-    def __init__(
-        self,
-        service: str,
-        address: str,
-        kinds: tuple[type[Exception], ...],
-        explain: Callable[[Exception], Trouble],
-        retry: Retry,
-        secret: str,
-    ) -> None:
-        self._service = service
-        self._address = address
-        self._kinds = kinds
-        self._explain = explain
-        self._retry = retry
-        self._secret = secret
+    _service: str
+    _address: str
+    _kinds: tuple[type[Exception], ...]
+    _explain: Callable[[Exception], Trouble]
+    _retry: Retry
+    _secret: str
 
     def __call__(self, action: Callable[[], _Answer]) -> _Answer:
         """What the action returns. It may run several times and must bear that."""
