@@ -52,6 +52,15 @@ def test_a_room_imports_only_from_rooms_above_it() -> None:
     assert not below
 
 
+def test_pages_and_commands_reach_the_store_through_tasks_alone() -> None:
+    inside = [
+        str(path.relative_to(PACKAGE))
+        for path in sources()
+        if room_of(path) in ("web", "cli") and "store" in imports(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not inside
+
+
 def test_public_names_are_listed_and_can_be_had() -> None:
     assert orihon.__all__ == sorted(orihon.__all__)
     assert len(orihon.__all__) <= 25

@@ -29,11 +29,11 @@ from orihon.runtime.queue import QueueAnswer
 from orihon.runtime.stats import ClusterStats, Workers, WorkerStats
 from orihon.search import SearchResults
 from orihon.settings.in_force import SettingInForce
-from orihon.store.record_codec import StoredMessage
 from orihon.system.json_shapes import MayMiss, Schema, definitions, schema_of, shape
 from orihon.tasks.approvals.answers import Answered, PendingApproval, SweepReport
 from orihon.tasks.chain import ChainLink
 from orihon.tasks.inheritance import InheritanceContext
+from orihon.tasks.reader import StoredMessage
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.view_reader import KnownFold, ShownEntry, StepHead, UndoableCompression, ViewHead
 from orihon.transfer.archive import ArchiveRun

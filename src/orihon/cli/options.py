@@ -69,7 +69,7 @@ class CommandOptions:
         configure(level, settings.logging.file, screen=screen, before_masking=self._make_keys_known)
 
     def _make_keys_known(self) -> None:
-        from orihon.store.factory import register_live
+        from orihon.guard.masking.known_values import register_live
 
         register_live(self.settings)
 

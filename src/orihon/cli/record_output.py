@@ -19,8 +19,8 @@ from orihon.texts import text
 if TYPE_CHECKING:
     from orihon.catalogue import TaskRow
     from orihon.reports.overview import RecordStatistics, TaskOverview
-    from orihon.store.record_codec import StoredMessage
     from orihon.tasks.inheritance import InheritanceContext
+    from orihon.tasks.reader import StoredMessage
     from orihon.tasks.view_reader import ShownEntry
     from orihon.values.records import Compression, Fold, Pin
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import weakref
-from collections.abc import Mapping
 from functools import lru_cache, partial
 from pathlib import Path
 
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, InvalidSettings, KeyUnavailable, StorageUnavailable
 from orihon.guard import Redactor, load_key
-from orihon.guard.masking.known_values import register_environment, register_keys
+from orihon.guard.masking.known_values import register_live
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import SEALED, STREAMS, RecordStore
 from orihon.store.files import FilesRecords
@@ -114,22 +112,6 @@ def make_redactor(settings: Settings, base: Path) -> Redactor:
         allow=masking.allow,
         vault=masking.vault,
     )
-
-
-@lru_cache(maxsize=16)
-def register_live(settings: Settings) -> None:
-    """The keys that this process has: they are masked wherever they stand."""
-    register_environment(os.environ)
-    register_keys(settings.secret_values())
-    for server in (settings.mcp_servers or {}).values():
-        register_environment(_texts_in(server.get("env")))
-        register_keys(value.rpartition(" ")[2] for value in _texts_in(server.get("headers")).values())
-
-
-def _texts_in(told: object) -> dict[str, str]:
-    """The values of a server's table as it gets them; what cannot be one is refused by name when it is started."""
-    entries = told.items() if isinstance(told, Mapping) else ()
-    return {str(name): str(value) for name, value in entries if isinstance(value, str | int | float)}
 
 
 def open_task_store(

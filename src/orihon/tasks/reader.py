@@ -1,4 +1,7 @@
-"""A task's records for who only looks: no lease is taken, nothing made, also while an agent works on the task."""
+"""A task's records for who only looks: no lease is taken, nothing made, also while an agent works on the task.
+
+What a looker gets is named here too: pages and commands take it from this door, never from the room of the store.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,17 @@ from typing import Any
 from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
 from orihon.errors import DamagedStore, InvalidInput, TaskNotFound
-from orihon.store.contract import Stream
+from orihon.store.checkpoints import Checkpoint, Ledger, Phase, read_ledger
+from orihon.store.contract import STREAMS, Stream
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import StoredMessage
+from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import OpenBase
 from orihon.values.task import shortened
+
+__all__ = ["STREAMS", "Checkpoint", "Choice", "Ledger", "Phase", "StoredMessage", "Stream", "TaskReader", "TaskStore"]
+__all__ += ["chosen_messages", "chosen_records", "length_at", "read_ledger", "reading_task"]
 
 _RUN = re.compile(r"(?P<first>[0-9]{1,15})?(?P<dash>-)?(?P<last>[0-9]{1,15})?")
 _ENDLESS = 10**15

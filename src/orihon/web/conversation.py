@@ -13,9 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orihon.errors import DamagedStore, NoSuchMessage, OrihonError
-from orihon.store.checkpoints import Checkpoint, Ledger, Phase
-from orihon.store.reader import TaskReader
-from orihon.store.record_codec import StoredMessage
+from orihon.tasks.reader import Checkpoint, Ledger, Phase, StoredMessage, TaskReader
 from orihon.transfer.export.story import StoryMessage
 from orihon.values.records import Fold, Pin
 from orihon.values.view import SeqRange, seq_range

@@ -15,10 +15,9 @@ from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
-from orihon.store.contract import Stream
-from orihon.store.task_store import TaskStore
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskPlace
+from orihon.tasks.reader import Stream, TaskStore
 from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicReader, TopicState
 from orihon.web.task_head import gauge_of, view_size

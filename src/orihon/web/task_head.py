@@ -17,10 +17,7 @@ from orihon.errors import OrihonError
 from orihon.reports.costs import CostLine, costs_of_task
 from orihon.reports.task_list import title_of as listed_title
 from orihon.settings import Settings
-from orihon.store.checkpoints import Ledger, read_ledger
-from orihon.store.contract import STREAMS, Stream
-from orihon.store.task_store import TaskStore
-from orihon.tasks.reader import reading_task
+from orihon.tasks.reader import STREAMS, Ledger, Stream, TaskStore, read_ledger, reading_task
 from orihon.tasks.view_reader import ViewReading
 from orihon.values.ladder import ladder_of
 from orihon.values.tokens.tokens import Gauge

@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orihon.store.reader import TaskReader
-from orihon.store.steps import length_at
+from orihon.tasks.reader import TaskReader, length_at
 from orihon.tasks.view_reader import ViewState
 from orihon.values.records import Compression, Fold
 

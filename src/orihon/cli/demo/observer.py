@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import TaskRow
 from orihon.cli.demo.workspace import passes
-from orihon.errors import StorageError
+from orihon.errors import StorageError, TaskNotFound
 from orihon.runtime.queue import TaskQueue
-from orihon.store.factory import open_for_reading
-from orihon.store.task_store import TaskStore
+from orihon.tasks.reader import TaskStore
 from orihon.texts import text
 from orihon.values.records import Compression
 
@@ -54,31 +52,28 @@ class Watcher:
         """The task as the catalogue has it."""
         return self._queue.catalogue.tasks.get(self.uuid)
 
-    @property
-    def folder(self) -> Path | None:
-        """Where the task's records are now."""
-        place = self._queue.folders.find(self.uuid)
-        return None if place is None else place.folder
-
     def poll(self) -> list[str]:
         """What has happened since the last look."""
-        folder = self.folder
-        if folder is None:
-            return []
-        # The folder may move away while we read: the next look finds it elsewhere.
-        with (
-            suppress(StorageError, FileNotFoundError),
-            closing(open_for_reading(folder, self._queue.settings)) as store,
-        ):
+        # The records may move away while we read: the next look finds them elsewhere.
+        with suppress(StorageError, FileNotFoundError, TaskNotFound), self._reading() as store:
             return self._events(store)
         return []
 
     def messages(self, first: int = 1, last: int | None = None) -> list[tuple[str, str]]:
         """Role and text of messages of the log."""
-        folder = self.folder
-        assert folder is not None
-        with closing(open_for_reading(folder, self._queue.settings)) as store:
+        with self._reading() as store:
             return [(stored.message.role, stored.message.text) for stored in store.messages(first, last)]
+
+    def bytes_on_disk(self) -> int:
+        """The size of the task's records."""
+        with self._reading() as store:
+            return store.records.size()
+
+    def _reading(self) -> closing[TaskStore]:
+        place = self._queue.folders.find(self.uuid)
+        if place is None:
+            raise TaskNotFound("no_folder", uuid=self.uuid, status="-")
+        return closing(self._queue.base.read_store(place))
 
     def _events(self, store: TaskStore) -> list[str]:
         lines = [*self._new_plans(store), *self._new_tool_calls(store), *self._new_folds(store)]

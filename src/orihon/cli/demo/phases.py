@@ -16,11 +16,11 @@ from typing import Any
 
 from orihon.errors import Waiting
 from orihon.settings import load_settings
-from orihon.store.task_store import TaskStore
 from orihon.tasks.approvals.answers import Answered, approve, reject
 from orihon.tasks.approvals.phase_restore import read_phase
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
+from orihon.tasks.reader import TaskStore
 from orihon.tasks.verify.verify import verify
 from orihon.texts import text
 from orihon.transfer.archive import ArchivedTask, archive_task, restore_task

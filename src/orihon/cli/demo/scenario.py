@@ -29,7 +29,6 @@ from orihon.runtime.handlers import DEFAULT_HANDLER
 from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.supervisor import SupervisedWorker
 from orihon.settings import Settings, load_settings
-from orihon.store.factory import open_for_reading
 from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from orihon.texts import language, text
@@ -245,13 +244,8 @@ class Scenario:
             }
         )
 
-    def _size_of(self, folder: Path) -> int:
-        with closing(open_for_reading(folder, self._settings)) as store:
-            return store.records.size()
-
     def _report(self, first: Watcher, second: Watcher) -> DemoReport:
-        row, second_row, folder = first.row, second.row, first.folder
-        assert folder is not None
+        row, second_row = first.row, second.row
         inherited = second.messages(_INHERITED, _INHERITED) if second_row.inherits_from else []
         return DemoReport(
             uuid=row.uuid,
@@ -274,7 +268,7 @@ class Scenario:
             window=row.context_length or 0,
             folds=row.total_summaries,
             compressions=row.compression_count,
-            bytes_on_disk=self._size_of(folder),
+            bytes_on_disk=first.bytes_on_disk(),
             memory_bytes=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024,
             findings=len(verify(OpenBase(self.base_dir, self._settings), row.uuid)),
             inherits_from=second_row.inherits_from,

@@ -17,16 +17,21 @@ arguments of a call on their way into the tool. Nothing of it is written, and a 
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from ahocorasick_rs import BytesAhoCorasick
 
 from orihon.errors import InvalidSettings
 from orihon.guard.masking.judgement import is_env_secret, is_strong
+
+if TYPE_CHECKING:
+    from orihon.settings import Settings
 
 SHORTEST = 6
 _NAME = re.compile(
@@ -108,6 +113,22 @@ def _is_telling(value: str) -> bool:
 def _is_odd_password(value: str) -> bool:
     has_mark = any(not character.isalnum() and character not in "-_./:" for character in value)
     return has_mark and is_env_secret(value, is_password=True)
+
+
+@lru_cache(maxsize=16)
+def register_live(settings: Settings) -> None:
+    """The keys that this process has: they are masked wherever they stand."""
+    register_environment(os.environ)
+    register_keys(settings.secret_values())
+    for server in (settings.mcp_servers or {}).values():
+        register_environment(_texts_in(server.get("env")))
+        register_keys(value.rpartition(" ")[2] for value in _texts_in(server.get("headers")).values())
+
+
+def _texts_in(told: object) -> dict[str, str]:
+    """The values of a server's table as it gets them; what cannot be one is refused by name when it is started."""
+    entries = told.items() if isinstance(told, Mapping) else ()
+    return {str(name): str(value) for name, value in entries if isinstance(value, str | int | float)}
 
 
 _LONGEST = 48

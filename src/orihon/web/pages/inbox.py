@@ -11,13 +11,11 @@ from urllib.parse import urlencode
 
 from orihon.errors import OrihonError
 from orihon.reports.notifications import AskedAbout, NotedNotification, answered_lately, asked_about
-from orihon.store.checkpoints import read_ledger
-from orihon.store.record_codec import StoredMessage
 from orihon.system import jsonio
 from orihon.tasks.approvals.answers import ANSWERABLE, PendingApproval, pending
 from orihon.tasks.approvals.phase_restore import read_phase
 from orihon.tasks.approvals.question_cache import Questions
-from orihon.tasks.reader import reading_task
+from orihon.tasks.reader import StoredMessage, read_ledger, reading_task
 from orihon.transfer.export.about import role_name
 from orihon.transfer.export.message_view import ContentBlock, said_text
 from orihon.web.api.figures import GROUPS, undoable_of, wanted_notices

@@ -9,8 +9,8 @@ from typing import Any
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
 from orihon.reports.overview import kept_summary
-from orihon.store.contract import Stream
 from orihon.tasks.chain import ChainLink, task_chain
+from orihon.tasks.reader import Stream
 from orihon.tasks.view_reader import ViewReading
 from orihon.transfer.export.message_view import (
     ContentBlock,
