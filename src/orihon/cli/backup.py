@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.arguments import AsJson, task_argument
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, print_table, progress_bar, shown
+from orihon.cli.output import print_json, print_table, progress_bar, say, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -140,10 +140,7 @@ def migrate(
             progress=progress,
             dry_run=dry_run,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print_migration(report)
+    say(report, _print_migration, as_json=as_json)
     raise typer.Exit(1 if report.left else 0)
 
 

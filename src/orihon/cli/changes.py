@@ -97,10 +97,7 @@ def edit(
         if new != old:
             _change(context, task, "edit", fold, new, as_json=as_json)
             return
-    if as_json:
-        print_json(None)
-    else:
-        typer.echo(text("cli.edit.unchanged", fold=fold))
+    say(None, text("cli.edit.unchanged", fold=fold), as_json=as_json)
 
 
 def _change(

@@ -56,10 +56,7 @@ def _cells(one: SettingInForce, columns: tuple[str, ...]) -> tuple[object, ...]:
 # ---- to begin with ---------------------------------------------------------------------------------------------------
 
 
-def init(
-    context: typer.Context,
-    as_json: AsJson = False,
-) -> None:
+def init(context: typer.Context, as_json: AsJson = False) -> None:
     """Make both; nothing that is there is overwritten."""
     from orihon.upkeep.init import set_up
 

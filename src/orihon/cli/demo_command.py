@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -123,10 +123,7 @@ def _play(console: Console, place: Path, model: DemoModel) -> DemoReport:
 
 
 def _show(console: Console, report: DemoReport) -> None:
-    table = Table(title=text("demo.table"), show_header=False, title_justify="left")
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in (
+    figures = (
         ("calls", f"{report.model_calls} / {report.tool_calls}"),
         ("tests", f"{report.tests_failed} / {report.tests_passed}"),
         ("messages", f"{report.messages:,}"),
@@ -137,11 +134,10 @@ def _show(console: Console, report: DemoReport) -> None:
         ("bytes", f"{report.bytes_on_disk:,}"),
         ("memory", f"{report.memory_bytes / 2**20:.0f} MiB"),
         ("findings", text("demo.clean") if report.findings == 0 else str(report.findings)),
-    ):
-        table.add_row(text(f"demo.row_{name}"), value)
+    )
     inherited = "\n".join(escape(shown(line)) for line in report.inherited.strip().splitlines())
     console.print(Panel(inherited, title=text("demo.inherited"), title_align="left"))
-    console.print(table)
+    console.print(_table(text("demo.table"), "demo.row_", figures))
     _show_next(
         console,
         f"--base-dir {report.base_dir} list",
@@ -155,10 +151,7 @@ def _show(console: Console, report: DemoReport) -> None:
 
 def _show_phases(console: Console, report: PhasesReport) -> None:
     fold, reopen, *_ = report.answers
-    table = Table(title=text("demo.phases.table"), show_header=False, title_justify="left")
-    table.add_column()
-    table.add_column(overflow="fold")
-    for name, value in (
+    figures = (
         ("messages", f"{report.messages:,}"),
         ("log", f"{report.log_tokens:,}"),
         ("view", f"{report.view_tokens:,}"),
@@ -166,9 +159,8 @@ def _show_phases(console: Console, report: PhasesReport) -> None:
         ("reopen", f"{reopen.before_tokens:,} → {reopen.after_tokens:,}"),
         ("archive", f"{report.archive_bytes:,} / {report.archived_bytes:,}"),
         ("findings", text("demo.clean") if report.findings == 0 else str(report.findings)),
-    ):
-        table.add_row(text(f"demo.phases.row_{name}"), value)
-    console.print(table)
+    )
+    console.print(_table(text("demo.phases.table"), "demo.phases.row_", figures))
     base = f"--base-dir {report.base_dir}"
     _show_next(
         console,
@@ -179,6 +171,15 @@ def _show_phases(console: Console, report: PhasesReport) -> None:
         f"{base} archive {report.uuid}",
         f"{base} serve --open",
     )
+
+
+def _table(title: str, names: str, figures: Iterable[tuple[str, str]]) -> Table:
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in figures:
+        table.add_row(text(f"{names}{name}"), value)
+    return table
 
 
 def _show_next(console: Console, *commands: str) -> None:

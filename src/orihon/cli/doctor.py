@@ -57,11 +57,7 @@ _SAID = {
 }
 
 
-def verify(
-    context: typer.Context,
-    uuid: TaskArgument,
-    as_json: AsJson = False,
-) -> None:
+def verify(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Look, print, and exit with 1 when something is wrong."""
     from orihon.tasks.verify.verify import Redacted, redacted_records
     from orihon.tasks.verify.verify import verify as look

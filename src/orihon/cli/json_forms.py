@@ -86,12 +86,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "rewind": _CHANGE,
     "fork": {
         "": shape(
-            uuid=str,
-            status=TaskStatus,
-            forked_from=shape(uuid=str, at=int),
-            messages=int,
-            entries=int,
-            tokens=int,
+            uuid=str, status=TaskStatus, forked_from=shape(uuid=str, at=int), messages=int, entries=int, tokens=int
         )
     },
     "unfold": _CHANGE,
@@ -108,11 +103,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "approve": _ANSWERED,
     "reject": _ANSWERED,
     "revise": _ANSWERED,
-    "notifications": {
-        "": shape(notifications=list[Notification]),
-        "--follow": Notification,
-        "--deliver": Delivery,
-    },
+    "notifications": {"": shape(notifications=list[Notification]), "--follow": Notification, "--deliver": Delivery},
     "restore": {"": shape(uuid=str, folds=list[int], before_tokens=int, after_tokens=int)},
     "archive": {"": ArchiveRun, "--dry-run": RetentionRun},
     "unarchive": {"": shape(uuid=str, folder=Path | None)},
@@ -152,10 +143,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "monitor": {"": MonitorSnapshot, "--every": MonitorSnapshot, "--report": MonthlyReport},
     "costs": {"": CostReport},
     "metrics": {"": shape(metrics=dict[str, float])},
-    "serve": {
-        "": shape(address=str, token=str | None, read_only=bool),
-        "--show-token": shape(token=str),
-    },
+    "serve": {"": shape(address=str, token=str | None, read_only=bool), "--show-token": shape(token=str)},
     "privacy export": {"": UserExport},
     "privacy erase": {"": Erasure},
     "privacy anonymize": {"": Anonymized},

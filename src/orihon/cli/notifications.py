@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.arguments import MOST, AsJson
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, print_table, short_time, shown
+from orihon.cli.output import print_json, print_table, say, short_time, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -57,10 +57,7 @@ def notifications(
 
 
 def _say_delivered(done: Delivery, *, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-    else:
-        typer.echo(text("cli.notifications.delivered", **done.as_dict()))
+    say(done, text("cli.notifications.delivered", **done.as_dict()), as_json=as_json)
     raise typer.Exit(1 if done.failed or done.given_up else 0)
 
 

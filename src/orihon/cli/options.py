@@ -92,11 +92,5 @@ def flag(
 ) -> Any:
     """An option without a value; one with a ``callback`` is looked at before all others."""
     return typer.Option(
-        *names,
-        help=help,
-        count=count,
-        callback=callback,
-        is_eager=callback is not None,
-        show_default=False,
-        metavar="",
+        *names, help=help, count=count, callback=callback, is_eager=callback is not None, show_default=False, metavar=""
     )

@@ -54,12 +54,14 @@ def print_json(value: Any) -> None:
     typer.echo(jsonio.encode_pretty(to_json(value)).decode().rstrip())
 
 
-def say(value: Any, line: str, *, as_json: bool) -> None:
-    """What was done: for programs, or for people in one line."""
+def say(value: Any, told: str | Callable[[Any], object], *, as_json: bool) -> None:
+    """What was found or done: for programs, or for people, in one line or by what prints it."""
     if as_json:
         print_json(value)
+    elif isinstance(told, str):
+        typer.echo(shown(told))
     else:
-        typer.echo(shown(line))
+        told(value)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,22 +63,22 @@ def enqueue(
 
 def pause(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Let a task rest."""
-    _request(context, uuid, "pause", lambda queue, task: queue.pause(task), as_json=as_json)
+    _request(context, uuid, "pause", as_json=as_json)
 
 
 def resume(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Let workers go on with it."""
-    _request(context, uuid, "resume", lambda queue, task: queue.resume(task), as_json=as_json)
+    _request(context, uuid, "resume", as_json=as_json)
 
 
 def cancel(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Give it up."""
-    _request(context, uuid, "cancel", lambda queue, task: queue.cancel(task), as_json=as_json)
+    _request(context, uuid, "cancel", as_json=as_json)
 
 
 def retry(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Put it in line again."""
-    _request(context, uuid, "retry", lambda queue, task: queue.retry(task), as_json=as_json)
+    _request(context, uuid, "retry", as_json=as_json)
 
 
 def _queue(context: typer.Context) -> TaskQueue:
@@ -88,12 +88,9 @@ def _queue(context: typer.Context) -> TaskQueue:
     return open_queue(options.base_path, options.settings)
 
 
-def _request(
-    context: typer.Context, uuid: str, name: str, act: Callable[[TaskQueue, str], TaskRow], *, as_json: bool
-) -> None:
-    task = named_task(context, uuid)
-    queue = _queue(context)
-    row = act(queue, task)
+def _request(context: typer.Context, uuid: str, name: str, *, as_json: bool) -> None:
+    task, queue = named_task(context, uuid), _queue(context)
+    row: TaskRow = getattr(queue, name)(task)
     queue.close()
     if as_json:
         _print_row(row)
@@ -168,10 +165,7 @@ _WORKER_COLUMNS = ("host", "worker", "state", "task", "processed", "failed", "he
 _LEASE_COLUMNS = ("lease_host", "owner", "lease_task", "epoch", "left")
 
 
-def workers(
-    context: typer.Context,
-    as_json: AsJson = False,
-) -> None:
+def workers(context: typer.Context, as_json: AsJson = False) -> None:
     """Who works on what, on which machine."""
     from orihon.runtime.stats import collect_workers
 

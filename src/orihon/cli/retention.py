@@ -8,7 +8,7 @@ import typer
 
 from orihon.cli.arguments import AsJson, TaskArgument, named_task, task_argument
 from orihon.cli.options import CommandOptions, base_of, flag, option
-from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.output import print_json, progress_bar, say, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -42,10 +42,7 @@ def vacuum(context: typer.Context, dry_run: DryRun = False, as_json: AsJson = Fa
 
     with progress_bar("cli.vacuum.working", hidden=as_json) as progress:
         run = vacuum_databases(base_of(context), dry_run=dry_run, progress=progress)
-    if as_json:
-        print_json(run)
-    else:
-        _print_vacuum(run)
+    say(run, _print_vacuum, as_json=as_json)
     raise typer.Exit(1 if run.left else 0)
 
 

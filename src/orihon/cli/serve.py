@@ -11,7 +11,7 @@ import typer
 
 from orihon.cli.arguments import AsJson
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json
+from orihon.cli.output import print_json, say
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -77,10 +77,7 @@ def _print_token(base: Path, *, renew: bool, as_json: bool) -> None:
     if not base.is_dir():
         raise StorageUnavailable("no_base_dir", path=base)
     token = open_access(base, renew=renew).token
-    if as_json:
-        print_json({"token": token})
-    else:
-        typer.echo(token)
+    say({"token": token}, token, as_json=as_json)
 
 
 @contextmanager

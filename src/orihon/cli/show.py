@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.arguments import MOST, AsJson, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, base_of, flag, option
-from orihon.cli.output import print_json, print_table
+from orihon.cli.output import print_json, print_table, say
 from orihon.cli.streams import paged
 from orihon.cli.transfer import export_page
 from orihon.texts import text
@@ -76,10 +76,7 @@ def _show_card(context: typer.Context, uuid: str, *, as_json: bool) -> None:
     from orihon.reports.overview import task_overview
 
     overview = task_overview(base_of(context), uuid)
-    if as_json:
-        print_json(overview)
-    else:
-        print_card(overview)
+    say(overview, print_card, as_json=as_json)
 
 
 def show_records(

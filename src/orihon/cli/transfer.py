@@ -12,7 +12,7 @@ import typer
 
 from orihon.cli.arguments import AsJson, named_task, task_argument
 from orihon.cli.options import CommandOptions, base_of, flag, option
-from orihon.cli.output import print_json, progress_bar, shown
+from orihon.cli.output import print_json, progress_bar, say, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -118,10 +118,7 @@ def import_(
         report = import_transcripts(
             base, paths, format=form, user=user, again=again, dry_run=dry_run, progress=progress
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print_import(report)
+    say(report, _print_import, as_json=as_json)
     raise typer.Exit(0 if report.is_clean else 1)
 
 

@@ -51,8 +51,7 @@ def build_app(site: Site, access: Access, names: Names) -> ASGIApp:
         *_api_routes(),
     ]
     app = Starlette(
-        routes=routes,
-        exception_handlers={HTTPException: _on_http_error, OrihonError: _on_error, Exception: _on_fault},
+        routes=routes, exception_handlers={HTTPException: _on_http_error, OrihonError: _on_error, Exception: _on_fault}
     )
     app.router.redirect_slashes = False  # it would name a scheme, which behind a proxy is another one
     app.state.site = site

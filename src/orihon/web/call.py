@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO
+from urllib.parse import urlencode
 
 from orihon.settings import Settings
 from orihon.tasks.base import OpenBase
@@ -86,6 +87,12 @@ class Endpoint:
     @property
     def changes(self) -> bool:
         return self.method != "GET" and not self.only_looks
+
+
+def address_of(path: str, fields: Mapping[str, object]) -> str:
+    """The address of a page with these fields, but for the empty ones."""
+    given = [(name, value) for name, value in fields.items() if value]
+    return f"{path}?{urlencode(given)}" if given else path
 
 
 # ---- what a request means --------------------------------------------------------------------------------------------

@@ -118,10 +118,7 @@ UNTIL = Field("until", longest=100, about="until_time")
 USER = Field("user", about="only_user")
 REPOSITORY = Field("repository", about="only_repository")
 #: What stands in the path of an address.
-PATH_FIELDS = {
-    "number": Field("number", "whole", about="number"),
-    "task": Field("task", longest=300, about="task"),
-}
+PATH_FIELDS = {"number": Field("number", "whole", about="number"), "task": Field("task", longest=300, about="task")}
 
 
 def from_texts(fields: Sequence[Field], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ administrators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -24,6 +24,7 @@ from orihon.search import SearchResults, search_history
 from orihon.search.documents import KINDS as SEARCHED_KINDS
 from orihon.settings.in_force import SettingInForce, settings_as_dict
 from orihon.system.json_shapes import shape
+from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import CHANGEABLE
 from orihon.tasks.view_reader import reading_view
 from orihon.values.view import history
@@ -50,24 +51,9 @@ def costs(call: Call) -> CostReport:
     return cost_report(call.base, None, given["by"], given["since"], given["until"], **wanted)
 
 
-def cluster(call: Call) -> dict[str, Any]:
-    """Everything that shares the catalogue."""
-    return collect_cluster_stats(call.base)
-
-
-def storage(call: Call) -> StorageSummary:
-    """How large it all is."""
-    return storage_summary(call.base)
-
-
-def overall(call: Call) -> GlobalStatistics:
-    """The same by the names of the first design."""
-    return collect_global_statistics(call.base)
-
-
-def workers(call: Call) -> dict[str, Any]:
-    """Who works on what, on which machine."""
-    return collect_workers(call.base)
+def _of_all(path: str, job: Callable[[OpenBase], Any], name: str, answer: Any) -> Endpoint:
+    """What a job says of the whole base, for administrators."""
+    return Endpoint("GET", f"/api/{path}", lambda call: job(call.base), name, answer=answer, role="admin")
 
 
 def notifications(call: Call) -> dict[str, Any]:
@@ -160,12 +146,7 @@ def _as_dict(noted: NotedNotification, undoable: frozenset[tuple[str, int]]) -> 
 # ---- addresses -------------------------------------------------------------------------------------------------------
 
 #: The filters of a search, and the fields that they are given by.
-_FILTERS = {
-    "roles": "role",
-    "tools": "tool",
-    "kinds": "kind",
-    "repositories": "repository",
-}
+_FILTERS = {"roles": "role", "tools": "tool", "kinds": "kind", "repositories": "repository"}
 SEARCH_FILTERS = (
     Field("kind", choices=SEARCHED_KINDS, about="kind"),
     *(USER, REPOSITORY, SINCE, UNTIL),
@@ -198,10 +179,11 @@ ENDPOINTS = (
     Endpoint("GET", "/api/notices", list_notices, "listNotices", _FEED, answer=_NOTICES_ANSWER),
     Endpoint("GET", "/api/health", health, "health", answer=shape(ok=bool, version=str)),
     Endpoint("GET", "/api/costs", costs, "listCosts", _COSTS, answer=CostReport),
-    Endpoint("GET", "/api/statistics", cluster, "statistics", answer=ClusterStats, role="admin"),
-    Endpoint("GET", "/api/statistics/storage", storage, "storageStatistics", answer=StorageSummary, role="admin"),
-    Endpoint("GET", "/api/statistics/global", overall, "globalStatistics", answer=GlobalStatistics, role="admin"),
-    Endpoint("GET", "/api/workers", workers, "listWorkers", answer=Workers, role="admin"),
+    _of_all("statistics", collect_cluster_stats, "statistics", ClusterStats),
+    _of_all("statistics/storage", storage_summary, "storageStatistics", StorageSummary),
+    # The same by the names of the first design.
+    _of_all("statistics/global", collect_global_statistics, "globalStatistics", GlobalStatistics),
+    _of_all("workers", collect_workers, "listWorkers", Workers),
     Endpoint(
         "GET",
         "/api/notifications",

@@ -204,11 +204,7 @@ _TIMELINE = shape(
 # ---- addresses ------------------------------------------------------------------------------------------------------
 
 _FIRST = Field("first", "whole", default=1, about="first")
-_CHOICE = (
-    Field("range", longest=40, about="range"),
-    Field("last", "whole", high=MOST_RECORDS, about="last"),
-    LIMIT,
-)
+_CHOICE = (Field("range", longest=40, about="range"), Field("last", "whole", high=MOST_RECORDS, about="last"), LIMIT)
 _FILTERS = (
     Field("status", choices=tuple(status.value for status in TaskStatus), about="status"),
     *(USER, REPOSITORY, Field("source", about="source"), SINCE),

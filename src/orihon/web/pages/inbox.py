@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import urlencode
 
 from orihon.errors import OrihonError
 from orihon.reports.notifications import AskedAbout, NotedNotification, answered_lately, asked_about
@@ -19,7 +18,7 @@ from orihon.tasks.reader import StoredMessage, read_ledger, reading_task
 from orihon.transfer.export.about import role_name
 from orihon.transfer.export.message_view import ContentBlock, said_text
 from orihon.web.api.figures import GROUPS, undoable_of, wanted_notices
-from orihon.web.call import Call, Page, PageRoute, page_of, task_of, users_of
+from orihon.web.call import Call, Page, PageRoute, address_of, page_of, task_of, users_of
 from orihon.web.fields import Field
 
 # ---- questions -------------------------------------------------------------------------------------------------------
@@ -162,8 +161,7 @@ def _questions(call: Call, uuid: str) -> Questions:
 def _address(call: Call) -> Any:
     def address(**changed: object) -> str:
         wanted = {"group": call.given["group"], "task": call.given["task"]} | changed
-        query = urlencode({name: value for name, value in wanted.items() if value})
-        return f"/notifications?{query}" if query else "/notifications"
+        return address_of("/notifications", wanted)
 
     return address
 

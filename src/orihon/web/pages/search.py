@@ -6,14 +6,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlencode
 
 from orihon.errors import InvalidInput, TaskNotFound
 from orihon.search import SearchHit, SearchResults
 from orihon.search.index import MOST_CANDIDATES
 from orihon.search.query import parse_query
 from orihon.web.api.figures import MOST_HITS, SEARCH_FILTERS, searched
-from orihon.web.call import Call, Page, PageRoute
+from orihon.web.call import Call, Page, PageRoute, address_of
 from orihon.web.fields import Field
 from orihon.web.refusal import status_of
 
@@ -74,11 +73,11 @@ def by_task(results: SearchResults) -> Iterator[TaskHits]:
     tasks: dict[str, TaskHits] = {}
     for hit in results.hits:
         task = tasks.setdefault(hit.uuid, TaskHits(hit.uuid, hit.label, hit.status))
-        task.hits.append(HitView(hit, address_of(hit), tuple(pieces(hit))))
+        task.hits.append(HitView(hit, place_of(hit), tuple(pieces(hit))))
     return iter(tasks.values())
 
 
-def address_of(hit: SearchHit) -> str:
+def place_of(hit: SearchHit) -> str:
     """Where the hit stands: in the conversation, or in the list of its kind."""
     task = f"/tasks/{hit.uuid}"
     if hit.kind == "message":
@@ -109,8 +108,7 @@ def _more(call: Call, results: SearchResults) -> str:
     shown = len(results.hits)
     if shown >= min(results.matches, MOST_HITS):
         return ""
-    kept = {name: value for name, value in call.given.items() if value and name != "limit"}
-    return f"/search?{urlencode(kept | {'limit': min(MOST_HITS, 2 * call.given['limit'])})}"
+    return address_of("/search", {**call.given, "limit": min(MOST_HITS, 2 * call.given["limit"])})
 
 
 PAGES = (

@@ -151,11 +151,7 @@ PAGES = (
         "/statistics",
         statistics_page,
         "statistics",
-        query=(
-            Field("since", longest=40),
-            Field("until", longest=40),
-            Field("by", choices=_BY, default="model"),
-        ),
+        query=(Field("since", longest=40), Field("until", longest=40), Field("by", choices=_BY, default="model")),
     ),
     PageRoute("/statistics/storage", storage_part, role="admin"),
     PageRoute("/statistics/tools", tools_part),

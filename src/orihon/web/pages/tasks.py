@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
-from urllib.parse import urlencode
 
 from orihon.reports.task_list import WantedTasks, page_of_tasks, tasks_by_uuid
 from orihon.texts import text
 from orihon.values.task import TaskStatus
-from orihon.web.call import Call, Page, PageRoute
+from orihon.web.call import Call, Page, PageRoute, address_of
 from orihon.web.fields import Field
 
 _STATUSES = tuple(status.value for status in TaskStatus)
@@ -37,7 +36,7 @@ def tasks_page(call: Call) -> Page:
             "statuses": _STATUSES,
             "spans": _spans(wanted.since),
             "address": _addresses(wanted),
-            "rows_address": _address("/tasks/rows", asdict(wanted).items()),
+            "rows_address": address_of("/tasks/rows", asdict(wanted)),
         },
     )
 
@@ -63,14 +62,9 @@ def _addresses(wanted: WantedTasks) -> Callable[..., str]:
     """The address of this list with other filters; a filter that changes begins at the newest again."""
 
     def address(**changed: str | None) -> str:
-        return _address("/", (asdict(wanted) | {"before": None} | changed).items())
+        return address_of("/", asdict(wanted) | {"before": None} | changed)
 
     return address
-
-
-def _address(path: str, fields: Iterable[tuple[str, str | None]]) -> str:
-    given = [(name, value) for name, value in fields if value]
-    return f"{path}?{urlencode(given)}" if given else path
 
 
 PAGES = (
