@@ -83,7 +83,7 @@ class TaskPlace:
 
 def bare_place(path: Path, base: Path) -> TaskPlace | None:
     """The task in a folder that a program has named itself, below the base or the base itself."""
-    if path.name in RESERVED or not backend_of(path, ""):
+    if path.name in RESERVED or not path.is_dir() or not backend_of(path, ""):
         return None
     return TaskPlace(path, is_bare=True, is_fixed=path == base or (path / "keys").exists())
 
