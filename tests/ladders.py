@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from orihon.values.ladder import Fullness, Ladder, ladder_of
+from orihon.compression.ladder import Fullness, Ladder, ladder_of
 from tests.configurations import load
 
 PRESETS = ("default", "coding-agent", "companion", "phases")

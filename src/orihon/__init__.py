@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from orihon.compression.contract import CompressionResult as CompressionResult
     from orihon.compression.documents.sections import CompressionLevel as CompressionLevel
     from orihon.compression.importance import ScoringConfig as ScoringConfig
+    from orihon.compression.ladder import Ladder as Ladder
     from orihon.compression.model.call import LLMClientProtocol as LLMClientProtocol
     from orihon.compression.model.summarizer import LLMSummarizer as LLMSummarizer
     from orihon.compression.pages import NothingToFold as NothingToFold
@@ -163,7 +164,6 @@ if TYPE_CHECKING:
     from orihon.upkeep.privacy import Erasure as Erasure
     from orihon.upkeep.privacy import GDPRCompliantStorage as GDPRCompliantStorage
     from orihon.upkeep.privacy import UserExport as UserExport
-    from orihon.values.ladder import Ladder as Ladder
     from orihon.values.message.message import Message as Message
     from orihon.values.message.message import Part as Part
     from orihon.values.message.message import ToolCall as ToolCall
@@ -303,7 +303,7 @@ _TABLE = {
     "orihon.transfer.export": "ExportRun Exported",
     "orihon.transfer.migrate": "MigrationReport migrate_tasks",
     "orihon.upkeep.privacy": "Anonymized Erasure GDPRCompliantStorage UserExport",
-    "orihon.values.ladder": "Ladder",
+    "orihon.compression.ladder": "Ladder",
     "orihon.values.message.message": "Message Part ToolCall",
     "orihon.values.records": "Compression Fold FoldReport ModelCall Pin Usage",
     "orihon.values.task": "TaskKey TaskStatus",

@@ -19,12 +19,12 @@ import typer
 from orihon import TaskContextManager, errors
 from orihon.cli.main import build
 from orihon.compression import compressor, contract, pages
+from orihon.compression.ladder import Ladder, ladder_of
 from orihon.compression.model import call
 from orihon.compression.strategies.prune import PruneSelection
 from orihon.notifications import notification as notice
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
-from orihon.values.ladder import Ladder, ladder_of
 from tests.acceptance.test_cli import ORIHON, environment
 
 DOCS = Path(__file__).parents[2] / "docs"

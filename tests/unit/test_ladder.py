@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orihon.compression.ladder import Fullness, Ladder, fullness_of, ladder_of
 from orihon.settings.rungs import EVENTS, Rung
-from orihon.values.ladder import Fullness, Ladder, fullness_of, ladder_of
 from orihon.values.tokens.tokens import Correction, Gauge
 from tests.configurations import load
 from tests.ladders import PRESETS, begins, full, ladder

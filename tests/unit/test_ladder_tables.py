@@ -13,9 +13,9 @@ import pytest
 
 from orihon.classic.documents import AdaptiveContextManager
 from orihon.classic.memory.memory_manager import MemoryConfig, PruneAction
+from orihon.compression.ladder import COMPLEXITY_THRESHOLDS, ladder_of, threshold_of
 from orihon.settings import Settings
 from orihon.settings.rungs import EVENTS, Rung
-from orihon.values.ladder import COMPLEXITY_THRESHOLDS, ladder_of, threshold_of
 from tests.configurations import load
 from tests.ladders import PRESETS, begins, full, ladder
 

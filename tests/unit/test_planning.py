@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orihon.compression.ladder import ladder_of
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
 from orihon.compression.planner import Draft, Job, draft, expected_turns, is_worth_it
 from orihon.compression.strategies.toolbox import Strategies
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings.rungs import STRATEGIES, Rung
-from orihon.values.ladder import ladder_of
 from orihon.values.message.message import Message
 from orihon.values.records import Fold, Pin
 from orihon.values.tokens.prices import FREE, Prices

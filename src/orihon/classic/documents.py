@@ -19,9 +19,9 @@ from typing import Protocol
 from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection, parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
+from orihon.compression.ladder import COMPLEXITY_THRESHOLDS
 from orihon.errors import InvalidInput
 from orihon.texts import text
-from orihon.values.ladder import COMPLEXITY_THRESHOLDS
 from orihon.values.task import check_id
 from orihon.values.tokens.tokens import estimate
 

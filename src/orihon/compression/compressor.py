@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from orihon.compression.contract import WHOLE_VIEW, CompressionResult, CompressionScope
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.importance import ContentScores
+from orihon.compression.ladder import Fullness, fullness_of, ladder_of
 from orihon.compression.model.call import ChatClient, LLMClientProtocol
 from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
@@ -34,7 +35,6 @@ from orihon.settings.rungs import Rung
 from orihon.store import SummaryStore, TaskMessages
 from orihon.system.counters import Counts
 from orihon.texts import text
-from orihon.values.ladder import Fullness, fullness_of, ladder_of
 from orihon.values.tokens.prices import Prices, prices_of
 from orihon.values.tokens.tokens import Gauge
 from orihon.values.view import SeqRange, View

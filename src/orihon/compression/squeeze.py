@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
+from orihon.compression.ladder import Ladder, ladder_of
 from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.reader import call_text, is_notes
 from orihon.compression.notes.selection import Selection
@@ -25,7 +26,6 @@ from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings import Settings
 from orihon.settings.rungs import STRATEGIES
 from orihon.texts import text
-from orihon.values.ladder import Ladder, ladder_of
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, FoldReport
 from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, Counter, tokenizer

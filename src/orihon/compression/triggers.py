@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from orihon.compression.documents.sections import CompressionLevel
+from orihon.compression.ladder import Fullness, Ladder
 from orihon.errors import InvalidInput
 from orihon.settings import Settings
 from orihon.settings.rungs import EVENTS, STRATEGIES, Rung
 from orihon.store.checkpoints import read_ledger
 from orihon.store.task_store import TaskStore
-from orihon.values.ladder import Fullness, Ladder
 from orihon.values.records import Compression
 from orihon.values.view import SeqRange, covering
 

@@ -54,7 +54,7 @@ class RecordStatistics(AsJson):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Subtask:
     """A task that another one has started."""
 
     uuid: str
@@ -80,8 +80,8 @@ class TaskOverview(AsJson):
     final_summary: str
 
     @property
-    def parts(self) -> tuple[Part, ...]:
-        return tuple(Part(child.uuid, child.status, child.key.label) for child in self.children)
+    def parts(self) -> tuple[Subtask, ...]:
+        return tuple(Subtask(child.uuid, child.status, child.key.label) for child in self.children)
 
     @property
     def minutes(self) -> float | None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.rows import CLEANED
+from orihon.compression.ladder import Ladder, ladder_of
 from orihon.errors import InvalidInput
 from orihon.reports.costs import CostLine, costs_of_tasks
 from orihon.settings import Settings
 from orihon.system.clock import as_typed
 from orihon.tasks.base import OpenBase
 from orihon.tasks.chain import without_others
-from orihon.values.ladder import Ladder, ladder_of
 from orihon.values.task import TaskStatus, parse_status
 from orihon.values.tokens.tokens import Gauge
 

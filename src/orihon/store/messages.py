@@ -25,8 +25,6 @@ from orihon.values.view import PlannedFold, View
 if TYPE_CHECKING:
     pass
 
-Config = Mapping[str, Any] | Settings | None
-
 
 class TaskMessages:
     """Every message of a task, for ever, and the view of them that fits the model."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orihon.compression.ladder import fullness_of, ladder_of
 from orihon.errors import IllegalFold, InvalidSettings
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import folder_of
@@ -18,7 +19,6 @@ from orihon.store.messages import TaskMessages
 from orihon.store.task_store import TaskStore
 from orihon.system.files import wrapping
 from orihon.tasks.folder_task import task_store_in
-from orihon.values.ladder import fullness_of, ladder_of
 from orihon.values.view import PlannedFold, foldable_runs
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from functools import cached_property, partial
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import key_in, read_metadata
+from orihon.compression.ladder import ladder_of
 from orihon.errors import OrihonError
 from orihon.reports.costs import CostLine, costs_of_task
 from orihon.reports.task_list import title_of as listed_title
 from orihon.settings import Settings
 from orihon.tasks.reader import STREAMS, Ledger, Stream, TaskStore, read_ledger, reading_task
 from orihon.tasks.view_reader import ViewReading
-from orihon.values.ladder import ladder_of
 from orihon.values.tokens.tokens import Gauge
 from orihon.web.call import Call, task_of
 from orihon.web.task_memory import MEMORIES, TaskMemory

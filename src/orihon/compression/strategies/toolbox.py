@@ -19,6 +19,7 @@ from typing import ClassVar, cast
 
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.importance import ContentScores
+from orihon.compression.ladder import Ladder
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.facts import is_error
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
@@ -27,7 +28,6 @@ from orihon.compression.strategies.summarize import Summarize
 from orihon.settings import Settings
 from orihon.settings.rungs import Rung
 from orihon.texts import text
-from orihon.values.ladder import Ladder
 from orihon.values.view import PlannedFold
 
 _MOST_SHARE = 0.5  # of a result that its preview stays below

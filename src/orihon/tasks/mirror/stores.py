@@ -20,11 +20,10 @@ from orihon.errors import InvalidId, StaleWriter, StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import folder_of, open_task_store
 from orihon.store.locks import ForkSafeLock
-from orihon.store.messages import Config
 from orihon.store.task_store import TaskStore
 from orihon.system.files import wrapping
 from orihon.tasks.base import move_aside
-from orihon.tasks.message_store import MessageStore
+from orihon.tasks.message_store import Config, MessageStore
 from orihon.tasks.mirror.manifest import Manifest
 from orihon.tasks.mirror.mirror import Mirror
 from orihon.tasks.place import TaskPlace, reached_epoch
