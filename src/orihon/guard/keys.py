@@ -18,7 +18,7 @@ import re
 import resource
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,7 +27,7 @@ from orihon.errors import DamagedStore, KeyUnavailable
 from orihon.guard.sealer import KEY_BYTES, VERSION, Sealer, cipher
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
-from orihon.system.files import make_private_folder, open_private, replace_file, sync_folder, wrapping
+from orihon.system.files import create_file, open_private, replace_file, wrapping
 
 if TYPE_CHECKING:
     from orihon.guard.sealer import MasterKey, MasterKeys
@@ -83,17 +83,8 @@ class FolderKeys:
 
     def add(self, key_id: str, document: bytes) -> bytes:
         path = self._folder / f"{key_id}.json"
-        make_private_folder(self._folder)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        replace_file(temporary, [document])
+        create_file(path, [document])
         with wrapping(path):
-            try:
-                # Unlike a rename, a link never replaces the file of a process that was faster.
-                with suppress(FileExistsError):
-                    os.link(temporary, path)
-            finally:
-                temporary.unlink()
-            sync_folder(self._folder)
             return path.read_bytes()
 
     def replace(self, key_id: str, old: bytes, new: bytes) -> bool:

@@ -106,6 +106,21 @@ def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -
         pass
 
 
+def create_file(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write a new file whole, in a private folder; one that is there already, or comes meanwhile, stays as it is."""
+    make_private_folder(path.parent)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    replace_file(temporary, chunks)
+    with wrapping(path):
+        try:
+            # Unlike a rename, a link never replaces the file of a process that was faster.
+            with suppress(FileExistsError):
+                os.link(temporary, path)
+        finally:
+            temporary.unlink()
+        sync_folder(path.parent)
+
+
 @contextmanager
 def replacing_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[None]:
     """The same with the rename at the end of the block, and only if that ends well."""

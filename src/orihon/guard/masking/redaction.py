@@ -18,12 +18,10 @@ or match a pattern of somebody's own: in that field only the built-in rules coun
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -45,7 +43,7 @@ from orihon.guard.masking.anchors import (
 from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
+from orihon.system.files import create_file, wrapping
 from orihon.values.message.strings import map_named
 from orihon.values.task import TaskKey
 
@@ -311,24 +309,11 @@ def load_key(base: Path) -> bytes:
     path = base / KEY_FILE
     with wrapping(path):
         if not path.exists():
-            _make_key(path)
+            create_file(path, [secrets.token_hex(KEY_BYTES).encode("ascii"), b"\n"])
         content = path.read_bytes()
     if not _KEY.fullmatch(content):
         raise DamagedStore("mask_key", path=path)
     return bytes.fromhex(content.decode("ascii"))
-
-
-def _make_key(path: Path) -> None:
-    make_private_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    replace_file(temporary, [secrets.token_hex(KEY_BYTES).encode("ascii"), b"\n"])
-    try:
-        # Unlike a rename, a link never replaces the file of a process that was faster.
-        with suppress(FileExistsError):
-            os.link(temporary, path)
-    finally:
-        temporary.unlink()
-    sync_folder(path.parent)
 
 
 _FIELDS = ("task_source", "owner", "repo", "task_type", "task_id")
