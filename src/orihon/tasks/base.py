@@ -17,8 +17,9 @@ from typing import Any, Self
 
 from orihon.audit.trail import AuditTrail, audit_of
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.connect import catalogue_exists, open_catalogue, open_for_removal
+from orihon.catalogue.connect import open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
+from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageUnavailable, TaskNotFound
 from orihon.guard import KEY_FILE, Redactor
 from orihon.guard.keys import FOLDER as KEYS
@@ -85,11 +86,18 @@ class OpenBase:
     def database(self) -> Path:
         return self.path / "tasks.db"
 
+    def has_catalogue(self) -> bool:
+        """Is there one? In a database always: whoever looks at its tasks makes its tables."""
+        if self.settings.database.url is None:
+            return self.database.exists()
+        postgres_of(self.settings)
+        return True
+
     def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
         """The catalogue; ``None`` when there is none and none is wanted."""
         if self.catalogue is not None and self._database != self._database_file():
             self.close_catalogue()
-        if self.catalogue is None and (create or catalogue_exists(self.path, self.settings)):
+        if self.catalogue is None and (create or self.has_catalogue()):
             self.catalogue = self._open(self.path, self.settings)
             self._database = self._database_file()
         return self.catalogue

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from orihon.audit.trail import audit_of
-from orihon.catalogue.connect import catalogue_exists, is_known_beside
+from orihon.catalogue.connect import is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
@@ -76,7 +76,7 @@ def _with_prospect(finding: Finding, base: OpenBase) -> Finding:
 
 
 def _check_catalogue(base: OpenBase) -> Iterator[Finding]:
-    if not catalogue_exists(base.path, base.settings):
+    if not base.has_catalogue():
         if base.folders.all():
             yield Finding("catalogue", "missing", "tasks.db")
         return
