@@ -56,7 +56,6 @@ def repair(base: OpenBase, progress: ProgressObserver | None = None) -> list[Fin
 
 def _checks(base: OpenBase, progress: ProgressObserver | None) -> Iterator[_Check]:
     """One look after the other, each at what the repairs before it have left."""
-    assert base.folders is not None  # opens a database that is named: from then on the catalogue is there
     yield lambda: list(_check_catalogue(base))
     yield lambda: list(_check_base(base))
     uuids = base.uuids()
