@@ -11,15 +11,45 @@ only look (``uuid``, ``usage``, ``is_open`` …) are read as they are. Calls of 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from orihon import base as sync
 from orihon.tasks import task as sync_task
 
 _END = object()
+
+
+def _in_thread(act: Callable[[], Any]) -> asyncio.Future[Any]:
+    """The outcome of a call in a thread of its own, which keeps no program from ending."""
+    loop = asyncio.get_running_loop()
+    job: asyncio.Future[Any] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def run() -> None:
+        try:
+            result, error = context.run(act), None
+        except BaseException as raised:  # noqa: BLE001 - whoever waits for it gets it
+            result, error = None, raised
+        with suppress(RuntimeError):  # the loop is over
+            loop.call_soon_threadsafe(_settle, job, result, error)
+
+    threading.Thread(target=run, name="orihon-aio", daemon=True).start()
+    return job
+
+
+def _settle(job: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if job.cancelled():
+        return
+    if error is None:
+        job.set_result(result)
+    else:
+        job.set_exception(error)
 
 
 class _InThreads:
@@ -29,7 +59,8 @@ class _InThreads:
 
     def __init__(self, of: Any) -> None:
         self._of = of
-        self._turn = asyncio.Lock()
+        # Calls of one object are made one after the other, whoever has it.
+        self._turn: asyncio.Lock = vars(of).setdefault("_aio_turn", asyncio.Lock())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of, name)  # properties; methods are made below
@@ -38,8 +69,10 @@ class _InThreads:
         return f"aio.{self._of!r}"
 
     async def _call(self, method: Any, *arguments: Any, **options: Any) -> Any:
-        async with self._turn:
-            found = await asyncio.to_thread(method, self._of, *arguments, **options)
+        await self._turn.acquire()
+        job = _in_thread(functools.partial(method, self._of, *arguments, **options))
+        job.add_done_callback(lambda _: self._turn.release())  # also of a call that nobody waits for any more
+        found = await asyncio.shield(job)
         if isinstance(found, sync_task.Task):
             return Task(found)
         return _stepped(found) if isinstance(found, Iterator) else found

@@ -11,10 +11,11 @@ uses. A ``Base`` may be shared by threads and lives as long as the program.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
-from weakref import WeakValueDictionary
 
 from orihon.settings import Settings, load_settings
 from orihon.system import ProgressObserver
@@ -75,7 +76,8 @@ class Base(OpenBase):
             loaded = loaded.replace(**{"database.url": where, "context_storage.backend": "postgres"})
             where = None
         super().__init__(loaded.context_storage.base_dir if where is None else where, loaded, create=True)
-        self._open_tasks: WeakValueDictionary[str, Task] = WeakValueDictionary()
+        self._open_tasks: dict[str, Task] = {}  # a handle that was dropped still holds its lease
+        self._opening = threading.RLock()
 
     # ---- working on tasks --------------------------------------------------------------------------------------
 
@@ -95,16 +97,29 @@ class Base(OpenBase):
         ``key`` is a ``TaskKey``, ``"owner/repo#27"``, a UUID, or a name of your own; without one the task is new. A
         task whose process is dead is taken over (``take_over``: also from a live one); a paused one resumes.
         """
+        with self._opening:  # threads that ask for one key get one task
+            return self._task(key, title, user, take_over, inherit, inherit_from, llm_client)
+
+    def _task(
+        self,
+        key: KeyOrName | None,
+        title: str | None,
+        user: str,
+        take_over: bool,
+        inherit: bool,
+        inherit_from: str | None,
+        llm_client: Any,
+    ) -> Task:
         from orihon.tasks.context import TaskContextManager
 
+        self._open_tasks = {uuid: task for uuid, task in self._open_tasks.items() if task.is_open}
         wanted = key_named(key, user)
         row = None if key is None else unfinished_task(key, wanted, self.needed_catalogue(), user)
-        known = None if row is None else self._open_tasks.get(row.uuid)
-        if known is not None and known.is_open:
-            return known
+        if row is not None and row.uuid in self._open_tasks:
+            return self._open_tasks[row.uuid]
         context = TaskContextManager(
             self,
-            wanted if row is None else row.key,
+            replace(wanted, uuid=None) if row is None else row.key,
             llm_client=llm_client,
             uuid=None if row is None else row.uuid,
             take_over=take_over,

@@ -102,3 +102,22 @@ def test_two_programs_at_one_folder(tmp_path: Path) -> None:
     first.add_message("user", "three")
     assert said(first) == ["one", "two", "three"]
     first.close()
+
+
+def test_stores_that_are_made_before_anything_is_written_belong_to_one_base(tmp_path: Path) -> None:
+    stores = [MessageStore(tmp_path / "c" / name) for name in ("a", "b")]
+    for store in stores:
+        store.add_message("user", "1")
+        store.close()
+    with Base(tmp_path / "c") as base:
+        assert sorted(one.row.uuid for one in base.tasks().tasks) == ["a", "b"]
+    assert not (tmp_path / "c" / "b" / "tasks.db").exists()
+
+
+def test_a_folder_that_happens_to_be_called_running_is_no_base(tmp_path: Path) -> None:
+    (tmp_path / "running").mkdir()
+    (tmp_path / "running" / "shoes.txt").write_text("red")
+    store = MessageStore(tmp_path / "running" / "hello")
+    store.add_message("user", "1")
+    store.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["running"]

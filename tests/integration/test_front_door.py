@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +14,15 @@ from typing import Any
 import pytest
 
 from orihon import Base, Task, TaskContextManager, TaskKey, TaskQueue, TaskStatus, aio
-from orihon.errors import BudgetExceeded, InvalidInput, InvalidMessage, StorageUnavailable, TaskBusy
+from orihon.errors import (
+    BudgetExceeded,
+    InvalidId,
+    InvalidInput,
+    InvalidMessage,
+    StorageUnavailable,
+    TaskBusy,
+    ToolCallError,
+)
 from tests.services import Database
 
 SMALL = {"llm": {"provider": "openai", "openai": {"context_length": 4000}}}
@@ -249,3 +259,65 @@ def test_what_was_dequeued_here_is_opened_by_its_names(tmp_path: Path, backend: 
     assert queue.ack(task) is TaskStatus.COMPLETED
     assert queue.catalogue.tasks.get(uuid).total_messages == 1
     queue.close()
+
+
+def test_threads_that_ask_for_one_key_get_one_task(tmp_path: Path) -> None:
+    base, found = Base(tmp_path), list[str | None]()
+    start = threading.Barrier(5)
+
+    def ask() -> None:
+        start.wait()
+        found.append(base.task("one").uuid)
+
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 5
+    assert len(set(found)) == 1
+    base.task("dropped").add("user", "1")
+    assert base.task("dropped").add("user", "2") == 2, "a handle that was dropped is still this program's"
+    base.task("one").complete()
+    base.task("dropped").complete()
+
+
+def test_a_message_of_several_parts_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:
+    def results(second: str) -> dict[str, Any]:
+        parts = [{"type": "tool_result", "tool_use_id": name, "content": "r"} for name in ("a1", second)]
+        return {"role": "user", "content": parts}
+
+    with Base(tmp_path) as base:
+        task = base.task("parts")
+        calls: list[dict[str, Any]] = [
+            {"type": "tool_use", "id": name, "name": "t", "input": {}} for name in ("a1", "a2")
+        ]
+        task.append({"role": "assistant", "content": calls})
+        with pytest.raises(ToolCallError):
+            task.append(results("typo"))
+        assert len(task.log()) == 1
+        assert task.append(results("a2")) == 3
+
+
+def test_a_name_that_may_be_several_tasks_is_not_guessed(tmp_path: Path) -> None:
+    with Base(tmp_path) as base:
+        for user in ("alice", "bob"):
+            base.task("o/r#1", user=user).add("user", user)
+        with pytest.raises(InvalidId, match="o/r#1"):
+            base.task("o/r#1")
+        with pytest.raises(InvalidMessage):
+            base.task(5)  # type: ignore[arg-type]
+        done = base.task("w")
+        done.complete()
+        assert base.task(done.key).uuid != done.uuid
+
+
+def test_a_call_that_nobody_waits_for_keeps_no_program(tmp_path: Path) -> None:
+    async def program() -> int:
+        async with aio.Base(tmp_path) as base:
+            task = await base.task("x")
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(task.ask("May I?", wait=True), 0.3)
+            return len((await base.tasks()).tasks)
+
+    assert asyncio.run(program()) == 1

@@ -17,6 +17,7 @@ from pathlib import Path
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import write_metadata
 from orihon.errors import OrihonError, TaskBusy
+from orihon.guard import KEY_FILE
 from orihon.settings import Settings
 from orihon.store.factory import backend_of, shared_task_store
 from orihon.store.task_store import TaskStore
@@ -48,16 +49,20 @@ def task_store_in(folder: Path, settings: Settings) -> TaskStore:
 def base_of_folder(folder: Path) -> Path | None:
     """The base that a task's folder belongs to; ``None`` where its name can be no task's."""
     above = base_above(folder)
-    if above is not None:
+    if above is not None and _is_known_base(above):
         return above
     if not is_id(folder.name) or folder.name in RESERVED:
         return None
     return folder.parent if _is_base(folder.parent) else folder
 
 
+def _is_known_base(folder: Path) -> bool:
+    return (folder / "tasks.db").exists() or (folder / KEY_FILE).exists()
+
+
 def _is_base(folder: Path) -> bool:
     """Is this a base, or can it become one? Nothing but tasks may be in it."""
-    if (folder / "tasks.db").exists():
+    if _is_known_base(folder):
         return True
     try:
         found = list(folder.iterdir())
@@ -65,7 +70,12 @@ def _is_base(folder: Path) -> bool:
         return True
     except OSError:
         return False
-    return all(path.is_dir() and backend_of(path, "") for path in found)
+    return all(path.is_dir() and (backend_of(path, "") or _is_new(path)) for path in found)
+
+
+def _is_new(folder: Path) -> bool:
+    """A task's folder to which nothing was written yet."""
+    return {path.name for path in folder.iterdir()} <= {KEY_FILE}
 
 
 class _FolderTask:

@@ -117,12 +117,12 @@ class Task(TaskIdentity):
         its first choice is taken, and its usage is counted.
         """
         read, used = read_message(message)
-        store = self.context.task_store
-        tokens = self.context.message_store.get_current_token_count()
-        seqs = [store.append(one, call=call if one.role == "assistant" else None) for one in read.as_chat()]
+        store = self.context.message_store
+        tokens = store.get_current_token_count()
+        last = store.append(read, call=call)  # of several parts all are stored, or none
         if used:
             self.context.report_usage(used, tokens, call=call)
-        return seqs[-1]
+        return last
 
     def log(self, first: int = 1, last: int | None = None) -> list[StoredMessage]:
         """Messages of the log by number: all that was ever said, whatever is folded."""
@@ -294,8 +294,8 @@ def read_message(given: Message | Mapping[str, Any] | Dumped) -> tuple[Message, 
         chosen = choices[0].get("message")
         data = chosen if isinstance(chosen, Mapping) else data
     data = {name: value for name, value in data.items() if value is not None or name == "content"}
-    if _is_anthropic(data):
-        said = {name: data[name] for name in ("role", "content")}
+    if "role" in data and _is_anthropic(data):
+        said = {name: data.get(name) for name in ("role", "content")}
         return Message.from_anthropic(said), used
     if "role" not in data or data.get("type") in ("message", "function_call", "function_call_output", "reasoning"):
         return Message.from_responses(data), used
@@ -318,5 +318,5 @@ def _is_anthropic(data: Mapping[str, Any]) -> bool:
         return True
     content = data.get("content")
     blocks = content if isinstance(content, list) else []
-    kinds = {block.get("type") for block in blocks if isinstance(block, Mapping)}
+    kinds = {str(block.get("type")) for block in blocks if isinstance(block, Mapping)}
     return bool(kinds & {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use"})

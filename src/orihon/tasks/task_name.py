@@ -23,6 +23,7 @@ from typing import Any
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import DamagedStore, InvalidId, TaskNotFound
 from orihon.tasks.place import TaskFolders
+from orihon.values.message.extra import wrong_type
 from orihon.values.task import TaskIdentity, TaskKey, check_id, new_uuid, parse_status
 
 _LAST = "@last"
@@ -46,6 +47,8 @@ def key_named(key: KeyOrName | None, user: str = "") -> TaskKey:
         return key.key
     if isinstance(key, Mapping):
         return TaskKey.from_dict(key)
+    if key is not None and not isinstance(key, str):
+        raise wrong_type(key, "TaskKey, dict or str", "key")
     parts = None if key is None else _KEY.fullmatch(key)
     if parts is None:
         return TaskKey(_OWN_SOURCE, "", "", "task", new_uuid() if key is None else key, user)
@@ -58,11 +61,14 @@ def unfinished_task(key: KeyOrName, wanted: TaskKey, catalogue: Catalogue, user:
     """The youngest task of that key that is not over: by its UUID, by the key itself, or by what it is about."""
     named = key.uuid if isinstance(key, TaskKey | TaskIdentity) else key if isinstance(key, str) else None
     row = catalogue.tasks.find(named) if named and is_id(named) else None
-    if row is not None and row.status.value in _UNFINISHED:
+    if row is not None and row.status.value in _UNFINISHED and user in ("", row.user):
         return row
     found = catalogue.tasks.unfinished(wanted)
     if not found and isinstance(key, str) and _KEY.fullmatch(key):  # another source may have begun it
         found = [row for row in rows_on(key, catalogue) if row.status.value in _UNFINISHED and user in ("", row.user)]
+        if len({row.key for row in found}) > 1:
+            matches = ", ".join(row.uuid for row in found[:_MOST_SHOWN])
+            raise InvalidId("many_keys", value=key[:_MOST_QUOTED], matches=matches)
     return found[0] if found else None
 
 
