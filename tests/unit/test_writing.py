@@ -175,6 +175,30 @@ def test_what_a_user_demanded_and_the_model_forgot_is_added(language: str, deman
     assert pages.summary_tokens(fold.text) <= pages.tokens_of(FoldedRun(0, 16)) / 2
 
 
+def test_nothing_is_added_to_a_good_text_but_what_users_demanded() -> None:
+    read = [
+        message("assistant", f"You must never skip sed -n '{at},{at + 80}p' src/export_{at}.py\n{FILLER}")
+        for at in range(20)
+    ]
+    pages = pages_of([*talk(4, m3=DEMAND), *read])
+    answer = "## Goal\n1 user: module_1 and module_3 were made"
+    added = rewritten(Writer(answer), pages, spare=2_000).text.removeprefix(answer)
+    assert DEMAND in added
+    said_by_users = {line for one in pages.messages if one.role == "user" for line in one.text.splitlines()}
+    quoted = [line.partition(": ")[2] for line in added.splitlines() if line and line[0].isdigit()]
+    assert {*quoted} <= said_by_users
+    assert "sed -n" not in added
+
+
+def test_what_is_added_has_at_most_half_of_the_room() -> None:
+    demands = "\n".join(f"You must never write to orders/archive_{n}.py at any time of the day." for n in range(80))
+    pages = pages_of(talk(20, m3=demands))
+    answer = "module_1 was made"
+    text = rewritten(Writer(answer), pages, spare=100_000).text
+    assert "archive_0.py" in text
+    assert pages.count(text) <= pages.tokens_of(FoldedRun(0, 16)) / 4 + pages.count(answer) + 1
+
+
 def test_what_the_model_has_is_not_added() -> None:
     pages = pages_of(talk(20, m3=DEMAND))
     assert rewritten(Writer(f"## Constraints\n{DEMAND}"), pages).text.count(DEMAND) == 1

@@ -268,7 +268,8 @@ def request_cost(previous_tokens_in_common: int, total: int, prices: Prices) -> 
 
 
 _MOST_SHARE = 0.5  # of a run that its text may have
-_ADDED_SHARE = 0.15  # of the text that lines may have which the model left out
+_ADDED_SHARE = 0.15  # of the room that is kept for users' rules which the model leaves out
+_MOST_ADDED = 0.5  # of the room that they may have when the model needs little
 
 
 class ModelSummarizer(Protocol):
@@ -299,7 +300,7 @@ def written_by(
 
 
 def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> str:
-    """The model's text for a run and what it forgot; empty when it gives none that can be used."""
+    """The model's text for a run and the users' rules that it forgot; empty when it gives none that can be used."""
     places = range(run.start, run.end)
     new = [place for place in places if not _is_summary(pages.messages[place])]
     summaries = sorted({*places}.difference(new))
@@ -312,7 +313,7 @@ def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> st
     )
     if answer is None or not answer.strip():
         return ""
-    added = pages.extractor.lines_for_lost(run, answer, room - pages.count(answer))
+    added = pages.extractor.rules_for_lost(run, answer, min(int(room * _MOST_ADDED), room - pages.count(answer)))
     return "\n\n".join(filter(None, (answer, added)))
 
 

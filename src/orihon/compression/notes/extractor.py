@@ -270,6 +270,12 @@ class Extractor:
         """Quoted lines for a user's constraints and the likeliest facts that ``text`` lacks, in ``room`` tokens."""
         return self._added(run, self._lost(run, text, stays), room)[0]
 
+    def rules_for_lost(self, run: FoldedRun, text: str, room: int) -> str:
+        """Quoted lines for what users demanded and ``text`` lacks, in ``room`` tokens; nothing that others said."""
+        lost = self._lost(run, text, ())
+        rules = tuple(one for one in lost.lines if _is_of_user(self.pool, *one))
+        return self._added(run, Lost({}, rules, lost.found), room)[0]
+
     def completed(self, run: FoldedRun, text: str, room: int, most: int | None = None) -> tuple[str, FactLoss]:
         """The text with ``lines_for_lost`` after it, and the report on both together."""
         lost = self._lost(run, text, ())
