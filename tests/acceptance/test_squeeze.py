@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from orihon.importers.sessions import read_sessions
 from tests import commands
 from tests.acceptance.test_cli import ORIHON, PATIENCE, Ended, environment, run
+from tests.importing import SAMPLES, Sample, make_claude_code
+from tests.importing_agents import make_gemini_logs
 from tests.ladders import PRESETS
 from tests.unit.test_squeeze import Chat, pairs_are_whole, size
 
@@ -146,6 +149,64 @@ def test_more_room_keeps_more_facts(file: Path) -> None:
         for share in (0.05, 0.2, 0.5)
     ]
     assert kept == sorted(set(kept))
+
+
+# ---- transcripts of other agents -------------------------------------------------------------------------------------
+
+
+def answers(ended: Ended) -> list[Chat]:
+    assert (ended.code, ended.err) == (0, "")
+    return [json.loads(line) for line in ended.out.splitlines()]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda one: f"{one.format}-{one.make.__name__}")
+def test_whatever_an_import_reads_is_read(sample: Sample, tmp_path: Path) -> None:
+    path = sample.make(tmp_path)
+    several = len([one for one in read_sessions(path).sessions if one.parent is None]) > 1
+    choice = ["--session", "1"] if several else []
+    result = answers(run("squeeze", path, "--tokens", 100_000, *choice))
+    assert {"user", "assistant"} & {message["role"] for message in result}
+    assert pairs_are_whole(result)
+    alone = "events" not in path.parts and sample.make is not make_gemini_logs  # a name or a neighbour tells the rest
+    if alone:
+        assert answers(piped(path.read_bytes(), "--tokens", "100000", *choice)) == result
+
+
+def test_one_of_several_conversations_has_to_be_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    path.write_text(lines([{"messages": MESSAGES[:5]}, {"messages": MESSAGES[5:]}]), encoding="utf-8")
+    ended = run("squeeze", path, "--tokens", 500)
+    assert (ended.code, ended.out, len(ended.err.splitlines())) == (2, "", 1)
+    assert "--session" in ended.err
+    assert "Repair parse_order" in ended.err
+    assert answers(run("squeeze", path, "--tokens", WHOLE, "--session", 1)) == MESSAGES[:5]
+    result = answers(run("squeeze", path, "--tokens", 500, "--session", 2))
+    assert size(result) <= 500
+    assert result[-1] == MESSAGES[-1]
+    assert run("squeeze", path, "--tokens", 500, "--session", 3).code == 2
+
+
+def test_what_cannot_be_read_of_another_agents_transcript_is_told(tmp_path: Path) -> None:
+    path = make_claude_code(tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\n{broken\n", 1))
+    ended = run("squeeze", path, "--tokens", 500)
+    assert (ended.code, len(ended.err.splitlines())) == (1, 1)
+    assert ":2:" in ended.err
+    assert "pears.txt" in ended.out
+
+
+def test_calls_that_stand_in_the_content_stay_with_their_results(tmp_path: Path) -> None:
+    turns: list[Chat] = [{"role": "user", "content": "Look everywhere."}]
+    for number in range(20):
+        call = {"type": "tool_use", "id": f"t{number}", "name": "look", "input": {"at": number}}
+        answer = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "nothing here, look on\n" * 30}
+        turns += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [answer]}]
+    path = tmp_path / "anthropic.jsonl"
+    path.write_text(lines(turns), encoding="utf-8")
+    result = answers(run("squeeze", path, "--tokens", 800))
+    assert size(result) <= 800
+    assert any(message.get("tool_calls") for message in result)
+    assert pairs_are_whole(result)
 
 
 # ---- refusals --------------------------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ _Paths = Annotated[list[Path], typer.Argument(metavar="PATH...", help=text("cli.
 _MOST_OTHERS = 5
 
 
-def _formats() -> str:
+def format_help() -> str:
+    """What ``--format`` of a file to read is for."""
     from orihon.importers.registry import FORMATS
 
     return text("cli.import.format", formats=", ".join(sorted(FORMATS)))
@@ -99,7 +100,7 @@ def _formats() -> str:
 def import_(
     context: typer.Context,
     paths: _Paths,
-    form: Annotated[str | None, option("--format", help=_formats())] = None,
+    form: Annotated[str | None, option("--format", help=format_help())] = None,
     user: Annotated[str, option("--user", help=text("cli.import.user"))] = "",
     again: Annotated[bool, flag("--again", help=text("cli.import.again"))] = False,
     dry_run: Annotated[bool, flag("--dry-run", help=text("cli.import.dry_run"))] = False,
@@ -124,7 +125,7 @@ def import_(
 
 def _print_import(report: ImportReport) -> None:
     for problem in report.problems:
-        typer.echo(shown(_line(problem)), err=True)
+        typer.echo(shown(problem_line(problem)), err=True)
     unnamed = report.problem_count - sum(problem.times for problem in report.problems)
     if unnamed > 0:
         typer.echo(text("cli.import.named", count=unnamed), err=True)
@@ -147,7 +148,8 @@ def _print_others(report: ImportReport) -> None:
     typer.echo(shown(text("cli.import.others", count=report.others, names=", ".join(named) + more)))
 
 
-def _line(problem: NamedProblem) -> str:
+def problem_line(problem: NamedProblem) -> str:
+    """What could not be read, on one line."""
     place: dict[str, Any] = {"path": problem.path, "said": problem.said}
     if problem.line:
         said = text("cli.import.problem_at", line=problem.line, **place)

@@ -85,10 +85,15 @@ def _merged(last_answer: list[int]) -> Iterator[range]:
         start = at
 
 
-def _parts(message: PlainMessage, kind: str) -> Iterator[Mapping[str, Any]]:
+def _parts(message: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:
     content = message.get("content")
     if isinstance(content, list):
         yield from (part for part in content if isinstance(part, Mapping) and part.get("type") == kind)
+
+
+def has_blocks_of_calls(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether calls or results stand among the contents, as Anthropic writes them."""
+    return any(any(_parts(message, kind)) for message in messages for kind in ("tool_use", "tool_result"))
 
 
 def _opens_calls(message: PlainMessage) -> bool:

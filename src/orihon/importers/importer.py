@@ -24,10 +24,10 @@ from orihon.importers.registry import (
     Thread,
     ThreadEnd,
     TranscriptEvent,
-    TranscriptPart,
     importer,
     is_companion,
     is_like_transcript,
+    parts_of,
     recognised,
 )
 from orihon.importers.report import FileProblems, ImportedTask, ImportReport
@@ -191,7 +191,7 @@ class ReadFile:
                 yield task
             return
         try:
-            for found in self._found():
+            for found in parts_of(self._reader, self._source.path):
                 if isinstance(found, TranscriptEvent):
                     self._receive(found)
                 else:
@@ -202,19 +202,6 @@ class ReadFile:
             for writer in self._writers.values():
                 if writer is not None:
                     writer.close()
-
-    def _found(self) -> Iterator[TranscriptPart]:
-        reading = self._reader.read(self._source.path)
-        while True:
-            try:
-                found = next(reading, None)
-            except Exception as error:  # noqa: BLE001 - a format that fails on one file shall not stop the others
-                found = Problem("failed", fields={"detail": f"{type(error).__name__}: {error}"})
-                yield found
-                return
-            if found is None:
-                return
-            yield found
 
     def _take(self, found: Problem | Thread | ThreadEnd) -> Iterator[ImportedTask]:
         match found:

@@ -1,7 +1,8 @@
-"""OpenAI chat messages: a JSON list, an object with ``messages``, or JSON Lines of either.
+"""Chat messages: a JSON list, an object with ``messages``, or JSON Lines of either.
 
-Lines that are messages are one conversation. Lines, or objects of a list, with ``messages`` of their own (data for fine
-tuning, requests of a batch) are one each. A first line that is no message tells about the conversation.
+OpenAI's, and Anthropic's, which are told by their blocks. Lines that are messages are one conversation. Lines, or
+objects of a list, with ``messages`` of their own (data for fine tuning, requests of a batch) are one each. A first line
+that is no message tells about the conversation.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from orihon.errors import InvalidInput
 from orihon.importers.files import head_of
 from orihon.importers.lines import json_document, json_lines, peek
 from orihon.importers.registry import Importer, Problem, SaidItem, Thread, ThreadEnd, TranscriptEvent, TranscriptPart
-from orihon.importers.shapes import Unknown, fields, identity, items, model_call, name_for, title, when, words
+from orihon.importers.shapes import Unknown, fields, identity, items, model_call, name_for, objects, title, when, words
 from orihon.values.message.message import ROLES, Message
 from orihon.values.records import ModelCall, Usage
 
@@ -22,6 +23,8 @@ _ROLES = frozenset((*ROLES, "function"))
 _TIMES = ("timestamp", "created_at", "created", "time")
 #: What a record says about a message, and not in it.
 _BESIDE = frozenset((*_TIMES, "usage", "model"))
+#: Blocks that only Anthropic's messages have.
+_ANTHROPIC = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document"))
 #: Where a line keeps its messages besides at its top.
 _WRAPPED = ("body", "input", "request")
 #: Fields of documents that other formats write around such a list.
@@ -121,8 +124,8 @@ def _conversation(
         return
     thread = _thread(about, messages, path, number)
     yield thread
-    answer = _answer(about)
-    for value in (*messages, *([answer] if answer else [])):
+    before, after = _system(about, messages), _answer(about)
+    for value in (*([before] if before else []), *messages, *([after] if after else [])):
         if _is_message(value):
             yield _said(value, thread.id, number)
         else:
@@ -148,7 +151,10 @@ def _thread(about: Mapping[str, Any], messages: list[Any], path: Path, number: i
 
 def _said(value: Mapping[str, Any], thread: str, number: int) -> TranscriptEvent | Problem:
     try:
-        message = Message.from_chat({key: one for key, one in value.items() if key not in _BESIDE})
+        told = {key: one for key, one in value.items() if key not in _BESIDE}
+        blocks = objects(value.get("content"))
+        is_anthropic = any(words(block.get("type")) in _ANTHROPIC for block in blocks)
+        message = Message.from_anthropic(told) if is_anthropic else Message.from_chat(told)
     except InvalidInput as error:
         return Problem("message", number, {"detail": error.cause})
     return TranscriptEvent(thread, SaidItem(message, _moment(value), _call(value)), number)
@@ -186,6 +192,15 @@ def _messages_of(value: object) -> list[Any] | None:
         if isinstance(found, list) and any(_is_message(one) for one in found[:_HEADER_LINES]):
             return found
     return None
+
+
+def _system(about: Mapping[str, Any], messages: list[Any]) -> Mapping[str, Any] | None:
+    """The system prompt of a request that keeps it beside the messages."""
+    places = (about, *(fields(about.get(name)) for name in _WRAPPED))
+    prompt = next((place["system"] for place in places if place.get("system")), None)
+    if not isinstance(prompt, str | list) or any(map(_is_instruction, messages)):
+        return None
+    return {"role": "system", "content": prompt}
 
 
 def _answer(about: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -223,3 +223,17 @@ class Importer(ABC):
     def ignores(self, path: Path) -> bool:
         """Is this a file that the agent keeps beside its transcripts and that holds no conversation? By its name."""
         return False
+
+
+def parts_of(reader: Importer, path: Path) -> Iterator[TranscriptPart]:
+    """Everything in the file; a reader that breaks has found a problem."""
+    reading = reader.read(path)
+    while True:
+        try:
+            found = next(reading, None)
+        except Exception as error:  # noqa: BLE001 - a format that fails on one file shall not stop the others
+            yield Problem("failed", fields={"detail": f"{type(error).__name__}: {error}"})
+            return
+        if found is None:
+            return
+        yield found

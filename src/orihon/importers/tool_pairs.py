@@ -47,6 +47,7 @@ class FoldStep:
     kept: int
     timestamp: str | None
     covers: int | None = None
+    is_taken_back: bool = False  # nothing of it counts any more
 
 
 LogStep = SaidStep | FoldStep | ToolItem | PlanItem
@@ -326,7 +327,7 @@ class ToolPairing:
         kept = self._added.reach(self.messages, item.kept)
         if self.messages - kept > self._head:
             covers = item.covers and self._added.reach(self.messages - kept, item.covers)
-            self._out.append(FoldStep(said, kept, item.timestamp, covers))
+            self._out.append(FoldStep(said, kept, item.timestamp, covers, said is not item.text))
         elif said is item.text:  # what it sums up is in another file: here it is the first thing that was said
             self._said(SaidStep(Message("user", item.text), item.timestamp))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orihon.importers.registry import recognised
+from orihon.importers.sessions import read_sessions
 from tests.importing import CHAT, write_json, write_lines
 from tests.importing_agents import Told, told
 
@@ -53,6 +55,43 @@ def test_a_request_with_its_answer(tmp_path: Path) -> None:
     session = read(write_lines(tmp_path / "a.jsonl", [line]))
     assert session.lines[-1] == ("assistant", "17")
     assert session.used == [("gpt-x", 9, 0, 2, None)]
+
+
+ANTHROPIC: list[dict[str, Any]] = [
+    {"role": "user", "content": "How many pears?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Count them.", "signature": "c2ln"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "toolu_1", "name": "count", "input": {"what": "pears"}},
+        ],
+    },
+    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "17"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "There are 17."}]},
+]
+
+
+@pytest.mark.parametrize("system", ["You are a clerk.", [{"type": "text", "text": "You are a clerk."}]])
+def test_calls_and_the_system_prompt_of_anthropic_messages(system: Any, tmp_path: Path) -> None:
+    path = write_json(tmp_path / "a.json", {"model": "claude", "system": system, "messages": ANTHROPIC})
+    found = read_sessions(path)
+    assert found.problems.count == 0
+    read = found.chosen().messages
+    assert [(one.role, one.text) for one in read] == [
+        ("system", "You are a clerk."),
+        ("user", "How many pears?"),
+        ("assistant", "I look."),
+        ("tool", "17"),
+        ("assistant", "There are 17."),
+    ]
+    assert (read[2].calls, read[3].answers) == (("toolu_1",), "toolu_1")
+
+
+@pytest.mark.parametrize("write", [write_json, write_lines])
+def test_a_list_of_anthropic_messages(write: Callable[[Path, Any], Path], tmp_path: Path) -> None:
+    found = read_sessions(write(tmp_path / "a.json", ANTHROPIC))
+    assert [one.calls for one in found.chosen().messages] == [(), ("toolu_1",), (), ()]
 
 
 def test_the_old_form_and_times(tmp_path: Path) -> None:
