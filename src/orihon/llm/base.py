@@ -26,7 +26,7 @@ from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
 from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
 from orihon.llm.history import History, MemoryHistory, StoredHistory
-from orihon.llm.request_file import InstructedLines, ListLines, ViewLines
+from orihon.llm.request_file import InstructedLines, ListLines, ViewLines, view_with_user
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import call_telemetry, model_call
 from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_call_instructions, text_result_message
@@ -158,7 +158,7 @@ class LLMClient(ABC):
         view = ListLines([Message.from_chat(message).request() for message in messages])
         options = replace(self._options(), stream=False, tools=(), temperature=temperature)
         options = replace(options, max_tokens=max_tokens or options.max_tokens)
-        body = b"".join(self._body(view, options))
+        body = b"".join(self._body(view_with_user(view), options))
         with self._calling() as call:
             answer = self._attempts(body, call, None)
         used = Usage.of(answer.usage)
@@ -241,7 +241,7 @@ class LLMClient(ABC):
         if self.calls_in_words:
             view = InstructedLines(view, text_call_instructions(self.tools))
         tokens = self._history.tokens + self._tool_tokens
-        with self._history.body(self._body(view, options)) as body:
+        with self._history.body(self._body(view_with_user(view), options)) as body:
             answer = self._attempts(body, call, on_text)
         if self.calls_in_words:
             answer = read_text_calls(answer, [tool.name for tool in self.tools])

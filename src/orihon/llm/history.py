@@ -185,17 +185,19 @@ class MemoryHistory:
         return waiting
 
     def _trim(self, limit: int) -> bool:
-        """Forget the oldest runs until the rest fits; the newest one stays whatever it costs."""
-        head = system_head(self.messages)
+        """Forget the oldest runs until the rest fits; the newest, and the user's newest, stay whatever they cost."""
+        head, gone = system_head(self.messages), set[int]()
+        asked = max((at for at, message in enumerate(self.messages) if message["role"] == "user"), default=-1)
         units = [unit for unit in tool_units(self.messages) if unit.start >= head]
-        total, end = self.tokens, head
+        total = self.tokens
         for unit in units[:-1]:
             if total <= limit:
                 break
-            total -= sum(_tokens(self.messages[index]) for index in unit)
-            end = unit.stop
-        del self.messages[head:end]
-        return end > head
+            if asked not in unit:
+                total -= sum(_tokens(self.messages[index]) for index in unit)
+                gone.update(unit)
+        self.messages[:] = [message for at, message in enumerate(self.messages) if at not in gone]
+        return bool(gone)
 
 
 def _chat_calls(answer: ModelAnswer) -> list[dict[str, Any]] | None:

@@ -13,7 +13,7 @@ from orihon.llm.base import LLMClient, RequestOptions
 from orihon.llm.request_file import ViewLines, body, messages_of, separated
 from orihon.llm.transport import endpoint, events, refusal_in_stream
 from orihon.system import jsonio
-from orihon.values.message.provider_shapes import one_system_prompt
+from orihon.values.message.provider_shapes import one_system_prompt, opened_by_user
 
 _DONE = b"[DONE]"
 _OWN_HOST = "api.openai.com"
@@ -120,10 +120,10 @@ def _key(call: Mapping[str, Any], position: int) -> object:
 
 
 class LMStudioClient(OpenAIClient):
-    """Models in LM Studio, whose templates take one system message, and only at the beginning."""
+    """Models in LM Studio, whose templates take one system message, only at the beginning, and then a user's."""
 
     provider = "lmstudio"
     key_hosts = ()
 
     def _messages(self, view: ViewLines) -> Iterator[bytes]:
-        return separated(map(jsonio.encode, one_system_prompt(messages_of(view))))
+        return separated(map(jsonio.encode, opened_by_user(one_system_prompt(messages_of(view)))))

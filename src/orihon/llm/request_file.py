@@ -19,7 +19,7 @@ from orihon.errors import DamagedStore
 from orihon.store.reader import TaskReader
 from orihon.system import jsonio
 from orihon.system.files import open_private, wrapping
-from orihon.values.message.provider_shapes import is_prompt
+from orihon.values.message.provider_shapes import has_user, is_prompt, opened_by_user
 
 NAME = "request.json"
 _BLOCK = 1 << 16
@@ -105,6 +105,24 @@ class InstructedLines:
 
     def joined(self) -> Iterator[bytes]:
         return separated(self.lines())
+
+
+class OpenedLines:
+    """A view in which nobody speaks, with a user's message."""
+
+    def __init__(self, view: ViewLines) -> None:
+        self._view = view
+
+    def lines(self) -> Iterator[bytes]:
+        return map(jsonio.encode, opened_by_user(messages_of(self._view)))
+
+    def joined(self) -> Iterator[bytes]:
+        return separated(self.lines())
+
+
+def view_with_user(view: ViewLines) -> ViewLines:
+    """The view as every request has it: somebody speaks in it."""
+    return view if has_user(messages_of(view)) else OpenedLines(view)
 
 
 def read_line(line: bytes) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from orihon.store.side_stores import tool_record
 from orihon.store.task_store import TaskStore
 from orihon.values.message.extra import expect, expect_mapping
 from orihon.values.message.message import Message, ToolCall
+from orihon.values.message.provider_shapes import with_user
 from orihon.values.records import Compression, ModelCall
 from orihon.values.tokens.tokens import Correction, Gauge
 from orihon.values.view import PlannedFold, View
@@ -125,8 +126,8 @@ class TaskMessages:
         return exact_view_tokens(self.task_store, tokenizer)
 
     def get_messages_for_llm(self) -> list[dict[str, Any]]:
-        """The current context as a list of OpenAI chat messages."""
-        return list(self.task_store.view_messages())
+        """The current context as a list of OpenAI chat messages; where nobody speaks in it, with a user's message."""
+        return with_user(list(self.task_store.view_messages()))
 
     def view(self) -> View:
         """The current context as a value of the fold algebra."""

@@ -51,7 +51,7 @@ _FILES = {
     ),
     "llm": (
         *("errors.Unreachable", "errors.TimedOut", "errors.Refused", "errors.Overflow", "errors.CutOff"),
-        *("errors.NotJSON", "errors.EmptyAnswer", "errors.Cancelled"),
+        *("errors.NotJSON", "errors.EmptyAnswer", "errors.Cancelled", "requests"),
     ),
     "meanings": ("settings.meanings",),  # in English the settings themselves have them
     "notifications": ("notifications",),

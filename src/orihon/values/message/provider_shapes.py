@@ -3,21 +3,24 @@
 One message in memory at a time. Where the provider takes only one system prompt, later system messages go as a user's,
 and so does a summary that follows the prompt directly: it is made of what tools and users said, and must not gain the
 prompt's weight. Arguments that are no JSON object are handed on under ``INVALID``.
+
+A request without any user's message is refused by many: templates find "no user query". Wherever a view has none, a
+short neutral one is sent and never stored.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orihon.system import jsonio
+from orihon.texts import text
 from orihon.values.records import SUMMARY_PREFIX
 
 SYSTEM_ROLES = ("system", "developer")
 #: Where arguments go that the model wrote as something else than a JSON object.
 INVALID = "invalid_arguments"
-_START = "(start)"
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL)
 _NOT_IN_AN_ID = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -39,6 +42,34 @@ def is_prompt(message: ProviderMessage) -> bool:
     content = message["content"]
     is_summary = isinstance(content, str) and content.startswith(SUMMARY_PREFIX)
     return message["role"] in SYSTEM_ROLES and not is_summary
+
+
+def has_user(messages: Iterable[ProviderMessage]) -> bool:
+    """Whether somebody speaks in them; read no further than the first who does."""
+    return any(message["role"] == "user" for message in messages)
+
+
+def with_user(view: Sequence[ProviderMessage]) -> list[ProviderMessage]:
+    """The view as a request: where nobody speaks, with a user's message."""
+    return list(view if has_user(view) else opened_by_user(view))
+
+
+def opened_by_user(messages: Iterable[ProviderMessage]) -> Iterator[ProviderMessage]:
+    """The messages; where the first after the system's is not a user's, with a neutral one before it."""
+    is_empty, is_open = True, False
+    for message in messages:
+        is_empty = False
+        if not is_open and message["role"] not in SYSTEM_ROLES:
+            is_open = True
+            if message["role"] != "user":
+                yield _neutral()
+        yield message
+    if not is_open and not is_empty:
+        yield _neutral()
+
+
+def _neutral() -> ProviderMessage:
+    return {"role": "user", "content": text("requests.go_on")}
 
 
 def one_system_prompt(messages: Iterable[ProviderMessage]) -> Iterator[ProviderMessage]:
@@ -89,11 +120,8 @@ def anthropic_messages(messages: Iterable[ProviderMessage]) -> Iterator[bytes]:
     """The inside of ``messages``: neighbours of one role joined, a user first, the last block marked for the cache."""
     role = ""
     held: ProviderMessage | None = None
-    for message in messages:
+    for message in opened_by_user(one_system_prompt(messages)):
         speaker = "assistant" if message["role"] == "assistant" else "user"
-        if not role and speaker == "assistant":
-            role, held = "user", {"type": "text", "text": _START}
-            yield b'{"role":"user","content":['
         for block in _anthropic_blocks(message):
             if held is not None:
                 yield jsonio.encode(held) + (b"," if speaker == role else b"")
