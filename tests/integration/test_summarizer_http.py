@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from orihon import TaskContextManager, TaskKey
 from orihon.compression.model.call import SummaryFailure
 from orihon.compression.model.summarizer import LLMSummarizer
+from orihon.llm.openai import OpenAIClient
+from orihon.llm.retry import RetryPolicy
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
@@ -113,3 +121,94 @@ def test_a_request_that_the_server_finds_too_long_comes_again_at_half_its_size()
         assert asking.summarize(messages, 100) == "step 79: page_79 is there"
     first, second = (COUNT(request["messages"][1]["content"]) for request in server.requests)
     assert second <= first * 0.52
+
+
+# ---- one deadline ----------------------------------------------------------------------------------------------------
+
+MARGIN = 20.0  # seconds that a slow machine may take on top
+
+
+def own_client(server: ScriptedServer, **retry: Any) -> OpenAIClient:
+    """A client of ours, which makes attempts of its own."""
+    return OpenAIClient({"llm": {"openai": {"base_url": server.url, "model": "m"}}}, retry=RetryPolicy(**retry))
+
+
+def threads_of_calls() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "orihon-summary"]
+
+
+def test_the_time_limit_is_for_all_attempts_together() -> None:
+    with serving(problem(500, message="internal")) as server:
+        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, retries=10, retry_delay=0.1, timeout=0.5)
+        began = time.monotonic()
+        assert asking.summarize(RUN, 100) is None
+        assert time.monotonic() - began < 0.5 + MARGIN
+        assert asking.last_failure == SummaryFailure.RAISED
+        assert 1 <= len(server.requests) <= 3, "0.1 + 0.2 + 0.4 s of pauses are more than there is"
+
+
+def test_no_attempt_begins_when_its_pause_would_take_the_rest_of_the_time() -> None:
+    with serving(problem(500, message="internal")) as server:
+        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, retries=5, retry_delay=3600.0, timeout=1800.0)
+        assert asking.summarize(RUN, 100) is None
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("answer", [problem(503, message="loading"), Scripted(b"", hangs=True)], ids=["503", "hangs"])
+def test_a_client_of_ours_makes_no_request_after_the_time_limit(answer: Scripted) -> None:
+    with serving(answer) as server:
+        client = own_client(server, retries=1000, first_delay=0.05, longest_delay=0.05)
+        asking = LLMSummarizer(client, window=4000, retries=2, timeout=1.0)
+        assert (asking.summarize(RUN, 100), asking.last_failure) == (None, SummaryFailure.TIMED_OUT)
+        eventually(lambda: not threads_of_calls())
+        made = len(server.requests)
+        time.sleep(0.5)
+        assert len(server.requests) == made >= 1
+
+
+def test_the_time_limit_of_a_summary_leaves_the_clients_own_conversation_alone(tmp_path: Path) -> None:
+    hanging, answer = Scripted(b"", hangs=True), says("I go on with fetch_page.")
+    with serving(hanging, answer) as server:
+        config = {
+            "llm": {"openai": {"base_url": server.url, "model": "m", "context_length": 2000, "max_token": 100}},
+            "compression": {"summary_timeout": 0.3},
+        }
+        client = OpenAIClient(config, context_dir=tmp_path / "task", stream=False)
+        for number in range(60):
+            client.send_user_message(f"fetch_page({number}) must not hammer the site of customer_{number}. " * 4)
+        assert client.get_response()[0] == "I go on with fetch_page.", "only the call for the summary was ended"
+        assert len(server.requests) == 2
+
+
+def test_whoever_asks_a_client_that_hangs_is_told_so_at_once() -> None:
+    with serving(Scripted(b"", hangs=True)) as server:
+        client = HttpChatClient(server.url)
+        first, second = (LLMSummarizer(client, window=4000, timeout=seconds) for seconds in (0.1, 3600.0))
+        assert (first.summarize(RUN, 100), first.last_failure) == (None, SummaryFailure.TIMED_OUT)
+        assert (second.summarize(RUN, 100), second.last_failure) == (None, SummaryFailure.BUSY)
+        eventually(lambda: server.requests)
+        assert len(server.requests) == 1
+    eventually(lambda: not threads_of_calls())
+    with serving(says(GOOD)) as server:
+        client.url = server.url
+        assert second.summarize(RUN, 100) == GOOD, "it is back"
+
+
+@pytest.mark.parametrize("end", ["fail", "cancel", "close", "stop", "block"])
+def test_a_task_that_ends_badly_waits_for_no_model(tmp_path: Path, end: str) -> None:
+    with serving(Scripted(b"", hangs=True)) as server:
+        ctx = TaskContextManager(tmp_path, TaskKey("github", "me", "project", "issue", "27", "me"))
+        ctx.set_llm_client(own_client(server))
+        for message in RUN:
+            ctx.message_store.add_message(message.role, message.text)
+        if end == "fail":
+            ctx.fail("the model is gone")
+        elif end == "block":
+            with pytest.raises(LookupError), ctx:
+                raise LookupError("the model is gone")
+        else:
+            getattr(ctx, end)()
+        assert server.requests == []
+    if end in ("fail", "block"):
+        summary = (tmp_path / "completed" / ctx.uuid / "final_summary.txt").read_text(encoding="utf-8")
+        assert "fetch_page retries" in summary

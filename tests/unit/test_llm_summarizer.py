@@ -310,6 +310,24 @@ def test_a_client_that_hangs_is_left_and_not_called_again_until_it_is_back() -> 
     assert calls[0].daemon
 
 
+def test_of_a_client_in_steps_none_is_called_after_the_time_limit() -> None:
+    release, left = threading.Event(), []
+
+    class Slow(SteppingModel):
+        def send_system_prompt(self, prompt: str) -> None:
+            left.append(threading.current_thread())
+            super().send_system_prompt(prompt)
+            release.wait(120)
+
+    client = Slow(GOOD)
+    asking = summarizer(client, timeout=0.05)
+    assert asking.summarize(run_of_messages(), 150) is None
+    assert asking.last_failure == SummaryFailure.TIMED_OUT
+    release.set()
+    left[0].join(60)
+    assert len(client.steps) == 1
+
+
 HANGING = """
 import threading
 from orihon.compression.model.summarizer import LLMSummarizer

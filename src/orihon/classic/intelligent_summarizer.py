@@ -67,7 +67,7 @@ class IntelligentSummarizer:
             return by_rule
         notes = summarize(list(_readable(messages)), _NOTES_TOKENS)
         question = notes + "\n\n" + json.dumps(by_rule, ensure_ascii=False, indent=1)
-        answer = Caller(self.llm, _TIMEOUT).ask(text("prompts.hierarchical_summary"), question, _NOTES_TOKENS)
+        answer = Caller(self.llm).ask(text("prompts.hierarchical_summary"), question, _NOTES_TOKENS, _TIMEOUT)
         if not isinstance(answer, SummaryReply):
             logger.warning("no hierarchical summary by the model (%s): %s", answer.reason, answer.detail)
             return by_rule

@@ -381,11 +381,12 @@ class ContextCompressor:
 
     # ---- texts ---------------------------------------------------------------------------------------------------
 
-    def create_final_summary(self) -> int:
-        """Write ``final_summary.txt``; returns its characters."""
+    def create_final_summary(self, *, model: bool = True) -> int:
+        """Write ``final_summary.txt``, by rule alone without ``model``; returns its characters."""
         store = self.message_store.task_store
-        model = self._summarizers.with_prompt(text("prompts.final_summary"), self.llm_client, self.context_length)
-        summary = store.redactor.mask(final_summary(self._pages(), model, self.context_length))
+        client = self.llm_client if model else None
+        writer = self._summarizers.with_prompt(text("prompts.final_summary"), client, self.context_length)
+        summary = store.redactor.mask(final_summary(self._pages(), writer, self.context_length))
         keep_final_summary(store, summary, () if self.task_ctx is None else self.task_ctx.calls.take_summaries())
         return len(summary)
 

@@ -16,8 +16,10 @@ from __future__ import annotations
 import math
 import os
 import threading
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import httpx
 
 __all__ = [
+    "CallsTogether",
     "HttpCall",
     "HttpClient",
     "HttpError",
@@ -42,6 +45,41 @@ __all__ = [
 LARGEST_ANSWER = 64 * 1024 * 1024
 
 
+class CallsTogether:
+    """Calls that begin in one context and are ended together; one that begins after the end has ended already."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self._lock = threading.Lock()
+        self._calls: weakref.WeakSet[HttpCall] = weakref.WeakSet()
+
+    @classmethod
+    def here(cls) -> CallsTogether | None:
+        """Those of the context that runs."""
+        return _TOGETHER.get()
+
+    def begin(self) -> None:
+        """Calls that this context makes from now on belong to these."""
+        _TOGETHER.set(self)
+
+    def add(self, call: HttpCall) -> None:
+        with self._lock:
+            self._calls.add(call)
+        if self.is_over:
+            call.cancel()
+
+    def end(self) -> None:
+        """End all of them, from whatever thread."""
+        self.is_over = True
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            call.cancel()
+
+
+_TOGETHER: ContextVar[CallsTogether | None] = ContextVar("orihon_calls_together", default=None)
+
+
 class HttpCall:
     """A call that other threads may end. It may take several requests."""
 
@@ -49,6 +87,8 @@ class HttpCall:
         self._cancelled = threading.Event()
         self._lock = threading.Lock()
         self._line: Line | None = None
+        if (together := CallsTogether.here()) is not None:
+            together.add(self)
 
     def cancel(self) -> None:
         """End the call: whatever it waits for."""

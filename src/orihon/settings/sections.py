@@ -259,7 +259,7 @@ class CompressionSettings:
         default=None, metadata=spec(_TOKENS, "Window of the model that writes summaries; unset: the task's.")
     )
     summary_timeout: float = field(
-        default=120.0, metadata=spec(_SECONDS, "Seconds that the model may take for a summary.")
+        default=120.0, metadata=spec(_SECONDS, "Seconds that the model may take for a summary, all attempts together.")
     )
     summary_retries: int = field(
         default=2, metadata=spec(whole(0, 10), "Further attempts when the model fails to write a summary.")

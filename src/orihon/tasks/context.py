@@ -271,7 +271,7 @@ class TaskContextManager(Asking, TaskStatistics):
         self._end(TaskStatus.PAUSED, hooks=self._stop_hooks)
 
     def fail(self, error_message: str) -> None:
-        """The work has failed; what is known is kept for the next task on the same key."""
+        """The work has failed; what is known is kept for the next task on the same key. Waits for no model."""
         self._end(TaskStatus.FAILED, error_message, summary=True)
 
     def cancel(self) -> None:
@@ -298,7 +298,8 @@ class TaskContextManager(Asking, TaskStatistics):
             self.catalogue.leases.renew(self.lease)
             self._run(hooks or {})
             if summary:
-                self._create_final_summary()
+                # The model may be why the work has failed.
+                self._create_final_summary(model=status is not TaskStatus.FAILED)
             message = None if error_message is None else self.task_store.redactor.mask(error_message)
             if status is TaskStatus.FAILED:
                 # What a sealed task says is in no log either; 'orihon show' tells.
@@ -316,9 +317,9 @@ class TaskContextManager(Asking, TaskStatistics):
             except Exception:  # somebody else's code must not keep the task from ending well
                 logger.exception("%s: the hook %s failed", self.uuid, name)
 
-    def _create_final_summary(self) -> None:
+    def _create_final_summary(self, *, model: bool) -> None:
         try:
-            self.compressor.create_final_summary()
+            self.compressor.create_final_summary(model=model)
         except StaleWriter:
             raise
         except OrihonError as error:

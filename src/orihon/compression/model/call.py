@@ -3,8 +3,9 @@
 Takes either kind of client: one with ``create_chat_completion`` (a string or an OpenAI-shaped dict comes back), or an
 ``LLMClientProtocol``, which gets all its steps again when a question is repeated. Promises: no call takes longer than
 its time limit, whatever the client does, because it runs in a daemon thread, which does not keep the interpreter from
-ending; only KeyboardInterrupt and SystemExit come out of a call. A client that still hangs in an earlier call is not
-called again, so one caller leaves one thread behind at most.
+ending; only KeyboardInterrupt and SystemExit come out of a call. When the time is over, a client of ours ends its
+request and makes no other, and of any client no further step is called. One that hangs all the same is not called
+again by anybody before it is back, so it leaves one thread behind at most.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from orihon.drivers.http import CallsTogether
 from orihon.errors import InvalidInput
 
 logger = logging.getLogger("orihon.compression")
@@ -93,50 +95,68 @@ class ChatClient(Protocol):
     ) -> str | dict[str, Any]: ...
 
 
+Outcome = TypeVar("Outcome")
+
+#: Threads that were left behind, by the client that hangs in them (and that they keep alive).
+_LEFT_BEHIND: dict[int, threading.Thread] = {}
+
+
+def within(seconds: float, client: object, work: Callable[[], Outcome]) -> Outcome | Failed:
+    """What comes of ``work``, which calls the client; ``Failed`` when it raises, takes too long or cannot be begun."""
+    if (hanging := _LEFT_BEHIND.get(id(client))) is not None and hanging.is_alive():
+        return Failed(SummaryFailure.BUSY, "the client has not come back from an earlier call")
+    if seconds <= 0:
+        return Failed(SummaryFailure.TIMED_OUT, "there was no time left for a call")
+    outcomes: list[Outcome | BaseException] = []
+    calls = CallsTogether()
+
+    def run() -> None:
+        calls.begin()
+        try:
+            outcomes.append(work())
+        except BaseException as error:  # noqa: BLE001 - any client may be plugged in, and none must stop the task
+            outcomes.append(error)
+
+    # In a copy of the context, so that what the client logs is known to belong to this task.
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="orihon-summary", daemon=True)
+    thread.start()
+    try:
+        thread.join(seconds)
+    finally:
+        if thread.is_alive():
+            _LEFT_BEHIND[id(client)] = thread
+            calls.end()
+        else:
+            _LEFT_BEHIND.pop(id(client), None)
+    if not outcomes:
+        return Failed(SummaryFailure.TIMED_OUT, f"no answer within {seconds:.3g} s")
+    if isinstance(outcome := outcomes[0], KeyboardInterrupt | SystemExit):
+        raise outcome
+    if isinstance(outcome, BaseException):
+        logger.debug("the model's client raised", exc_info=outcome)
+        return _failed(outcome)
+    return outcome
+
+
 class Caller:
     """Asks one client, one question at a time."""
 
-    def __init__(
-        self, client: ChatClient | LLMClientProtocol, timeout: float, on_answer: OnAnswer | None = None
-    ) -> None:
+    def __init__(self, client: ChatClient | LLMClientProtocol, on_answer: OnAnswer | None = None) -> None:
         """``on_answer`` gets whatever the client hands over, good or bad: it has been paid for."""
+        self._client = client
         self._send = _sender(client)
-        self._timeout = timeout
         self._on_answer = on_answer
-        self._thread: threading.Thread | None = None
 
-    def ask(self, system: str, user: str, max_tokens: int) -> SummaryReply | Failed:
-        """The client's reply to one request, within the time limit."""
-        if self._thread is not None and self._thread.is_alive():
-            return Failed(SummaryFailure.BUSY, "the client has not come back from an earlier call")
-        outcomes: list[SummaryReply | Failed | KeyboardInterrupt | SystemExit] = []
-        context = contextvars.copy_context()  # so that what the client logs is known to belong to this task
+    def ask(self, system: str, user: str, max_tokens: int, seconds: float) -> SummaryReply | Failed:
+        """The client's reply to one request, within so many seconds."""
 
-        def work() -> None:
-            outcomes.append(context.run(self._ask, system, user, max_tokens))
-
-        self._thread = threading.Thread(target=work, name="orihon-summary", daemon=True)
-        self._thread.start()
-        self._thread.join(self._timeout)
-        if not outcomes and self._thread.is_alive():
-            return Failed(SummaryFailure.TIMED_OUT, f"no answer within {self._timeout:g} s")
-        if not outcomes:
-            return Failed(SummaryFailure.RAISED, "the call ended without an answer")
-        if isinstance(outcome := outcomes[0], KeyboardInterrupt | SystemExit):
-            raise outcome
-        return outcome
-
-    def _ask(self, system: str, user: str, max_tokens: int) -> SummaryReply | Failed | KeyboardInterrupt | SystemExit:
-        try:
+        def reply() -> SummaryReply | Failed:
             answer = self._send(system, user, max_tokens)
             if self._on_answer is not None:
                 self._on_answer(answer)
             return read_reply(answer)
-        except (KeyboardInterrupt, SystemExit) as stop:
-            return stop
-        except BaseException as error:  # any client may be plugged in; a summary that fails must not stop the task
-            logger.debug("the model's client raised", exc_info=True)
-            return _failed(error)
+
+        return within(seconds, self._client, reply)
 
 
 def read_reply(answer: object) -> SummaryReply | Failed:
@@ -179,8 +199,11 @@ def _sender(client: ChatClient | LLMClientProtocol) -> Callable[[str, str, int],
         raise InvalidInput("summary_client", actual=type(client).__name__)
 
     def send_in_steps(system: str, user: str, _: int) -> object:
-        send_system_prompt(system)
-        send_user_message(user)
+        calls = CallsTogether.here()
+        for say, words in ((send_system_prompt, system), (send_user_message, user)):
+            say(words)
+            if calls is not None and calls.is_over:
+                raise TimeoutError
         return get_response()
 
     return send_in_steps

@@ -1,10 +1,10 @@
 """The summarizer that asks a model: one call for a run of messages, and hard limits on what comes back.
 
 Promises: a text in at most ``max_tokens`` that is shorter than its input and has to do with it, or ``None``. It never
-raises (KeyboardInterrupt and SystemExit apart) and never takes longer than its time limit for each call, whatever the
-client does. Only what may pass is tried again: a client that raised, an empty answer; and a request that the server
-found too long, with half the record. Why there was no text is in ``last_failure`` and, once, in the log. An instance
-serves one caller at a time.
+raises (KeyboardInterrupt and SystemExit apart), and all its calls together never take longer than its time limit,
+whatever the client does; no call begins after it. Only what may pass is tried again: a client that raised, an empty
+answer; and a request that the server found too long, with half the record. Why there was no text is in
+``last_failure`` and, once, in the log. An instance serves one caller at a time.
 
 A request has the prompt, the earlier notes and the record of the run: ``[12 USER]: …`` for each message, tool calls by
 name and arguments. A record that does not fit is not cut: its newest messages stay word for word, and of the rest the
@@ -200,9 +200,10 @@ class LLMSummarizer:
         on_answer: OnAnswer | None = None,
     ) -> None:
         """``window`` is the model's own, in tokens by ``count``; ``prompt`` replaces the built-in one, with
-        ``{messages}`` where the record shall stand; ``timeout`` is for each call, in seconds; ``on_answer`` gets what
-        the client hands over."""
-        self._caller = Caller(client, timeout, on_answer)
+        ``{messages}`` where the record shall stand; ``timeout`` is for a whole summary, in seconds; ``on_answer`` gets
+        what the client hands over."""
+        self._caller = Caller(client, on_answer)
+        self._timeout = timeout
         self._window = window
         self._prompt = prompt
         self._retries = retries
@@ -234,24 +235,31 @@ class LLMSummarizer:
         writer = RequestWriter(messages, seqs, earlier, allowed, self._prompt, self._count)
         room = self._window - max_tokens - writer.frame_tokens if allowed > 0 else 0
         failed = Failed(SummaryFailure.NO_ROOM, f"a window of {self._window} tokens for an answer of {max_tokens}")
+        ends_at = time.monotonic() + self._timeout
         for attempt in range(self._retries + 1):
             request = writer.fitted(room)
             if request is None:
                 break
-            outcome = self._answer(request, writer, max_tokens, allowed)
+            outcome = self._answer(request, writer, max_tokens, allowed, ends_at)
             if isinstance(outcome, str):
                 return outcome
             failed = outcome
+            pause = 0.0
             if failed.reason is SummaryFailure.OVERFLOW:
                 room = min(room, request.tokens) // 2
-            elif failed.reason not in _MAY_PASS:
+            elif failed.reason in _MAY_PASS:
+                pause = self._retry_delay * 2**attempt
+            else:
                 break
-            elif attempt < self._retries:
-                time.sleep(self._retry_delay * 2**attempt)
+            if attempt == self._retries or time.monotonic() + pause >= ends_at:
+                break
+            time.sleep(pause)
         return failed
 
-    def _answer(self, request: SummaryRequest, writer: RequestWriter, max_tokens: int, allowed: int) -> str | Failed:
-        reply = self._caller.ask(request.system, request.user, allowed)
+    def _answer(
+        self, request: SummaryRequest, writer: RequestWriter, max_tokens: int, allowed: int, ends_at: float
+    ) -> str | Failed:
+        reply = self._caller.ask(request.system, request.user, allowed, ends_at - time.monotonic())
         if isinstance(reply, Failed):
             return reply
         return judge(
