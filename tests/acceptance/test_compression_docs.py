@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from orihon import TaskContextManager, errors
+from orihon.classic.documents import compress_level3
 from orihon.cli.main import build
 from orihon.compression import compressor, contract, pages
 from orihon.compression.ladder import Ladder, ladder_of
@@ -48,6 +49,13 @@ def named(page: str) -> set[str]:
     """What stands in backticks outside of code blocks."""
     prose = re.sub(r"^```.*?^```", "", read(page), flags=re.DOTALL | re.MULTILINE)
     return set(re.findall(r"`([^`\n]+)`", prose))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_document_on_the_page_becomes_what_is_printed(page: str) -> None:
+    before, after = blocks(page, "markdown")
+    assert compress_level3(before) == after
+    assert after != before
 
 
 # ---- what is printed runs ------------------------------------------------------------------------------------------

@@ -22,9 +22,17 @@ from orihon.classic.documents import (
     level_for_usage,
 )
 from orihon.compression.compressor import CompressionResult
-from orihon.compression.documents.sections import CompressionLevel, compress_document, document_facts
+from orihon.compression.documents.markdown import MarkdownSection, parse
+from orihon.compression.documents.sections import (
+    PRESERVED_PATTERNS,
+    CompressionLevel,
+    compress_document,
+    document_facts,
+)
+from orihon.compression.documents.statements import LABELS
 from orihon.errors import InvalidId, InvalidInput
 from orihon.texts import LANGUAGES, text
+from tests.document_sentences import DECISIONS, REJECTIONS, RULES
 from tests.helpers import Rule, refused
 
 LEVELS = list(CompressionLevel)
@@ -338,11 +346,136 @@ def test_a_summarizer_may_add_a_line_but_nothing_else(answer: str | Exception, u
 
 
 def test_the_labels_that_are_written_are_read_again() -> None:
-    from orihon.compression.documents.statements import LABELS
-
     for kind, labels in LABELS.items():
         for lang in LANGUAGES:
             assert text(f"sections.{kind}", lang=lang).lower() in labels
+            assert text(f"sections.zh.{kind}", lang=lang) in labels
+
+
+# ---- what is settled, and what is not ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("document", "decided"),
+    [
+        ("## Storage\n\nWe chose SQLite.\n", {"SQLite"}),
+        ("> We chose SQLite.\n", set()),
+        ("- [ ] We chose SQLite.\n- [x] We chose Zig.\n", {"Zig"}),
+        ("- [ ] SQLiteを採用する。\n", set()),
+        ("| Netflix | We chose Cassandra. |\n|---|---|\n| Acme | We chose Oracle. |\n", set()),
+        ("```\nWe chose SQLite.\n```\n", set()),
+        ("## Open questions\n\nWe chose SQLite.\n\n### Storage\n\nWe chose Redis.\n", set()),
+        ("## 未決事項\n\n- SQLiteを採用する。\n", set()),
+        ("## 未決事項\n\n- **決定**: SQLite\n", {"SQLite"}),
+        ("## 競合の動き\n\nSQLiteを採用した。\n", set()),
+        ("### 案A\n\nSQLiteを採用する。\n", set()),
+        ("### 案A\n\nSQLiteを採用した。\n", {"SQLite"}),
+        ("案A: SQLiteを採用する。\n", set()),
+        ("SQLiteを採用する。ただし、まだ決めていない。\n", set()),
+        ("- SQLiteを採用する。\n- まだ決まっていません。\n", set()),
+        ("We chose SQLite. But nothing is decided yet.\n", set()),
+        ("We chose SQLite. The name is not decided yet.\n", {"SQLite"}),
+        ("We chose Jenkins.\n\nIt is slow. Jenkins was replaced in May.\n", set()),
+        ("Jenkinsを採用した。\n\n後日、Jenkinsの採用を撤回した。\n", set()),
+        ("## We chose SQLite\n\nwords\n", {"SQLite"}),
+        ("## Should we adopt SQLite?\n\nwords\n", set()),
+        ("Decision: TBD\n", set()),
+    ],
+)
+def test_what_a_document_decides(document: str, decided: set[str]) -> None:
+    assert document_facts(document).decisions == decided
+    for level in LEVELS:
+        assert document_facts(compress_context(f"# Doc\n\n{FILLER}\n\n{document}", level)).decisions == decided
+
+
+FILLER = "A long explanation goes on and on, and nobody reads it. " * 12
+UNSETTLED = [sentence for table in (DECISIONS, REJECTIONS) for sentence, found in table.items() if not found]
+
+
+@pytest.mark.parametrize("title", ["Research", "Notes"])
+def test_a_sentence_that_settles_nothing_for_certain_stays_without_a_label(title: str) -> None:
+    with Rule() as rule:
+        for sentence, level in itertools.product(UNSETTLED, LEVELS):
+            document = f"## {title}\n\n{FILLER}{sentence} {FILLER}\n\n### Conclusion\n\nWe chose Zebra. {FILLER}\n"
+            with rule.case(sentence, level):
+                compressed = compress_context(document, level)
+                assert sentence in compressed
+                assert re.findall(r"\*\*(?:Decision|Rejected|決定|却下|决定|否决)\*\*: (.+)", compressed) in (
+                    [],
+                    ["Zebra"],
+                )
+                assert level is CompressionLevel.LIGHT or compressed.count("on and on") < 3
+
+
+def test_rules_stay_at_every_level() -> None:
+    with Rule() as rule:
+        for sentence, level in itertools.product((one for one, found in RULES.items() if found), LEVELS):
+            with rule.case(sentence, level):
+                compressed = compress_context(f"## Research\n\n{FILLER}{sentence} {FILLER}\n\nWe chose Zebra.\n", level)
+                assert sentence in compressed
+                assert level is CompressionLevel.LIGHT or len(compressed) < 300
+
+
+REPORT = """# Report
+
+We met on Monday. {filler}
+
+## Trials
+
+### Attempt 1
+With gunicorn and 4 workers it failed: out of memory. {filler}
+
+### Attempt 2
+With uvicorn the job crashed after ten minutes. {filler}
+
+### Attempt 3
+With hypercorn and 2 workers it worked. {filler}
+
+## Storage
+
+{filler} The data lies in `data/app/store.db`. {filler} Never log the token. {filler}
+
+| option | speed | status |
+|---|---|---|
+| SQLite | fast | chosen |
+| Redis | faster | a candidate |
+
+## Cache
+
+{filler} We ruled out Memcached because of its price. {filler}
+
+## Release
+
+The board approved the budget on Monday. {filler}
+
+## Mood
+
+It was raining all day, and the coffee was cold. {filler}
+"""
+
+
+def test_aggressive_keeps_outcomes_paths_rules_choices_of_tables_and_approvals() -> None:
+    document = REPORT.format(filler=FILLER)
+    compressed = compress_level3(document)
+    for kept in (
+        *(
+            "3 attempts → With hypercorn and 2 workers it worked",
+            "With gunicorn and 4 workers it failed: out of memory.",
+        ),
+        *("With uvicorn the job crashed after ten minutes.", "data/app/store.db", "Never log the token."),
+        *(
+            "| SQLite | fast | chosen |",
+            "**Rejected**: Memcached (its price)",
+            "The board approved the budget on Monday.",
+        ),
+    ):
+        assert kept in compressed
+    assert "Redis" not in compressed
+    assert "on and on" not in compressed
+    assert "## Mood" not in compressed
+    assert "- **Left out**: Mood\n" in compressed
+    assert empty_headings(compressed) == []
+    assert len(compressed) < len(document) / 10
 
 
 # ---- automatic compression -------------------------------------------------------------------------------------------
@@ -391,6 +524,30 @@ def test_the_usage_can_be_told_from_the_window(tmp_path: Path) -> None:
 
 
 # ---- properties ------------------------------------------------------------------------------------------------------
+
+
+def empty_headings(document: str) -> list[str]:
+    """The titles of the sections that are not protected and have nothing below them."""
+
+    def is_empty(section: MarkdownSection) -> bool:
+        return not section.protected and not section.own_text.strip() and not section.children
+
+    root = parse(document, lambda heading: any(re.search(pattern, heading) for pattern in PRESERVED_PATTERNS))
+    return [section.title for section in root.walk() if section.level and is_empty(section)]
+
+
+_WORDS_OF_LABELS = {word.lower() for labels in LABELS.values() for word in labels}
+_LABELS_WRITTEN = re.compile(r"^- \*\*(?:Decision|決定|决定)\*\*: (.*)$", re.M)
+
+
+def squeezed(words: str) -> str:
+    return re.sub(r"[\s>*_|\[\]-]", "", words)
+
+
+def fragments(document: str) -> list[str]:
+    """What stands between the signs with which findings are joined."""
+    return [piece for piece in map(squeezed, re.split(r"[;；、，,:：（）()…→.。!！?？\n]|\*\*", document)) if piece]
+
 
 _PIECES = st.sampled_from(
     [
@@ -445,6 +602,22 @@ _PIECES = st.sampled_from(
             "worked ",
         ),
         *("**", "。", ". ", ":", "、", "\u3000", "\x0b", "\ud800", "…", "\t"),
+        *(
+            "もしSQLiteを採用するなら、",
+            "Nobody rejected A. ",
+            "まだ決めていない。",
+            "Never log the token. ",
+            "src/app.py ",
+        ),
+        *(
+            "| A | chosen |",
+            "- [ ] ",
+            "未決事項",
+            "案A",
+            "Open questions",
+            "我们决定采用微服务。",
+            "It failed: no memory. ",
+        ),
     ]
 )
 _LINES = st.tuples(
@@ -467,6 +640,21 @@ def test_any_document_keeps_its_facts_gets_no_longer_and_rests(document: str) ->
         assert bool(compressed) == bool(document)
         assert bool(compressed.strip()) == bool(document.strip())
         shorter = compressed
+
+
+@settings(deadline=None, max_examples=150)
+@given(DOCUMENTS)
+def test_nothing_is_invented_and_no_heading_is_left_alone(document: str) -> None:
+    source = squeezed(document)
+    known = set(fragments(document))
+    for level in LEVELS:
+        compressed = compress_context(document, level)
+        for decision in _LABELS_WRITTEN.findall(compressed):
+            assert squeezed(decision) in source
+    for piece in fragments(compressed):
+        is_count = re.fullmatch(r"\d+(?:attempts|回の試行|次尝试)", piece)
+        assert piece in known or piece in source or piece.lower() in map(squeezed, _WORDS_OF_LABELS) or is_count, piece
+    assert not set(empty_headings(compressed)) - set(empty_headings(document))
 
 
 # What is in a document is known here without asking the code that reads it: each line has a word of its own.

@@ -2,12 +2,64 @@
 
 from __future__ import annotations
 
+import re
+import time
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orihon.compression.documents.choices import decided, reason, rejection
+from orihon.compression.documents.findings import section_decisions
 from orihon.compression.documents.markdown import parse
-from orihon.compression.documents.statements import decided, decisions, labelled, reason, rejection, sentences, trimmed
+from orihon.compression.documents.statements import (
+    failed,
+    is_approval,
+    is_chosen_row,
+    is_rule,
+    labelled,
+    language_of,
+    paths,
+    sentences,
+    succeeded,
+    trimmed,
+)
+from tests import document_sentences as said
+from tests.helpers import Rule
+
+
+def option(statement: str) -> str:
+    """What a sentence rejects, without the reason."""
+    return re.split(r" ?[（(]", rejection(statement))[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"),
+    [
+        (decided, said.DECISIONS),
+        (decided, said.LABELLED),
+        (option, said.REJECTIONS),
+        (succeeded, said.SUCCESSES),
+        (failed, said.FAILURES),
+        (is_rule, said.RULES),
+        (is_approval, said.APPROVALS),
+        (reason, said.REASONS),
+        (paths, said.PATHS),
+        (is_chosen_row, said.CHOSEN_ROWS),
+    ],
+    ids=["decision", "label", "rejection", "success", "failure", "rule", "approval", "reason", "path", "chosen row"],
+)
+def test_each_kind_of_sentence_is_told_from_what_only_looks_like_it(
+    kind: Callable[[str], object], table: dict[str, object]
+) -> None:
+    traps = [sentence for sentence, found in table.items() if not found]
+    assert len(table) >= 40
+    assert abs(len(table) - 2 * len(traps)) <= len(table) / 4
+    with Rule() as rule:
+        for sentence, found in table.items():
+            with rule.case(sentence):
+                assert kind(sentence) == found
 
 
 @pytest.mark.parametrize(
@@ -51,7 +103,10 @@ def test_decisions(sentence: str, found: list[str]) -> None:
         ("We ruled out Phaser due to its speed.", "Phaser (its speed)"),
         ("It was rejected because of cost.", "Option (cost)"),
         ("Rejected because of cost.", "Option (cost)"),
-        ("Not something that was ever discarded", "Not something that was ever discarded"),
+        ("今回は、リソース不足のためGodotを却下した。", "Godot（リソース不足）"),
+        ("A、B、Cは却下した。", "A、B、C"),
+        ("A patch was made, but it was rejected because it is long.", ""),  # "it" is not what the section is about
+        ("Not something that was ever discarded", ""),
     ],
 )
 def test_rejections(sentence: str, found: str) -> None:
@@ -64,7 +119,8 @@ def test_reasons() -> None:
     assert reason("It is small.") == ""
 
 
-def test_labels_in_both_languages() -> None:
+def test_labels() -> None:
+    assert labelled("否决：太贵") == ("rejected", "太贵")
     assert labelled("**理由**: 速い") == ("reason", "速い")
     assert labelled("Rationale: fast.") == ("reason", "fast")
     assert labelled("**Rejected:**") == ("rejected", "")
@@ -86,7 +142,47 @@ def test_sentences_of_both_languages() -> None:
 @given(st.text(alphabet="**__。.;、 決定採用をUa:", max_size=20))
 def test_a_decision_written_down_is_the_same_decision(value: str) -> None:
     assert trimmed(trimmed(value)) == trimmed(value)
-    for block in parse(f"We decided to use {value}\n").blocks:
-        for decision in decisions(block):
-            (written,) = parse(f"- **Decision**: {decision}\n").blocks
-            assert list(decisions(written))[:1] == [decision]
+    for decision in section_decisions(parse(f"We decided to use {value}\n")):
+        assert list(section_decisions(parse(f"- **Decision**: {decision}\n")))[:1] == [decision]
+
+
+@pytest.mark.parametrize(
+    ("text", "lang"),
+    [
+        ("We chose it.", "en"),
+        ("これを採用した。", "ja"),
+        ("决定采用这个方案。", "zh"),
+        ("最終決定", "ja"),
+        ("The word 折本 is Japanese, the rest of this sentence is not.", "en"),
+        ("", "en"),
+    ],
+)
+def test_labels_are_written_in_the_language_of_the_text(text: str, lang: str) -> None:
+    assert language_of(text) == lang
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "Aを採用し、",
+        "we chose a, ",
+        "a.",
+        "a/",
+        "「",
+        '"',
+        "却下、",
+        "the reason is ",
+        "a.b.",
+        "must ",
+        "因为",
+        "~/",
+        "理由は",
+    ],
+)
+def test_time_is_linear_in_a_sentence(piece: str) -> None:
+    """Regular expressions that look back and forth would take hours for these."""
+    sentence = piece * (200_000 // len(piece))
+    started = time.process_time()
+    for kind in (decided, rejection, succeeded, failed, is_rule, is_approval, reason, paths, is_chosen_row):
+        kind(sentence)
+    assert time.process_time() - started < 20

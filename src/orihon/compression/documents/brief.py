@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from orihon.compression.documents.choices import is_kept, is_key
 from orihon.compression.documents.markdown import MarkdownBlock
 from orihon.compression.documents.statements import (
     cut_off,
-    decided,
-    is_key,
     markers,
+    paths,
     row_statements,
     sentences,
     statements,
@@ -89,7 +89,7 @@ def _kept_sentences(block: MarkdownBlock) -> list[str]:
     said = statements(block)
     if len(said) < 2 or len(block.text) <= _LONG_TEXT:
         return []
-    kept = [said[0], *filter(is_key, said[1:])]
+    kept = [said[0], *(one for one in said[1:] if is_key(one) or paths(one))]
     if len(kept) == len(said) or any(statement.startswith(("```", "~~~")) for statement in kept):
         return []
     return kept
@@ -111,12 +111,12 @@ def _shorter_item(block: MarkdownBlock, end: str) -> str:
 
 
 def shorter_quote(block: MarkdownBlock, longest: int) -> str:
-    """The beginning and the end of a quotation, and what it decides."""
+    """The beginning and the end of a quotation, and what has to stay."""
     lines = [_shorter_line(line) for line in block.lines]
     if len(lines) <= longest:
         return "".join(lines)
     head = longest // 2
-    kept = [line for line in lines[head:-1] if _decides(line.lstrip(" \t>"))]
+    kept = [line for line in lines[head:-1] if _has_to_stay(line.lstrip(" \t>"))]
     end = lines[0][len(lines[0].rstrip("\r\n")) :]
     return "".join([*lines[:head], f"> […]{end}", *kept, lines[-1]])
 
@@ -126,11 +126,11 @@ def _shorter_line(line: str) -> str:
         return line
     words = line.rstrip("\r\n")
     cut = words[: _QUOTE_LINE // 2].rstrip() + " […]"
-    return line if _decides(words.lstrip(" \t>")) or _decides(cut.lstrip(" \t>")) else cut + line[len(words) :]
+    return line if _has_to_stay(words.lstrip(" \t>")) or _has_to_stay(cut.lstrip(" \t>")) else cut + line[len(words) :]
 
 
-def _decides(words: str) -> bool:
-    return any(decided(statement) for statement in sentences(" ".join(words.split())))
+def _has_to_stay(words: str) -> bool:
+    return any(map(is_kept, sentences(" ".join(words.split()))))
 
 
 def _shorter_table(block: MarkdownBlock, end: str) -> str:

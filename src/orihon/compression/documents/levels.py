@@ -1,14 +1,14 @@
 """The three ways of rewriting a document: light, standard, aggressive. Pure functions from a tree to a text.
 
-A heading goes only together with everything below it, so the sections that stay keep their extent; what is protected
-is copied. Blocks stay apart: where something was left out, a blank line stands. Each of them may be applied to its
-own result. Whether a result is taken is decided elsewhere.
+A heading goes only together with everything below it, so the sections that stay keep their extent; AGGRESSIVE leaves
+none with nothing below it. What is protected is copied. Blocks stay apart: where something was left out, a blank line
+stands. Each of them may be applied to its own result. Whether a result is taken is decided elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from orihon.compression.documents.brief import barest_code, brief, depth, join, shorter_quote
 from orihon.compression.documents.findings import (
@@ -21,11 +21,13 @@ from orihon.compression.documents.findings import (
     title_decisions,
 )
 from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection
-from orihon.compression.documents.statements import cut_off, decided, statements
+from orihon.compression.documents.statements import cut_off, statements, trimmed
 
 _SAME_FROM = 40  # characters from which a repeated text is an explanation and not a phrase
 _LONG_QUOTE = 8
 _FIRST_WORDS = 120
+_MOST_TITLES = 20  # of sections that are gone
+_NAMING = 20  # characters of a line that names them, beside their titles
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def _standard(section: MarkdownSection, manner: Manner) -> Iterator[_Piece]:
     if section.protected:
         yield from _copied(section)
         return
-    if is_exploration(section) and (explored := _explored(section, manner)):
+    if is_exploration(section) and not _is_title(section) and (explored := _explored(section, manner)):
         yield from explored
         return
     yield section.heading
@@ -111,6 +113,11 @@ def _standard(section: MarkdownSection, manner: Manner) -> Iterator[_Piece]:
         yield brief(section.blocks, manner.line_end)
     for child in section.children:
         yield from _standard(child, manner)
+
+
+def _is_title(section: MarkdownSection) -> bool:
+    """Is the heading the title of a document, which has explorations among its chapters?"""
+    return section.level == 1 and any(map(is_exploration, section.children))
 
 
 def _copied(section: MarkdownSection) -> Iterator[_Piece]:
@@ -208,33 +215,54 @@ def _last_blank(section: MarkdownSection, manner: Manner) -> str:
 
 
 def aggressive(root: MarkdownSection, manner: Manner) -> str:
-    """Decisions with one line of reasons; code as a pointer; headings as an index of what was there."""
-    settles = any(True for _ in section_decisions(root))
-    pieces: list[_Piece] = [_decisions_only(root, manner) if settles else _first_words(root, manner)]
-    # A single heading above all others is the title of the document: the index is what stands below it.
-    index_depth = 2 if len(root.children) == 1 else 1
-    for child in root.children:
-        pieces += _outlined(child, manner, index_depth)
+    """Decisions with one line of reasons, rules, approvals, outcomes and paths; the titles of the rest in one line."""
+    pieces = _outline(root, manner, root)
+    if not pieces:
+        # A section of which there is nothing to say does not vanish when it is the only one.
+        first = next((section for section in root.open_sections() if _says_something(section)), root)
+        pieces = _outline(root, manner, first)
     return _assembled(pieces, manner)
 
 
-def _outlined(section: MarkdownSection, manner: Manner, index_depth: int) -> list[_Piece]:
+def _outline(section: MarkdownSection, manner: Manner, first: MarkdownSection) -> list[_Piece]:
+    """What is left of a section, with its heading; nothing where nothing below that is. Of ``first`` something is."""
     if section.protected:
         return list(_copied(section))
-    own = _decisions_only(section, manner)
-    inner = [piece for child in section.children for piece in _outlined(child, manner, index_depth - 1)]
-    if own or inner or index_depth > 0 or any(True for _ in title_decisions(section)):
-        return [section.heading, own, *inner]
-    return []
+    outlines = [_outline(child, manner, first) for child in section.children]
+    own = _barest(section, manner, is_first=section is first)
+    if not own and not any(outlines):
+        return []
+    gone = [child for child, outline in zip(section.children, outlines, strict=True) if not outline]
+    gone = [child for child in gone if any(map(_says_something, child.walk()))]
+    if sum(len(child.title) + 2 for child in gone[:_MOST_TITLES]) + _NAMING < sum(len(child.text) for child in gone):
+        own = _barest(section, manner, gone, is_first=section is first)
+    else:  # to name them takes more than they do
+        places = {id(child) for child in gone}
+        outlines = [
+            list(_copied(child)) if id(child) in places else outline
+            for child, outline in zip(section.children, outlines, strict=True)
+        ]
+    return [section.heading, own, *(piece for outline in outlines for piece in outline)]
 
 
-def _decisions_only(section: MarkdownSection, manner: Manner) -> str:
-    """The body of a section at its barest; as it was when that is not shorter."""
-    if not section.blocks:
+def _says_something(section: MarkdownSection) -> bool:
+    return any(block.kind not in ("blank", "rule") for block in section.blocks)
+
+
+def _barest(section: MarkdownSection, manner: Manner, gone: Sequence[MarkdownSection] = (), *, is_first: bool) -> str:
+    """The body of a section at its barest, with the titles below it that are gone; as it was when that is shorter."""
+    if not section.blocks and not gone and not any(title_decisions(section)):
         return ""
     findings = collect([_without_children(section)])
     if not findings.decision and not findings.conclusion:
         findings.reason.clear()
+    if is_first and not findings.lines("", barest=True):
+        said = (said for block in section.blocks for said in statements(block))
+        if not (first := next(filter(_is_said, said), "")):
+            return _first_code(section, manner)
+        findings.add("sentences", cut_off(first, _FIRST_WORDS))
+    for child in gone[:_MOST_TITLES]:
+        findings.add("left_out", trimmed(cut_off(child.title, _FIRST_WORDS)))
     pointers = [findings.code]
     if manner.archive and not findings.code and not findings.details and _has_code(section):
         pointers = [[manner.archive], []]  # a long path must not be the reason to keep the code
@@ -242,8 +270,8 @@ def _decisions_only(section: MarkdownSection, manner: Manner) -> str:
         findings.code = pointer
         lines = findings.lines(manner.line_end, barest=True)
         if lines:
-            lines += _last_blank(_without_children(section), manner)
-        if len(lines) < len(section.own_text):
+            lines += manner.line_end if gone and not section.level else _last_blank(_without_children(section), manner)
+        if len(lines) < len(section.own_text) or gone or not _says_something(section):
             return lines
     return section.own_text
 
@@ -253,22 +281,17 @@ def _has_code(section: MarkdownSection) -> bool:
 
 
 def _without_children(section: MarkdownSection) -> MarkdownSection:
-    return MarkdownSection(section.heading, section.level, section.title, section.blocks, ())
+    return replace(section, children=())
 
 
-def _first_words(root: MarkdownSection, manner: Manner) -> str:
-    """The first sentence of what stands before any heading, so that a plain text does not vanish.
+def _first_code(section: MarkdownSection, manner: Manner) -> str:
+    """Of a text that is nothing but code, the beginning and the end of that."""
+    code = next((block for block in section.blocks if block.kind == "fence"), None)
+    return section.own_text if code is None else barest_code(code, manner.line_end)
 
-    Of a document that is nothing but code, the beginning and the end of that.
-    """
-    first = cut_off(next((said for block in root.blocks for said in statements(block)), ""), _FIRST_WORDS)
-    if not first and not root.children:
-        code = next((block for block in root.blocks if block.kind == "fence"), None)
-        return "" if code is None else barest_code(code, manner.line_end)
-    if not first or decided(first):
-        return ""
-    line = f"- {first}" + manner.line_end * (2 if root.children else 1)
-    return line if len(line) < len(root.own_text) else root.own_text
+
+def _is_said(statement: str) -> bool:
+    return any(map(str.isalnum, statement))
 
 
 # ---- joining -------------------------------------------------------------------------------------------------------

@@ -53,6 +53,7 @@ class MarkdownSection:
     blocks: tuple[MarkdownBlock, ...]
     children: tuple[MarkdownSection, ...]
     protected: bool = False
+    above: tuple[str, ...] = ()  # the titles of the sections in which it lies
 
     @property
     def text(self) -> str:
@@ -101,12 +102,14 @@ class _Draft:
     blocks: list[MarkdownBlock] = field(default_factory=list)
     open_fence: bool = False
     protected: bool = False
+    above: tuple[str, ...] = ()
 
 
 def parse(text: str, is_protected: Callable[[str], bool] = lambda heading: False) -> MarkdownSection:
     """The tree of a document; ``is_protected`` is asked with each heading as ``## Title``."""
     drafts = _Reader(list(io.StringIO(text, newline=""))).read()
     _mark_protected(drafts, is_protected)
+    _mark_titles_above(drafts)
     return _tree(drafts)
 
 
@@ -293,6 +296,15 @@ def _mark_protected(drafts: list[_Draft], is_protected: Callable[[str], bool]) -
         to_the_end |= draft.protected and draft.open_fence
 
 
+def _mark_titles_above(drafts: list[_Draft]) -> None:
+    above: list[_Draft] = []
+    for draft in drafts[1:]:
+        while above and above[-1].level >= draft.level:
+            above.pop()
+        draft.above = tuple(outer.title for outer in above)
+        above.append(draft)
+
+
 def _tree(drafts: list[_Draft]) -> MarkdownSection:
     """The flat list as a tree, built from its end: what is deeper has been finished by then."""
     finished: list[MarkdownSection] = []
@@ -302,7 +314,13 @@ def _tree(drafts: list[_Draft]) -> MarkdownSection:
             children.append(finished.pop())
         finished.append(
             MarkdownSection(
-                draft.heading, draft.level, draft.title, tuple(draft.blocks), tuple(children), draft.protected
+                draft.heading,
+                draft.level,
+                draft.title,
+                tuple(draft.blocks),
+                tuple(children),
+                draft.protected,
+                draft.above,
             )
         )
     return finished[0]

@@ -24,10 +24,11 @@ from enum import Enum
 from pathlib import Path
 
 from orihon.compression.contract import CompressionResult
+from orihon.compression.documents.choices import decided
 from orihon.compression.documents.findings import is_exploration, section_decisions
 from orihon.compression.documents.levels import Manner, aggressive, light, standard
 from orihon.compression.documents.markdown import MarkdownSection, line_end, parse
-from orihon.compression.documents.statements import decided, labelled, sentences, statements
+from orihon.compression.documents.statements import labelled, sentences, statements
 from orihon.guard.masking.patterns import TimedPatterns
 from orihon.system.files import make_private_folder, replace_file, wrapping
 from orihon.values.tokens.tokens import estimate

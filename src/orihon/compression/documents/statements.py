@@ -1,31 +1,36 @@
-"""What a document states: its sentences, and by rule the decisions, reasons and rejections among them.
+"""What a document states: its sentences, and by rule the outcomes, approvals, rules and paths in them.
 
-Everything is quoted, nothing is worded anew. The rules know English and Japanese. They look for the verb first and
-then at a bounded stretch around it, so that time stays linear in the text. A line ``**Label**: value`` states its
-value exactly as it stands; that is how an extract of an extract stays the same.
+The rules know English, Japanese and simplified Chinese; ``choices`` has those for decisions. A line such as
+``**Label**: value`` states its value exactly as it stands; that is how an extract of an extract stays the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
+import tomllib
+from functools import cache, lru_cache
+from importlib.resources import files
 
 from orihon.compression.documents.markdown import MarkdownBlock
 
 LABELS = {
-    "summary": ("要約", "summary"),
+    "summary": ("要約", "summary", "摘要"),
     "decision": (
-        *("決定", "決定事項", "最終決定", "採用", "採用案", "選定結果"),
+        *("決定", "決定事項", "最終決定", "採用", "採用案", "選定結果", "决定", "最终决定", "采用"),
         *("decision", "final decision", "decided", "chosen", "adopted", "selected"),
     ),
-    "conclusion": ("結論", "まとめ", "conclusion", "outcome"),
-    "reason": ("理由", "選定理由", "採用理由", "根拠", "reason", "reasons", "rationale"),
-    "rejected": ("却下", "却下案", "不採用", "見送り", "rejected", "rejected options", "not chosen", "discarded"),
-    "considered": ("検討した他の案", "also considered"),
-    "trials": ("試行", "trials"),
-    "code": ("コード", "code"),
-    "details": ("詳細", "details"),
+    "conclusion": ("結論", "まとめ", "conclusion", "outcome", "结论"),
+    "reason": ("理由", "選定理由", "採用理由", "根拠", "reason", "reasons", "rationale", "原因"),
+    "rejected": (
+        *("却下", "却下案", "不採用", "見送り", "拒绝", "否决"),
+        *("rejected", "rejected options", "not chosen", "discarded"),
+    ),
+    "considered": ("検討した他の案", "also considered", "其他方案"),
+    "trials": ("試行", "trials", "尝试"),
+    "paths": ("パス", "paths", "路径"),
+    "left_out": ("省略", "left out"),
+    "code": ("コード", "code", "代码"),
+    "details": ("詳細", "details", "详情"),
 }
 _KIND_OF_LABEL = {label: kind for kind, labels in LABELS.items() for label in labels}
 _LABEL = re.compile(
@@ -38,77 +43,49 @@ _QUOTE_MARK = re.compile(r"(?:[ \t]*>)+[ \t]?")
 _CELL = re.compile(r"(?<!\\)\|")
 _WIDE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
 
-_AROUND = 200  # characters beside a verb among which its object is looked for
 # The rules ask several times about the same few blocks before they go on: so many answers are remembered, and only
 # those about short texts, so that no document outlives its compression by much.
-_REMEMBERED = 1024
-_REMEMBERED_LENGTH = 2000
+REMEMBERED = 1024
+REMEMBERED_LENGTH = 2000
 
-# A cheap look before the rules proper: plain words in lowered text are found ten times faster than by alternation.
-_HINTS = (
-    *("decision", "decided", "chose", "select", "adopt", "picked", "settled", "opted", "agreed", "went", "going"),
-    *("決", "採", "選", "ことにし"),
-)
-_REJECTION = re.compile(
-    r"不採用|却下|見送(?:る|り|った)|採用し(?:な|ませ)|採用せず|除外し(?:た|ま)"
-    r"|(?i:\b(?:rejected|ruled out|discarded|decided against|decided not to|not (?:chosen|selected|adopted)|"
-    r"(?:did not|didn't|do not|will not) (?:choose|select|adopt|use|pick))\b)"
-)
-_DECIDED_JA = re.compile(
-    r"(?:を(?:採用|選択|選定|採択|選出)|に(?:決定|決ま|決め)|を(?:決定|決め))"
-    r"(?=し(?!な|ませ|てい[なま]|よう)|す(?:る(?!か|べ|と|理由|場合|案|こと(?!に)))|と(?:した|し|する)|いたし|済|った|り|ま|た|て|。|$)(?:することに)?"
-    r"|ことに(?:した|し(?:ま|て)|決め|決定)"
-)
-_CLAUSE_START = re.compile(r"[、，,:：;；。]")
-_DECIDED_EN = re.compile(
-    r"\b(?:(?:we|i|they|team|you|user|agent|human)\s+(?:have\s+|has\s+|finally\s+|then\s+|all\s+)?"
-    r"(?:chose|selected|adopted|picked|chosen)|^(?:chose|selected|adopted|picked)"
-    r"|(?:decided|agreed)\s+(?:to\s+(?:use|adopt|choose|go\s+with|pick)|on)|(?:decided|agreed)\s+to"
-    r"|settled\s+on|opted\s+for|went\s+with|going\s+with)\s+",
-    re.I,
-)
-_WAS_CHOSEN = re.compile(r"\s+(?:was|were|is|are|has been|have been)\s+(?:chosen|selected|adopted|picked)\b", re.I)
-_OBJECT_END = re.compile(
-    r",?\s+(?:because|since|due to|rather than|instead of|over|as it|so that|after"
-    r"|(?:and|but) (?:rejected|discarded|not))\b|[;(（]|,\s|\.$",
-    re.I,
-)
-_WHY_JA = r"(?P<why>[^。（）]{1,120}?)"
-_NO_JA = r"(?:不採用|却下|見送|採用し(?:な|ませ)|採用せず|除外し)"
-_NO_EN = r"(?:rejected|ruled out|discarded|not (?:chosen|selected|adopted))"
-_REJECTION_RULES = [
-    re.compile(
-        rf"^(?P<what>[^。は]{{1,60}}?)[はを]、?{_NO_JA}[^（(]{{0,12}}[（(](?:理由[:：]\s*)?(?P<why>[^）)]{{1,120}})[）)]"
-    ),
-    re.compile(rf"^(?P<what>[^。、は]{{1,60}}?)は、?{_WHY_JA}の?(?:ため|ので|により|から)、?(?:採用を)?{_NO_JA}"),
-    re.compile(rf"^{_WHY_JA}の?(?:ため|ので|により|から)、?(?P<what>[^。、は]{{1,60}}?)?[はを]?(?:採用を)?{_NO_JA}"),
-    re.compile(rf"^(?:.{{0,60}}、)?(?P<what>[^。、は]{{1,60}}?)[はを]、?(?:採用を)?{_NO_JA}"),
-    re.compile(
-        rf"^(?P<what>.{{1,60}}?),? (?:was|were|is|are|has been|have been) {_NO_EN}"
-        r"(?:,? (?:because of|because|due to|since|as|for) (?P<why>.{1,160}))?",
-        re.I,
-    ),
-    re.compile(
-        r"\b(?:rejected|ruled out|discarded|decided against|decided not to use|"
-        r"(?:did not|didn't|do not|will not) (?:choose|select|adopt|use|pick))"
-        r" (?P<what>(?!because|due|since|as |for ).{1,60}?)"
-        r"(?:,? (?:because of|because|due to|since|as|for) (?P<why>.{1,160})|[.,;]|$)",
-        re.I,
-    ),
-    re.compile(rf"\b{_NO_EN},? (?:because of|because|due to|since|as|for) (?P<why>.{{1,160}})", re.I),
-]
-_PRONOUNS = ("it", "this", "that", "they", "これ", "それ", "こちら")
-_BECAUSE_EN = re.compile(r"\b(?:because(?:\s+of)?|due\s+to)\s+(.{2,300})", re.I)
-_BECAUSE_JA = re.compile(r"の?(?:ため|ので)(?:、|に)")
-_REASON_INTRO = re.compile(r"理由は|理由[:：]?$|根拠は|\breasons?\b[^.]{0,40}(?:[:：]|follow)|\bbecause:$", re.I)
-_IMPORTANT = re.compile(
-    r"必須|禁止|厳守|(?:なければ|ては|ねば)なら|べからず|制約|承認|エラー|失敗|例外|未解決|未対応|注意"
-    r"|(?i:\b(?:must|never|required|forbidden|mandatory|approved|error|exception|failed|failure|warning|todo|unresolved|"
-    r"blocked)\b)|\w(?:Error|Exception)\b"
-)
-_SUCCEEDED = re.compile(r"成功|うまくい|解決し|動作し|(?i:\b(?:succeeded|success|worked|works|passed|solved|fixed)\b)")
-_DEFERRED = re.compile(r"(?i:\b(?:not yet|whether|if we|should we)\b)|かどうか|未定|べきか")
-_EDGES = " \t　。．.！!、，,;；:：「」"
+EDGES = " \t　。．.！!、，,;；:："
+
+_BESIDE_LABEL = re.compile(r"\s?[（(][^（）()]*[）)]$")
+_PART = re.compile(r"@(\w+)@")
+_KANA = re.compile(r"[\u3041-\u30ff]")
+_SIMPLIFIED = re.compile(r"[们这为说时个来对开发经过还进选择决绝应该]")
+
+
+@cache
+def rule(name: str) -> re.Pattern[str]:
+    """A rule of the grammar."""
+    grammar = _grammar()
+    expression = grammar["rules"][name]
+    while (part := _PART.search(expression)) is not None:
+        expression = expression.replace(part[0], f"(?:{grammar['parts'][part[1]]})")
+    return re.compile(expression)
+
+
+@cache
+def _grammar() -> dict[str, dict[str, str]]:
+    tables = tomllib.loads(files(__package__).joinpath("grammar.toml").read_text(encoding="utf-8"))
+    return {
+        table: {name: value.replace("\\\n ", "").strip("\n").replace("\n", "|") for name, value in rules.items()}
+        for table, rules in tables.items()
+    }
+
+
+@cache
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(_grammar()["hints"][name].split("|"))
+
+
+def hints(text: str, kind: str) -> bool:
+    """A cheap look: may the text say something of this kind at all?
+
+    Plain words in lowered text are found ten times faster than by alternation.
+    """
+    return any(map(text.lower().__contains__, _words(kind)))
 
 
 def collapsed(lines: tuple[str, ...] | list[str]) -> str:
@@ -131,12 +108,12 @@ def statements(block: MarkdownBlock) -> list[str]:
     """The sentences of a block; code, blank lines and dividing lines state nothing."""
     if block.kind in ("blank", "fence", "rule"):
         return []
-    if sum(map(len, block.lines)) > _REMEMBERED_LENGTH:
+    if sum(map(len, block.lines)) > REMEMBERED_LENGTH:
         return _statements(block)
     return list(_known_statements(block))
 
 
-@lru_cache(maxsize=_REMEMBERED)
+@lru_cache(maxsize=REMEMBERED)
 def _known_statements(block: MarkdownBlock) -> tuple[str, ...]:
     return tuple(_statements(block))
 
@@ -178,8 +155,13 @@ def markers(line: str) -> int:
 def labelled(statement: str) -> tuple[str, str] | None:
     """``(kind, value)`` of a line such as ``**Decision**: Unity``; the value may be empty."""
     found = _LABEL.match(statement)
-    kind = _KIND_OF_LABEL.get(found[1].strip().lower()) if found else None
+    kind = _KIND_OF_LABEL.get(_BESIDE_LABEL.sub("", found[1]).strip().lower()) if found else None
     return (kind, trimmed(statement[found.end() :])) if found and kind else None
+
+
+def says_nothing(value: str) -> bool:
+    """Does the value of a label only say that there is none yet?"""
+    return rule("no_value").fullmatch(value) is not None
 
 
 def trimmed(value: str) -> str:
@@ -189,6 +171,8 @@ def trimmed(value: str) -> str:
         value = value.strip().rstrip("。．.;；、，,")
         for mark in ("**", "__"):
             value = value.removeprefix(mark).removesuffix(mark)
+        if value[:1] == "「" and value.find("」") == len(value) - 1:
+            value = value[1:-1]
         if value == before:
             return value
 
@@ -198,121 +182,62 @@ def cut_off(words: str, longest: int) -> str:
     return words if len(words) <= longest else words[: longest - 1].rstrip() + "…"
 
 
-def decisions(block: MarkdownBlock) -> Iterator[str]:
-    """What a block says was decided."""
-    if block.kind not in ("blank", "fence", "rule") and hints(block.text):
-        for statement in statements(block):
-            yield from decided(statement)
-
-
-def hints(text: str) -> bool:
-    """A cheap look: may the text decide something at all?"""
-    return any(map(text.lower().__contains__, _HINTS))
-
-
-def decided(statement: str) -> list[str]:
-    """What a sentence says was decided, most often nothing."""
-    return _decided(statement) if len(statement) > _REMEMBERED_LENGTH else list(_known_decided(statement))
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _known_decided(statement: str) -> tuple[str, ...]:
-    return tuple(_decided(statement))
-
-
-def _decided(statement: str) -> list[str]:
-    if (label := labelled(statement)) is not None:
-        kind, value = label
-        if kind != "conclusion":
-            return [value] if kind == "decision" and value else []
-        statement = value
-    if not hints(statement) or _DEFERRED.search(statement):
-        return []
-    objects = (trimmed(found.strip(_EDGES)) for found in (*_decided_ja(statement), *_decided_en(statement)))
-    return [found for found in objects if found and not _REJECTION.search(found)]
-
-
-def _decided_ja(statement: str) -> Iterator[str]:
-    return (_clause_before(statement, found.start()) for found in _DECIDED_JA.finditer(statement))
-
-
-def _decided_en(statement: str) -> Iterator[str]:
-    for found in _DECIDED_EN.finditer(statement):
-        rest = statement[found.end() : found.end() + _AROUND]
-        end = _OBJECT_END.search(rest)
-        yield rest[: end.start()] if end else rest
-    for found in _WAS_CHOSEN.finditer(statement):
-        yield _clause_before(statement, found.start())
-
-
-def _clause_before(statement: str, end: int) -> str:
-    return _CLAUSE_START.split(statement[max(0, end - _AROUND) : end])[-1]
-
-
-def reason(statement: str) -> str:
-    """The reason that a sentence gives for what it says, or nothing."""
-    if (found := _BECAUSE_EN.search(statement)) is not None:
-        return found[1].strip(_EDGES)
-    if (found := _BECAUSE_JA.search(statement)) is not None:
-        clause = re.split(r"[。]", statement[max(0, found.start() - _AROUND) : found.start()])[-1]
-        return re.sub(r"^[^は]{1,20}は、?", "", clause).strip(_EDGES)
-    return ""
-
-
-def announces_reasons(statement: str) -> bool:
-    return _REASON_INTRO.search(statement) is not None
-
-
-def rejects(statement: str) -> bool:
-    return labelled(statement) is None and _REJECTION.search(statement) is not None
-
-
-def rejection(statement: str, option: str = "") -> str:
-    """What a sentence rejects and why, as ``Godot (few resources)``; the sentence itself where that is not clear.
-
-    ``option`` is what the sentence is about when it does not say so itself.
-    """
-    for rule in _REJECTION_RULES:
-        if (found := rule.search(statement)) is None:
-            continue
-        named = found.groupdict()
-        what = trimmed((named.get("what") or option).strip(_EDGES))
-        if option and what.lower() in _PRONOUNS:
-            what = option
-        why = trimmed((named.get("why") or "").strip(_EDGES))
-        if what:
-            return with_reason(what, why)
-    return trimmed(statement)
-
-
-def with_reason(what: str, why: str) -> str:
-    if not why:
-        return what
-    return f"{what}（{why}）" if is_wide(what + why) else f"{what} ({why})"
+def unquoted(statement: str) -> str:
+    """The sentence, as long as it was, with letters that say nothing for what stands in quotation marks."""
+    return rule("inside_quotes").sub(lambda quoted: "Q" * len(quoted[0]), statement)
 
 
 def succeeded(statement: str) -> bool:
-    return _SUCCEEDED.search(statement) is not None
+    """Does the sentence report a success?"""
+    return _says(statement, "succeeded")
 
 
-def is_key(statement: str) -> bool:
-    """Is the sentence worth more than its neighbours?"""
-    return _is_key(statement) if len(statement) > _REMEMBERED_LENGTH else _known_key(statement)
+def failed(statement: str) -> bool:
+    """Does the sentence report a failure or an error?"""
+    return _says(statement, "failed")
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _known_key(statement: str) -> bool:
-    return _is_key(statement)
+def is_bare_failure(statement: str) -> bool:
+    """Does the sentence say that something failed, and nothing else?"""
+    return len(re.sub(r"\W", "", rule("failed").sub("", statement))) < 4
 
 
-def _is_key(statement: str) -> bool:
-    return (
-        bool(decided(statement))
-        or labelled(statement) is not None
-        or rejects(statement)
-        or _IMPORTANT.search(statement) is not None
-        or bool(reason(statement))
-    )
+def is_rule(statement: str) -> bool:
+    """Does the sentence say what has to be, or must not be?"""
+    return _says(statement, "rule")
+
+
+def is_approval(statement: str) -> bool:
+    """Does the sentence report that somebody approved?"""
+    return _says(statement, "approved")
+
+
+def _says(statement: str, kind: str) -> bool:
+    if not hints(statement, kind) or rule(kind).search(statement) is None:
+        return False
+    return rule(f"not_{kind}").search(statement) is None
+
+
+def is_open_work(statement: str) -> bool:
+    return rule("open_work").search(statement) is not None
+
+
+def is_chosen_row(line: str) -> bool:
+    """Does a cell of a table's row say that this one was chosen?"""
+    return any(rule("chosen_cell").match(cell.strip()) for cell in _CELL.split(line) if cell.strip())
+
+
+def paths(statement: str) -> list[str]:
+    """The files, folders and addresses that a sentence names."""
+    found = (match[0].rstrip(".,;:") for match in rule("path").finditer(statement))
+    return [path for path in found if path.strip("./")]
+
+
+def language_of(text: str) -> str:
+    """``ja``, ``zh`` or ``en``: the language in which labels for the text are written."""
+    if 10 * len(_WIDE.findall(text)) < len(text) or not is_wide(text):
+        return "en"
+    return "ja" if _KANA.search(text) or not _SIMPLIFIED.search(text) else "zh"
 
 
 def is_wide(text: str) -> bool:
