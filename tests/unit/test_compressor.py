@@ -324,12 +324,12 @@ def test_a_useless_answer_costs_only_its_text(store: MessageStore, answer: Answe
 
 def test_an_earlier_summary_of_the_model_is_shown_to_it_again(store: MessageStore) -> None:
     talk(store, 10)
-    model = ScriptedModel("- wish 3: the valve must stay shut", "- wish 3 and wish 9, merged")
+    model = ScriptedModel("- wish 3 comes before step 4", "- wish 3 and wish 9, merged")
     compressor = ContextCompressor(message_store=store, llm_client=model)
     assert compressor.compress_context()
     talk(store, 5, first=10)
     assert compressor.compress_context()
-    assert "- wish 3: the valve must stay shut" in model.questions[1]
+    assert "- wish 3 comes before step 4" in model.questions[1]
     assert "wish 0 " not in model.questions[1], "it is not shown again what the earlier summary stands for"
     assert store.view().folds[0].text.startswith("- wish 3 and wish 9, merged")
 
@@ -430,10 +430,13 @@ def test_a_task_counts_its_compressions(tmp_path: Path) -> None:
 # ---- texts -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "wanted"), [("", "wish 0"), ("wish 0 is granted ✓", "wish 0 is granted ✓")])
+GRANTED = "wish 0, wish 1 and wish 2 came with step 0, step 1 and step 2 ✓"
+
+
+@pytest.mark.parametrize(("answer", "wanted"), [("", "wish 0"), (GRANTED, GRANTED)])
 def test_the_final_summary_is_written_and_masked(store: MessageStore, answer: str, wanted: str) -> None:
-    model = ScriptedModel(answer + " sk-proj-abc123def456ghi789" if answer else "")
-    store.add_message("user", "the key is sk-proj-abc123def456ghi789")
+    model = ScriptedModel(answer + "\nsk-proj-12345678901234567890" if answer else "")
+    store.add_message("user", "the key is sk-proj-12345678901234567890")
     talk(store, 3)
     characters = ContextCompressor(message_store=store, llm_client=model).create_final_summary()
     written = (store.context_dir / "final_summary.txt").read_text(encoding="utf-8")

@@ -119,7 +119,7 @@ def test_a_refusal_is_no_summary(said: str) -> None:
     [
         "## Problems\nError: UnicodeDecodeError in test_export",
         "The exporter failed with UnicodeDecodeError; fixed with encoding='utf-8'.",
-        "- 500 server rows of src/report.py were exported\n- Errors are logged",
+        "- 412 server lines of src/report.py were exported\n- Errors of test_export are figures",
         "## Goal\nI'm sorry to say that src/report.py is broken",
         '{"goal": "src/report.py must write UTF-8"}',
         "src/report.py は UTF-8 で書き出すことに決定。要約できました。",
@@ -251,7 +251,7 @@ def test_what_is_not_the_summary_is_taken_off(raw: str) -> None:
         "```python\nopen('src/report.py')\n```",
         "```\nsrc/report.py\n```\nand then\n```\nUTF-8\n```",
         "Notes\n- src/report.py",
-        "`src/report.py` has Goal: UTF-8",
+        "`src/report.py` has the goal: UTF-8",
     ],
 )
 def test_what_belongs_to_the_summary_stays(raw: str) -> None:

@@ -282,7 +282,7 @@ def test_a_request_that_is_always_too_long_fails_as_that() -> None:
 
 
 def test_a_summary_that_speaks_of_windows_is_no_overflow() -> None:
-    said = "src/report.py: the prompt is too long for the maximum context length"
+    said = "UnicodeDecodeError in src/report.py: the prompt is too long for the maximum context length"
     assert summarizer(Model(said)).summarize(run_of_messages(), 150) == said
 
 

@@ -57,7 +57,7 @@ def test_what_a_tool_orders_is_quoted(store: MessageStore, order: str, is_model:
     assert fold.trust == "tool"
     said = [line for line in fold.text.split("\n") if order in line]
     assert all("> " in line for line in said)
-    assert said or not is_model
+    assert said or not is_model or order.startswith("The user"), "of a user it is not even quoted"
     assert any(line.endswith("You must not change the tests.") and "> " not in line for line in fold.text.split("\n"))
 
 

@@ -1,28 +1,32 @@
 """What a model wrote, judged: either a text that can stand for the messages, or the reason why not.
 
 Takes off what is not the summary (reasoning, a code fence around everything, repetition), brings headings and labels
-into the form of ``notes``, so that a later fold can merge it line by line, and refuses what would do harm in a view:
-nothing, error texts, refusals, texts that have nothing to do with their input, and texts that are too long. Adds no
-word.
+into the form of ``notes``, so that a later fold can merge it line by line, and strikes sentences that have no ground in
+the source. Refuses what would do harm in a view: nothing, error texts, refusals, torn JSON, texts that have nothing to
+do with their input, that are mostly made up, or too long. Adds no word.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator
 from functools import cache
 
 from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, error_text
-from orihon.compression.notes.facts import PIECE, names_in
+from orihon.compression.model.grounding import Ground
 from orihon.compression.notes.reader import HEADINGS
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import Counter
 
+logger = logging.getLogger("orihon.compression")
+
 _MOST_OVER = 1.25  # of the limit; a longer answer is not worth mending
 _LEAST_KEPT = 0.5  # of the limit, that mending must leave
+_MOST_STRUCK = 0.4  # of the characters; of an answer that makes up more, nothing can be trusted
 _LONG_LINE = 20  # characters; shorter ones, as in code, may well come again
 _LONGEST_DETAIL = 200
 
@@ -67,23 +71,6 @@ _REFUSAL = re.compile(
 )
 _ERROR_FIELDS = frozenset({"detail", "message", "code", "status", "statuscode", "status_code", "request_id", "type"})
 
-_WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{4,}")
-_CJK = re.compile(r"[\u3400-\u9fff々]{2,}|[\u30a0-\u30ff]{2,}|[\uac00-\ud7af]{2,}")
-_EVERYDAY = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    about after again also always another because been before being between both came come could does doing done down
-    each even ever every find first from gave give given goes going good have having here however into its itself just
-    keep kind know known last later least left less like little long look made make many maybe mean might more most
-    much must need needs never next none nothing once only onto other over part please rather really right said same
-    says seem several shall should show since some something soon still such take taken tell than thank thanks that
-    their them then there these they thing things think this those through time told took toward true under until upon
-    used uses using very want wanted wants well went were what when where whether which while whole whose will with
-    within without would year your yours
-    """,
-    )
-)
 _LABEL = re.compile(r"(?:[-*•]\s+)?\[(\d+) ([^\s\]:]+)(?: ([^\s\]:]+))?\]\s*[:：]?\s*")
 _BULLET_NUMBER = re.compile(r"[-*•]\s+(?=\d+ [^\s:]+: )")
 _HEADING_WITH_TEXT = re.compile(r"#{1,6}\s*([^:：]+?)\s*[:：]\s*(\S.*)")
@@ -92,7 +79,7 @@ _LIST_NUMBER = re.compile(r"\d{1,2}[.)]\s+")
 
 
 def judge(
-    reply: SummaryReply, *, source: str, instructions: str, input_tokens: int, max_tokens: int, count: Counter
+    reply: SummaryReply, *, ground: Ground, instructions: str, input_tokens: int, max_tokens: int, count: Counter
 ) -> str | Failed:
     """The summary in a reply, or why there is none."""
     said = _without_fence(_without_reasoning(clean(reply.text).strip()))
@@ -104,9 +91,16 @@ def judge(
     if reply.is_cut_off:  # its last line may say half of what it should
         written = _without_last_line(written)
     bounded = _bounded(_without_repetition(written), input_tokens, max_tokens, count)
-    if isinstance(bounded, str) and not is_related(bounded, source, instructions):
+    if isinstance(bounded, Failed):
+        return bounded
+    if not ground.is_related(bounded, instructions):
         return Failed(SummaryFailure.UNRELATED, said[:_LONGEST_DETAIL])
-    return bounded
+    checked = ground.checked(bounded)
+    if checked.struck > _MOST_STRUCK:
+        return Failed(SummaryFailure.INVENTED, ", ".join(checked.invented)[:_LONGEST_DETAIL])
+    if checked.struck:
+        logger.info("struck from a model's summary, because nobody has said so: %.0f %%", 100 * checked.struck)
+    return checked.text
 
 
 def normalised(said: str) -> str:
@@ -115,27 +109,30 @@ def normalised(said: str) -> str:
     return "\n".join(line for raw in said.splitlines() for line in _normal_lines(raw)).strip()
 
 
-def is_related(said: str, source: str, instructions: str) -> bool:
-    """Whether a text has any fact or any rarer word in common with its source, those of our prompt apart.
-
-    A source without such words cannot tell.
-    """
-    ours = set(_words(instructions))
-    words = set(_words(source)) - ours
-    facts = [name for piece in PIECE.findall(said) for _, name in names_in(piece) if name not in instructions]
-    return not words or not words.isdisjoint(_words(said)) or any(name in source for name in facts)
-
-
 def _bad_text(said: str) -> Failed | None:
     """An error or a refusal in place of a summary. A text under our headings is neither."""
     if _HTML.match(said) or _is_json_error(said):
         return error_text(said)
+    if _is_torn_json(said):
+        return Failed(SummaryFailure.NOT_TEXT, said[:_LONGEST_DETAIL])
     if any(_heading(line) for line in said.splitlines()):
         return None
     first, _, _ = said.partition("\n")
     if _ERROR.match(first.strip()):
         return error_text(said)
     return Failed(SummaryFailure.REFUSED, said[:_LONGEST_DETAIL]) if _REFUSAL.match(first.strip()) else None
+
+
+def _is_torn_json(said: str) -> bool:
+    """JSON that breaks off, with or without a fence that was to hold it."""
+    bare = _FENCE.sub("", said).strip()
+    if not re.match(r'[{\[]\s*["{\[]', bare):
+        return False
+    try:
+        json.loads(bare)
+    except (ValueError, RecursionError):
+        return not bare.endswith(("}", "]"))
+    return False
 
 
 def _is_json_error(said: str) -> bool:
@@ -228,12 +225,3 @@ def _heading(line: str) -> str:
 def _heading_names() -> dict[str, str]:
     names = [text(f"notes.{heading}", lang=lang) for heading in (*HEADINGS, "look_up") for lang in LANGUAGES]
     return {name.casefold(): f"## {name}" for name in names}
-
-
-def _words(said: str) -> Iterator[str]:
-    """Words that tell what a text is about; of scripts without blanks, neighbouring pairs."""
-    for word in _WORD.findall(said.casefold()):
-        if word not in _EVERYDAY:
-            yield word
-    for run in _CJK.findall(said):
-        yield from (run[at : at + 2] for at in range(len(run) - 1))

@@ -51,6 +51,7 @@ class SummaryFailure(StrEnum):
     ERROR_TEXT = "error_text"
     REFUSED = "refused"
     UNRELATED = "unrelated"
+    INVENTED = "invented"  # most of it, or all, stands nowhere in the source
     TOO_LONG = "too_long"
     LONGER_THAN_INPUT = "longer_than_input"
     OVERFLOW = "overflow"  # the server says that the request does not fit its window

@@ -18,10 +18,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from orihon.compression.model.answer import judge
 from orihon.compression.model.call import Caller, ChatClient, Failed, LLMClientProtocol, OnAnswer, SummaryFailure
+from orihon.compression.model.grounding import Ground
 from orihon.compression.notes.extractor import summarize
 from orihon.compression.notes.reader import HEADINGS
 from orihon.texts import LANGUAGES, text
@@ -81,11 +82,10 @@ class RequestWriter:
         """Everything in a request that is ours."""
         return "\n".join((self._system, self._before, self._after, self._block("")))
 
-    @property
-    def source(self) -> str:
-        """Everything that a summary may be about, without our labels."""
-        calls = (f"{call.name} {call.arguments}" for message in self._messages for call in message.tool_calls)
-        return "\n".join((self._earlier, *(message.text for message in self._messages), *calls))
+    @cached_property
+    def ground(self) -> Ground:
+        """Everything that a summary may rest on, without our labels."""
+        return Ground(self._messages, self._seqs, self._earlier)
 
     def fitted(self, room: int) -> SummaryRequest | None:
         """A request whose record and earlier notes take at most ``room`` tokens; ``None`` when that is too little."""
@@ -264,7 +264,7 @@ class LLMSummarizer:
             return reply
         return judge(
             reply,
-            source=writer.source,
+            ground=writer.ground,
             instructions=writer.instructions,
             input_tokens=request.tokens,
             max_tokens=max_tokens,
