@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = "ORIHON_BENCH_DATA"
@@ -19,19 +20,26 @@ PRESETS = ("default", "coding-agent", "companion", "phases")
 ORIHON = Path(sys.executable).with_name("orihon")
 
 
-def main(options: list[str]) -> int:
-    if not (folder := os.environ.get(FOLDER)):
-        print(f"{FOLDER} is not set: no transcripts to measure retention on")
+def data_folder() -> Path | None:
+    """Where measures and transcripts are; says so when nowhere."""
+    if folder := os.environ.get(FOLDER):
+        return Path(folder)
+    print(f"{FOLDER} is not set: no transcripts to measure on")
+    return None
+
+
+def measured(measure: str, others: Sequence[str], options: Sequence[str]) -> int:
+    """Run a measure over squeezing and the ``others`` that it knows; the exit code."""
+    if (folder := data_folder()) is None:
         return 0
-    measure = [sys.executable, str(Path(folder) / "bench" / "retention.py"), "--data", str(Path(folder) / "data")]
     squeeze = f"{ORIHON} squeeze {{file}} --tokens {{tokens}}"
-    commands = [squeeze, "fifo"]
-    if "--presets" in options:
-        options.remove("--presets")
-        commands = [f"{squeeze} --preset {preset}" for preset in PRESETS]
+    with_presets = "--presets" in options
+    commands = [f"{squeeze} --preset {preset}" for preset in PRESETS] if with_presets else [squeeze, *others]
     contenders = [word for command in commands for word in ("--contender", command)]
-    return subprocess.run([*measure, *contenders, *options], check=False).returncode
+    program = [sys.executable, str(folder / "bench" / f"{measure}.py"), "--data", str(folder / "data")]
+    rest = [option for option in options if option != "--presets"]
+    return subprocess.run([*program, *contenders, *rest], check=False).returncode
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(measured("retention", ["fifo"], sys.argv[1:]))

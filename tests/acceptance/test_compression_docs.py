@@ -24,6 +24,7 @@ from orihon.compression.ladder import Ladder, ladder_of
 from orihon.compression.model import call
 from orihon.compression.strategies.prune import PruneSelection
 from orihon.notifications import notification as notice
+from orihon.runtime.context_tools import RECALL
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
 from tests.acceptance.test_cli import ORIHON, environment
@@ -128,7 +129,7 @@ def known_words() -> set[str]:
     kinds = (compressor.ContextCompressor, contract.CompressionResult, call.ChatClient, TaskContextManager)
     attributes = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
     values = {*STRATEGIES, *EVENTS, *LEVELS, *PRESETS, *PRICE_NAMES, *WHY_NOT, *NOTICES}
-    values |= {*get_args(notice.NotificationType), *get_args(PruneSelection), "sqlite"}
+    values |= {*get_args(notice.NotificationType), *get_args(PruneSelection), "sqlite", RECALL}
     return fields | attributes | values
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +406,64 @@ def test_a_long_task_stays_within_its_window(tmp_path: Path) -> None:
         assert row.total_messages == 2 + 2 * 40 + 1
         assert len(effects(tmp_path)) == 40
         assert max(len(str(request.body["messages"])) for request in made.model.requests) < 8000 * 4
+
+
+NEEDLE = "the valve of tank 7 opens at 8431 pascal"
+FOG = "\n".join(f"reading {number}: nothing to be seen in the fog of station {number * 37}" for number in range(60))
+
+
+class Forgetful:
+    """A model that looks at a listing with a needle in it, works on until the needle is gone, and wants it back."""
+
+    def __init__(self, way: Callable[[str], tuple[str, dict[str, str]] | None]) -> None:
+        self._way = way  # from what it is shown to the call that brings the needle back, when it can tell one
+        self.asked = 0
+        self.found = ""
+
+    def __call__(self, request: ScriptedRequest) -> ScriptStep:
+        shown = request.body["messages"]
+        if self.asked:
+            self.found = str(shown[-1]["content"])
+            return Reply("Done.")
+        # Notes may hold it for ever; the tool has to find it all the same.
+        is_gone = request.number > 40 or (request.number > 1 and NEEDLE not in json.dumps(shown))
+        if is_gone and (call := self._way("\n".join(str(one["content"]) for one in shown))):
+            self.asked += 1
+            return Reply(calls=[call])
+        name = "first.txt" if request.number == 1 else "next.txt"
+        return Reply(f"I look at step {request.number}.", calls=[("workspace_read_file", {"path": name})])
+
+
+def read_what_is_named(shown: str) -> tuple[str, dict[str, str]] | None:
+    """The way that a fold names, to the messages that it stands for."""
+    named = re.findall(r"context_read (\d+(?:-\d+)?)", shown)
+    return ("context_read", {"seq": named[0]}) if named else None
+
+
+def search(shown: str) -> tuple[str, dict[str, str]]:
+    return "context_recall", {"query": "tank 7 valve pascal"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "way"),
+    [
+        ("default", read_what_is_named),
+        ("companion", read_what_is_named),
+        *((preset, search) for preset in ("default", "coding-agent", "companion", "phases")),
+    ],
+)
+def test_what_is_folded_away_is_got_back(preset: str, way: Any, tmp_path: Path) -> None:
+    model, workspace = Forgetful(way), tmp_path / "workspace"
+    workspace.mkdir()
+    (workspace / "first.txt").write_text(f"{FOG}\n{NEEDLE}\n{FOG}")
+    (workspace / "next.txt").write_text(f"{FOG}\n{FOG}")
+    sections: dict[str, Any] = {"tools": {"workspace": str(workspace)}, "compression": {"preset": preset}}
+    sections["runtime"] = {"max_llm_process_num": 60}
+    with world(tmp_path / "base", model, sections, toolbox=None) as made:
+        uuid = made.put("Look at every station.")
+        assert made.work() is TaskStatus.COMPLETED
+        assert made.queue.catalogue.tasks.get(uuid).compression_count > 0
+    assert NEEDLE in model.found
 
 
 def test_a_request_that_never_fits_fails_for_good(tmp_path: Path) -> None:

@@ -491,4 +491,4 @@ def test_recall_finds_the_same_with_and_without_the_index(place: Place) -> None:
             by_index = ranked_messages(store.task_store, place.settings, query)
             with _no_index(place):
                 assert ranked_messages(store.task_store, place.settings, query) == by_index
-        assert ranked_messages(store.task_store, place.settings, parse_query("pear", any_term=True)) == [11, 6, 1]
+        assert ranked_messages(store.task_store, place.settings, parse_query("pear", any_term=True)).seqs == [11, 6, 1]

@@ -46,7 +46,7 @@ def test_a_preview_has_both_ends_and_a_reference() -> None:
     assert preview_of(message("tool", LOG, answers="a"), head_lines=2, tail_lines=1).split("\n") == [
         "line 1 of the output of a tool",
         "line 2 of the output of a tool",
-        "[… left out: 97 lines, 774 tokens; message 3 has all of it]",
+        "[… left out: 97 lines, 774 tokens; all of it: message 3]",
         "line 100 of the output of a tool",
     ]
 
@@ -54,7 +54,7 @@ def test_a_preview_has_both_ends_and_a_reference() -> None:
 def test_the_reference_in_japanese() -> None:
     set_language("ja")
     try:
-        assert "[… 97行、774トークンを省略。全文はメッセージ3にあります]" in preview_of(
+        assert "[… 97行、774トークンを省略。全文: メッセージ3]" in preview_of(
             message("tool", LOG, answers="a"), head_lines=2, tail_lines=1
         )
     finally:
@@ -87,7 +87,7 @@ def test_a_result_of_one_endless_line_is_cut() -> None:
     shown = preview_of(message("tool", '{"items": [' + "1, " * 5000 + "]}", answers="a"))
     assert shown.startswith('{"items": [1, 1,')
     assert len(shown) < 400
-    assert "message 3 has all of it" in shown
+    assert "all of it: message 3]" in shown
 
 
 def test_pictures_are_counted() -> None:

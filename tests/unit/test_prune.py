@@ -53,7 +53,7 @@ def chat(count: int, words: str = FILLER) -> list[Message]:
 
 def goal_for(pages: Pages, kept: int, *, notices: int) -> int:
     """Room for so many messages of the same size, and for notices."""
-    return kept * tokens_of(pages, 0) + 1 + notices * pages.summary_tokens("[Messages omitted here: 99]")
+    return kept * tokens_of(pages, 0) + 1 + notices * pages.summary_tokens("[Messages omitted here: 99 (10-99)]")
 
 
 # ---- importance: what stays ------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ def test_what_matters_more_stays_longer(kept: int) -> None:
     pages = pages_of([message("user", "hm"), *KINDS.values()])
     room = sum(tokens_of(pages, at) for at in range(kept + 1)) + 1
     prune = Prune(emergency=True, scoring=replace(DEFAULT_SCORING, recency_weight=0.0))
-    folds = folds_of(prune, pages, Aim(room + pages.summary_tokens("[Messages omitted here: 9]"), 0, 1))
+    folds = folds_of(prune, pages, Aim(room + pages.summary_tokens("[Messages omitted here: 9 (1-9)]"), 0, 1))
     assert spans(folds) == [(kept + 2, 6)]
 
 
@@ -135,20 +135,26 @@ def test_gaps_get_a_summary_from_five_messages_on(removed: int, action: str) -> 
     aim = Aim(pages.tokens - tokens_of(pages, 0) // 2, keep_recent=20 - removed, min_to_compress=1)
     (fold,) = folds_of(Prune("window", window=1), pages, aim)
     assert spans([fold]) == [(1, removed)]
-    assert (fold.text == f"[Messages omitted here: {removed}]") == (action == "単純削除")
+    assert (fold.text == f"[Messages omitted here: {removed} (1-{removed})]") == (action == "単純削除")
 
 
 def test_the_notice_in_japanese(japanese: None) -> None:
     pages = pages_of([message("assistant", FILLER) for _ in range(3)])
     (fold,) = folds_of(Prune(), pages, Aim(pages.tokens - 1, 0, 1))
-    assert fold.text == "[1件のメッセージが省略されました]"
+    assert fold.text == f"[1件のメッセージが省略されました（{fold.start_seq}）]"
+
+
+def test_who_has_the_tool_is_told_its_name() -> None:
+    pages = replace(pages_of(chat(30)), has_recall=True)
+    (fold,) = folds_of(Prune("window", emergency=True), pages, Aim(pages.tokens // 2))
+    assert fold.text == f"[Messages omitted here: {fold.end_seq} (context_read 1-{fold.end_seq})]"
 
 
 def test_an_emergency_has_notices_only() -> None:
     """100%+ | 緊急削除（要約なし）."""
     pages = pages_of(chat(30))
     (fold,) = folds_of(Prune("window", emergency=True), pages, Aim(pages.tokens // 2))
-    assert fold.text == f"[Messages omitted here: {fold.end_seq}]"
+    assert fold.text == f"[Messages omitted here: {fold.end_seq} (1-{fold.end_seq})]"
     (fold,) = folds_of(Prune("window", writer=None), pages, Aim(pages.tokens // 2))
     assert fold.text.startswith("[Messages omitted")
 
@@ -158,7 +164,7 @@ def test_notes_are_lines_of_the_gap_within_half_of_it() -> None:
     messages[2] = message("user", "The limit must never be more than 512 MB in src/limits.py.")
     messages[28] = message("user", "Now look at src/limits.py again, is it 512 MB?")
     pages = pages_of(messages)
-    (fold,) = folds_of(Prune("window"), pages, Aim(pages.tokens // 2))
+    (fold,) = folds_of(Prune("window"), pages, Aim(pages.tokens // 2 + 8))
     assert "The limit must never be more than 512 MB in src/limits.py." in fold.text
     assert 2 * pages.summary_tokens(fold.text) <= sum(tokens_of(pages, at) for at in range(fold.end_seq))
 
@@ -216,9 +222,9 @@ def test_notes_that_find_no_room_together_become_notices_the_longest_first() -> 
         return ["long " * 120, "short"]
 
     pages = pages_of(chat(30), [Pin(11)])
-    aim = Aim(pages.tokens - sum(tokens_of(pages, at) for at in (*range(10), *range(11, 20))) + 150)
+    aim = Aim(pages.tokens - sum(tokens_of(pages, at) for at in (*range(10), *range(11, 20))) + 160)
     folds = folds_of(Prune("window", window=10, writer=writer), pages, aim)
-    assert [fold.text for fold in folds] == ["[Messages omitted here: 10]", "short"]
+    assert [fold.text for fold in folds] == ["[Messages omitted here: 10 (1-10)]", "short"]
 
 
 def test_messages_in_earlier_summaries_count() -> None:
@@ -226,7 +232,8 @@ def test_messages_in_earlier_summaries_count() -> None:
     pages = turned(pages_of(chat(30)), [earlier])
     (fold,) = folds_of(Prune("window", emergency=True), pages, Aim(goal_for(pages_of(chat(1)), 4, notices=1), 3, 1))
     assert fold.start_seq == 1
-    assert fold.text == f"{earlier.text}\n\n[Messages omitted here: {fold.end_seq}]", "what is known of them stays"
+    notice = f"[Messages omitted here: {fold.end_seq} (1-{fold.end_seq})]"
+    assert fold.text == f"{earlier.text}\n\n{notice}", "what is known of them stays"
 
 
 # ---- the other selections: 最新N件のみ保持, セッション境界で分割, トピッククラスタリング ----------------------------
@@ -364,7 +371,7 @@ def test_any_view(case: tuple[Pages, Aim], selection: PruneSelection, emergency:
     if folds and after.tokens > aim.goal:
         # Everything that may be folded is folded, but for what is shorter than any notice.
         for run in pages.runs(aim):
-            notice = pages.summary_tokens("[Messages omitted here: 1]")
+            notice = pages.summary_tokens("[Messages omitted here: 99 (10-99)]")
             is_folded = (pages.seq(run.start), pages.view.entries[run.end - 1].end) in spans(folds)
             assert is_folded or pages.tokens_of(run) <= notice or pages.pinned_lines(run)
         assert not checked(prune, after, aim)

@@ -579,6 +579,21 @@ def test_recall_does_not_find_itself(past: ToolBox, messages: MessageStore) -> N
     assert said(past.call("context_recall", {"query": "zebra"})) == "Nothing found."
 
 
+def test_recall_prefers_rare_words_that_stand_together_and_shows_what_is_said_there(
+    past: ToolBox, messages: MessageStore
+) -> None:
+    padding = "\n".join(f"line {number} of the report says nothing about it" for number in range(400))
+    statement = "The quorum of cluster blue is 5; below that the elections stop and writes are refused at once."
+    messages.add_message("user", f"{padding}\n{statement}\n{padding}")
+    messages.add_message("user", f"quorum\n{padding}\nelections\n{padding}\ncluster")
+    for number in range(10):
+        messages.add_message("user", f"The cluster report {number} says that the report is about the cluster.")
+        messages.add_message("assistant", "The report of the cluster was read.")
+    found = said(past.call("context_recall", {"query": "report cluster quorum elections", "limit": 4})).split("\n")
+    assert statement in found[0]
+    assert sum("was read" in line for line in found) <= 1, "what was said ten times comes once"
+
+
 def test_recall_gives_the_best_and_newest_first(past: ToolBox, messages: MessageStore) -> None:
     for number in range(20):
         messages.add_message("user", f"apple {number}" + (" pear" if number == 3 else ""))
@@ -593,7 +608,14 @@ def test_the_past_is_read_by_number_and_by_fold(past: ToolBox) -> None:
     assert fold[0] == "[seq 2 user]"
     assert "[seq 4 tool]" in fold
     assert "production 10.0.0.8" in fold
+    several = said(past.call("context_read", {"seq": "4-6"})).split("\n")
+    assert several[:3] == ["[seq 4 tool]", "staging 10.0.0.7", "production 10.0.0.8"]
+    assert several[-2:] == ["[seq 6 user]", "Go on."]
+    assert said(past.call("context_read", {"seq": "4-"})).split("\n") == several
+    assert said(past.call("context_read", {"seq": "4-99", "lines": "6-"})).split("\n") == several[5:]
     assert "99" in failed(past.call("context_read", {"seq": 99}))
+    assert "99" in failed(past.call("context_read", {"seq": "99-120"}))
+    assert "seq" in failed(past.call("context_read", {"seq": "6-4"}))
     assert "no fold 2" in failed(past.call("context_read", {"fold": 2}))
     assert "Exactly one of" in failed(past.call("context_read", {}))
     assert "Exactly one of" in failed(past.call("context_read", {"seq": 1, "fold": 1}))

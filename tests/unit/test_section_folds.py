@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -22,9 +23,14 @@ DOCUMENT = f"## Research\n\n{WORDS_EN}\n\n### Conclusion\nWe decided to use SQLi
 EVERYTHING = Aim(0, keep_recent=0)
 
 
+#: The line that says where all of it is.
+MARK = re.compile(r"\n\[… shortened; all of it: message (\d+)\]\Z")
+
+
 def shortened(text: str, level: CompressionLevel = STANDARD, role: str = "assistant") -> str:
     """What stands for a text in the view; the text itself where nothing does."""
-    return text_after(pages_of([message(role, text, answers="a" if role == "tool" else None)]), SectionFolds(level))
+    pages = pages_of([message(role, text, answers="a" if role == "tool" else None)])
+    return MARK.sub("\n", text_after(pages, SectionFolds(level)))
 
 
 def text_after(pages: Pages, sections: SectionFolds, aim: Aim = EVERYTHING) -> str:
@@ -165,7 +171,10 @@ def test_of_a_message_with_tool_calls_only_the_text_gets_shorter() -> None:
     calling = message("assistant", DOCUMENT, calls=["a"])
     pages = pages_of([calling, message("tool", "ok", answers="a")])
     after = turned(pages, checked(SectionFolds(), pages, EVERYTHING)).messages[0]
-    assert after == replace(calling, content=compress_document(DOCUMENT, STANDARD).text)
+    assert MARK.search(after.text)
+    assert replace(after, content=MARK.sub("\n", after.text)) == replace(
+        calling, content=compress_document(DOCUMENT, STANDARD).text
+    )
 
 
 def test_messages_with_pictures_stay() -> None:
@@ -184,12 +193,12 @@ def test_pinned_lines_stay_word_for_word_or_nothing_changes() -> None:
 def test_own_patterns_protect_own_headings() -> None:
     pages = pages_of([message("user", f"## Research\n\n{WORDS_EN}\n\n## Poems\n\n{WORDS_EN}\n")])
     assert text_after(pages, SectionFolds()).count("goes on and on") < 3
-    assert f"## Poems\n\n{WORDS_EN}\n" in text_after(pages, SectionFolds(preserved_patterns=("## Poems",)))
+    assert f"## Poems\n\n{WORDS_EN}" in text_after(pages, SectionFolds(preserved_patterns=("## Poems",)))
 
 
 def test_the_oldest_first_until_the_goal_is_reached() -> None:
     pages = pages_of([message("user", f"{number}\n\n{DOCUMENT}") for number in range(5)])
-    saved = tokens_of(pages, 0) - pages.preview_tokens(0, shortened(f"0\n\n{DOCUMENT}"))
+    saved = tokens_of(pages, 0) - pages.preview_tokens(0, text_after(pages, SectionFolds()))
 
     def seqs(aim: Aim) -> list[int]:
         return [fold.start_seq for fold in checked(SectionFolds(), pages, aim)]
@@ -248,8 +257,18 @@ def test_any_view(case: tuple[Pages, Aim], level: CompressionLevel) -> None:
         assert pages.count(fold.text) <= 0.9 * pages.count(before.text)
         assert now == replace(before, content=fold.text, parts=None)
         whole = compress_document(before.text, level)
-        assert fold.text == whole.text
+        if level is LIGHT:
+            assert fold.text == whole.text
+        else:
+            assert (marked := MARK.search(fold.text)) is not None
+            assert int(marked[1]) == fold.start_seq
+            assert MARK.sub("", fold.text) == whole.text.rstrip("\n")
     if after.tokens > aim.goal:
         assert not checked(sections, after, aim)
     elif folds:
         assert pages.tokens_after(folds[:-1]) > aim.goal
+
+
+def test_who_has_the_tool_is_told_its_name() -> None:
+    pages = replace(pages_of([message("user", DOCUMENT)]), has_recall=True)
+    assert text_after(pages, SectionFolds()).endswith("all of it: context_read 1]")

@@ -350,7 +350,8 @@ class ContextCompressor:
         return CompressionResult(pages.tokens, pages.tokens, 1.0, strategy=why.strategy, nothing=why, goal=goal)
 
     def _pages(self) -> Pages:
-        return Pages(*self.message_store.task_store.pages())
+        store = self.message_store
+        return Pages(*store.task_store.pages(), has_recall=store.has_recall)
 
     def _draft(
         self, pages: Pages, rung: Rung, opened: tuple[SeqRange, ...] = (), scope: CompressionScope = WHOLE_VIEW

@@ -93,6 +93,7 @@ class Pages:
     messages: Sequence[Message]  # one for each entry
     size: Callable[[Message], int] = estimate_message  # what the entries' tokens were counted with
     count: Counter = estimate  # the same for bare text
+    has_recall: bool = False  # whether whoever reads the view has a tool that reads the log
 
     @property
     def tokens(self) -> int:
@@ -144,6 +145,15 @@ class Pages:
         """The number by which the text of a place is quoted."""
         return self.view.entries[place].start
 
+    def where(self, run: FoldedRun) -> str:
+        """How the messages of a run are named to who may want them back: by the tool that reads them, or by number."""
+        return text("offload.tool" if self.has_recall else "offload.message", seqs=self.numbers(run))
+
+    def numbers(self, run: FoldedRun) -> str:
+        """The first and the last message of a run."""
+        first, last = self.view.entries[run.start].start, self.view.entries[run.end - 1].end
+        return str(first) if first == last else f"{first}-{last}"
+
     def fold(self, run: FoldedRun, text: str, *, form: FoldForm = "summary", reason: str = "") -> PlannedFold:
         """A plan for the run."""
         return PlannedFold(
@@ -166,7 +176,7 @@ class Pages:
         """The pages with these folds made. Who plans next still reads what a preview leaves out."""
         view = self.after(folds)
         messages = [self._message_at(entry) for entry in view.entries]
-        pages = Pages(view, messages, self.size, self.count)
+        pages = replace(self, view=view, messages=messages)
         if all(fold.form == "preview" for fold in folds):
             vars(pages)["extractor"] = self.extractor  # the same text, which need not be read again
         return pages

@@ -8,7 +8,6 @@ that was ever asked for.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,30 +17,33 @@ from orihon.runtime.tool import Arguments, KeptOutputs, ServerAnswer, excerpt
 from orihon.search.documents import Document, find_document, message_text
 from orihon.search.history import fold_of
 from orihon.search.query import Query, parse_query
-from orihon.search.snippets import make_snippet
-from orihon.search.task_search import count_terms, ranked_messages
+from orihon.search.snippets import Snippet, make_snippet
+from orihon.search.task_search import ranked_messages, worth_of
 from orihon.store import TaskMessages
 from orihon.texts import text
 from orihon.values.message.message import Message
 from orihon.values.records import Fold
 
 RECALL = "context_recall"
-_AROUND = 120  # characters on either side of a word that was found
+_EXCERPT = 400  # characters: most statements, with what stands around them
 _MOST_WORDS = 16
-#: So many times more messages are looked at than wanted: some may turn out to have fewer of the words.
-_SPARE = 2
+#: So many more messages are looked at than wanted: the words may stand far from each other in a long one.
+_SPARE = 30
+#: What a word is worth that stands elsewhere in the message, to one in its excerpt.
+_ELSEWHERE = 0.3
 
 
 def context_tools(messages: TaskMessages, limit: int) -> list[BuiltinTool]:
-    """The tools over one task's past."""
+    """The tools over one task's past; from now on its folds name them."""
     past = _Past(messages, limit)
+    messages.has_recall = True
     return [
         BuiltinTool(
             "recall",
             "Search the whole history of this task, also what has been folded away, for words. "
-            "Gives message numbers (seq) with excerpts; read one with context_read.",
+            "Gives message numbers (seq) with excerpts; read more with context_read.",
             {
-                "query": {"type": "string", "description": "Words; messages with more of them come first."},
+                "query": {"type": "string", "description": "Words, in the language in which they were said."},
                 "limit": {"type": "integer", "description": "At most so many messages. Default: 10."},
             },
             past.recall,
@@ -49,10 +51,10 @@ def context_tools(messages: TaskMessages, limit: int) -> list[BuiltinTool]:
         ),
         BuiltinTool(
             "read",
-            "Read a message of this task's history, the messages that a fold stands for, or a tool output that was "
-            "cut. Give exactly one of seq, fold and output.",
+            "Read messages of this task's history word for word, also folded ones, or a tool output that was cut. "
+            "Give exactly one of seq, fold and output.",
             {
-                "seq": {"type": "integer", "description": "Number of a message."},
+                "seq": {"type": "string", "description": 'Number of a message, or of several: "12", "12-20".'},
                 "fold": {"type": "integer", "description": "Number of a fold."},
                 "output": {"type": "string", "description": "Name of a kept output, as the cut result names it."},
                 "lines": {"type": "string", "description": 'Lines, counted from 1: "10-20", "10-". Default: all.'},
@@ -78,23 +80,31 @@ class _Past:
         if not found:
             return ServerAnswer(text("tools.nothing_found"))
         folds, _ = self._messages.task_store.state()
-        told = [self._told(document, query, folds) for document in found]
+        told = [self._told(document, snippet, folds) for document, snippet in found]
         return ServerAnswer(excerpt("\n".join(told).split("\n"), 1, None, self._limit).told())
 
-    def _found(self, query: Query, most: int, deadline: Deadline) -> list[Document]:
-        """The best messages; what only an earlier recall says, or was asked, does not count."""
+    def _found(self, query: Query, most: int, deadline: Deadline) -> list[tuple[Document, Snippet]]:
+        """The best messages: many of the words, the rare ones, close together. What was said twice comes once.
+
+        What only an earlier recall says, or was asked, does not count.
+        """
         store = self._messages.task_store
         ranked = ranked_messages(store, self._messages.settings, query, check=lambda: deadline.check(RECALL))
-        found: list[tuple[int, int, Document]] = []
-        for seq in ranked:
+        found: list[tuple[float, int, Document, Snippet]] = []
+        for seq in ranked.seqs:
             deadline.check(RECALL)
             document = self._document(seq)
-            hits = 0 if document is None else count_terms(document.text, query)
-            if document is not None and hits:
-                found.append((hits, seq, document))
-            if len(found) == _SPARE * most:
+            value = 0.0 if document is None else worth_of(document.text, query, ranked.worth)
+            if document is not None and value:
+                snippet = make_snippet(document.text, query, length=_EXCERPT, worth=ranked.worth)
+                value = worth_of(snippet.text, query, ranked.worth) + _ELSEWHERE * value
+                found.append((round(value, 6), seq, document, snippet))
+            if len(found) == most + _SPARE:
                 break
-        return [document for _, _, document in heapq.nlargest(most, found, key=lambda each: each[:2])]
+        different: dict[str, tuple[Document, Snippet]] = {}
+        for _, _, document, snippet in sorted(found, key=lambda each: each[:2], reverse=True):
+            different.setdefault(snippet.text, (document, snippet))
+        return list(different.values())[:most]
 
     def _document(self, seq: int) -> Document | None:
         """What recall looks at: texts and calls, but for its own calls and their results."""
@@ -106,8 +116,7 @@ class _Past:
         message = self._messages.get_message(seq).message
         return replace(document, text=message_text(message, lambda tool: tool != RECALL))
 
-    def _told(self, document: Document, query: Query, folds: Sequence[Fold]) -> str:
-        snippet = make_snippet(document.text, query, length=2 * _AROUND)
+    def _told(self, document: Document, snippet: Snippet, folds: Sequence[Fold]) -> str:
         shown = " ".join(snippet.text.split())
         lead, trail = "" if snippet.is_start else "…", "" if snippet.is_end else "…"
         number = fold_of(document.number, folds)
@@ -121,7 +130,7 @@ class _Past:
         first, last = arguments.lines("lines")
         match given[0]:
             case "seq":
-                lines = _rendered([self._messages.get_message(arguments.number("seq")).message])
+                lines = self._messages_lines(*arguments.lines("seq"))
             case "fold":
                 lines = self._fold_lines(arguments.number("fold"))
             case _:
@@ -131,12 +140,19 @@ class _Past:
             raise ToolFailed("no_lines", path=given[0], first=first)
         return ServerAnswer(found.told(), is_cut=found.is_cut)
 
+    def _messages_lines(self, first: int, last: int | None) -> Iterator[str]:
+        alone = self._messages.get_message(first).message  # tells what there is if not this
+        return _rendered([alone]) if last == first else self._run_lines(first, last)
+
     def _fold_lines(self, number: int) -> Iterator[str]:
         store = self._messages.task_store
         if not 1 <= number <= store.count("summaries"):
             raise ToolFailed("no_fold", fold=number, last=store.count("summaries"))
         fold = store.folds([number])[0]
-        for stored in self._messages.get_messages(fold.start_seq, fold.end_seq):
+        return self._run_lines(fold.start_seq, fold.end_seq)
+
+    def _run_lines(self, first: int, last: int | None) -> Iterator[str]:
+        for stored in self._messages.get_messages(first, last):
             yield f"[seq {stored.seq} {stored.message.role}]"
             yield from _rendered([stored.message])
 

@@ -38,13 +38,15 @@ class Snippet:
         return Cut(not self.is_start, not self.is_end)
 
 
-def make_snippet(text: str, query: Query, *, length: int = _LONGEST) -> Snippet:
-    """The piece with the most of what is asked for, the first of equals."""
-    offset = _best_part(text, query) if len(text) > _PART else 0
+def make_snippet(text: str, query: Query, *, length: int = _LONGEST, worth: Sequence[float] | None = None) -> Snippet:
+    """The piece with the most of what is asked for, close together. Without ``worth`` all terms are the same to us."""
+    worth = worth or [1.0] * len(query.wanted)
+    offset = _best_part(text, query, worth) if len(text) > _PART else 0
     part = text[offset : offset + _PART]
     marks = _marks(list(spans(part)), query)
-    start = _best_start(marks, length)
-    start = _word_start(part, max(0, start - _BEFORE)) if start > _BEFORE else 0
+    start, extent = _best_place(marks, length, worth)
+    before = max(_BEFORE, (length - extent) // 2)
+    start = _word_start(part, start - before) if start > before else 0
     end = min(len(part), start + length)
     inside = [(first, min(last, end)) for first, last, _ in marks if start <= first < end]
     highlights = tuple((first - start, last - start) for first, last in _joined(inside))
@@ -52,16 +54,17 @@ def make_snippet(text: str, query: Query, *, length: int = _LONGEST) -> Snippet:
     return Snippet(part[start:end], highlights, offset + start, is_start, is_end)
 
 
-def _best_part(text: str, query: Query) -> int:
+def _best_part(text: str, query: Query, worth: Sequence[float]) -> int:
     """Where the part of a long text begins that has the most terms; to look for the places of all would take long."""
-    best, most = 0, 0
+    best, most = 0, 0.0
     for offset in range(0, len(text), _PART - _OVERLAP):
         part = text[offset : offset + _PART]
         words, whole_words = tokens(part), wholes(part)
-        found = sum(term.is_in(words, whole_words) for term in query.wanted)
+        wanted = zip(query.wanted, worth, strict=True)
+        found = sum(value for term, value in wanted if term.is_in(words, whole_words))
         if found > most:
             best, most = offset, found
-        if most == len(query.wanted):
+        if most == sum(worth):
             break
     return best
 
@@ -102,12 +105,18 @@ def _in_one_piece(found: Sequence[TokenSpan], whole: str, *, is_prefix: bool) ->
     return places
 
 
-def _best_start(marks: Sequence[tuple[int, int, int]], length: int) -> int:
-    best, best_worth = 0, 0
+def _best_place(marks: Sequence[tuple[int, int, int]], length: int, worth: Sequence[float]) -> tuple[int, int]:
+    """Where the most of it begins, and how far it reaches; of equals the shortest."""
+    best, best_worth = (0, 0), (0.0, 0)
     for place, (start, _, _) in enumerate(marks[:1000]):
-        terms = {number for first, _, number in marks[place : place + 100] if first < start + length - _BEFORE}
-        if len(terms) > best_worth:
-            best, best_worth = start, len(terms)
+        ends: dict[int, int] = {}
+        for first, last, number in marks[place : place + 100]:
+            if first < start + max(length - _BEFORE, 1):
+                ends.setdefault(number, last)
+        extent = max(ends.values()) - start
+        value = round(sum(worth[number] for number in ends), 6), -extent
+        if value > best_worth:
+            best, best_worth = (start, extent), value
     return best
 
 

@@ -35,6 +35,7 @@ class TaskMessages:
         self.context_length = context_length or settings.context_length
         self.correction = Correction()
         self.tool_tokens = 0  # of the definitions that go out with each request; who sends them says so
+        self.has_recall = False  # whether the model can read back what is folded; who gives it the tools says so
         self.compression_threshold = settings.compression.threshold
         self.max_memory_messages = settings.context_storage.max_memory_messages
         self.task_store = task_store

@@ -172,7 +172,7 @@ class _Pruning:
         self.units = list(_units(pages, runs))
         self._tokens = {unit: pages.tokens_of(unit) for unit in self.units}
         self._has_pinned_lines = any(pin.line for pin in pages.view.pins)
-        self._notice_tokens: dict[int | FoldedRun, int] = {}
+        self._notice_tokens: dict[FoldedRun | tuple[int, ...], int] = {}
 
     def units_in(self, runs: Sequence[FoldedRun] | Iterator[FoldedRun]) -> list[list[FoldedRun]]:
         """The units of each run; those that are not to be folded apart."""
@@ -210,16 +210,24 @@ class _Pruning:
         """How many messages are left out; what an earlier fold says of them is carried on."""
         folds = (entry.fold for entry in self.pages.entries(run))
         earlier = (_without_notice(fold) for fold in folds if fold is not None and fold.form == "summary")
-        said = "\n\n".join([*filter(None, earlier), text("memory.omitted", count=self.messages(run))])
+        where = self.pages.where(run) if self.pages.has_recall else self.pages.numbers(run)
+        omitted = text("offload.omitted", count=self.messages(run), where=where)
+        said = "\n\n".join([*filter(None, earlier), omitted])
         return with_pinned_lines(said, self.pages.pinned_lines(run)) if self._has_pinned_lines else said
 
     def notice_tokens(self, run: FoldedRun) -> int:
         has_folds = any(entry.fold is not None for entry in self.pages.entries(run))
-        key = run if self._has_pinned_lines or has_folds else self.messages(run)
+        key = run if self._has_pinned_lines or has_folds else self._width(run)
         tokens = self._notice_tokens.get(key)
         if tokens is None:
             tokens = self._notice_tokens[key] = self.pages.summary_tokens(self.notice(run))
         return tokens
+
+    def _width(self, run: FoldedRun) -> tuple[int, ...]:
+        """How long the figures of a notice are: those of the same length cost the same."""
+        entries = self.pages.view.entries
+        first, last = entries[run.start].start, entries[run.end - 1].end
+        return len(str(first)), len(str(last)), len(str(last - first + 1)), first == last
 
     def _kept(self, choice: _Choice, room: int) -> set[int]:
         """Where the units start that stay."""

@@ -1,13 +1,14 @@
 """The strategies by name, and the two that make previews: messages shortened in their own envelopes.
 
 ``offload``: bulky tool results get the first and last lines, error lines as far as there is room, every pinned line,
-and the number of the message that has it all. Promises: a preview costs less than half of what it stands for, and is
-not made twice; no more results are offloaded than the goal needs, and of all sets that reach it the one is taken that
-leaves the longest beginning of the prompt unchanged, since the prompt cache is lost from the first change on.
+and how to get all of it back. Promises: a preview costs less than half of what it stands for, and is not made twice; no
+more results are offloaded than the goal needs, and of all sets that reach it the one is taken that leaves the longest
+beginning of the prompt unchanged, since the prompt cache is lost from the first change on.
 
 ``sections``: what users and assistants wrote, and results of tools that are Markdown, each compressed as a document at
-a level, so that decisions and protected sections stay. Messages with pictures or files are left alone, and so is one
-that would lose a pinned line. Oldest first, until the goal is reached; a preview is made anew only at a stronger level.
+a level, so that decisions and protected sections stay; the last line says how to get all of it back. Messages with
+pictures or files are left alone, and so is one that would lose a pinned line. Oldest first, until the goal is reached;
+a preview is made anew only at a stronger level.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class _Result:
     def __init__(self, pages: Pages, place: int) -> None:
         message = pages.messages[place]
         self._pages = pages
-        self._seq = pages.seq(place)
+        self._where = pages.where(FoldedRun(place, place + 1))
         self._text = message.text
         self._images = sum(1 for _ in message.images())
         self._lines = self._text.split("\n") if self._text else []
@@ -123,8 +124,8 @@ class _Result:
     def _reference(self, lines: int, shown: str) -> str:
         tokens = max(self._pages.count(self._text) - self._pages.count(shown), 0)
         if not self._images:
-            return text("offload.left_out", lines=lines, tokens=tokens, seq=self._seq)
-        return text("offload.left_out_images", lines=lines, tokens=tokens, images=self._images, seq=self._seq)
+            return text("offload.left_out", lines=lines, tokens=tokens, where=self._where)
+        return text("offload.left_out_images", lines=lines, tokens=tokens, images=self._images, where=self._where)
 
 
 def single_places(pages: Pages, aim: Aim) -> list[int]:
@@ -169,6 +170,7 @@ _SHORTEST = 160  # characters: in a shorter text there is nothing to leave out
 _ROLES = ("user", "assistant", "tool")
 _MARKDOWN = re.compile(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
 _REASON = "sections:"
+_SHORTENED = re.compile(r"\n\[…[^\n]*\]\Z")  # what a preview says of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +218,13 @@ class SectionFolds:
         said = _said(pages, place)
         patterns = self.preserved_patterns
         short = compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
-        if not short.strip() or pages.count(short) > (1 - _LEAST_GAIN) * pages.count(said):
+        if not short.strip():
+            return ""
+        is_told = bool(self.details) and self.details in short
+        if not is_told and self.level is not CompressionLevel.LIGHT:  # which leaves out little but repetitions
+            mark = text("offload.shortened", where=pages.where(FoldedRun(place, place + 1)))
+            short = short.rstrip("\n") + "\n" + mark
+        if pages.count(short) > (1 - _LEAST_GAIN) * pages.count(said):
             return ""
         if any(line not in short for line in pages.pinned_lines(FoldedRun(place, place + 1))):
             return ""
@@ -226,7 +234,7 @@ class SectionFolds:
 def _said(pages: Pages, place: int) -> str:
     """The text as it stands in the view."""
     fold = pages.view.entries[place].fold
-    return pages.messages[place].text if fold is None else fold.text
+    return pages.messages[place].text if fold is None else _SHORTENED.sub("", fold.text)
 
 
 @dataclass(frozen=True, slots=True)
