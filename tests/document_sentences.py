@@ -27,6 +27,7 @@ DECISIONS: dict[str, list[str]] = {
     "I picked the 14-inch model.": ["the 14-inch model"],
     "In the end we opted for a monorepo.": ["a monorepo"],
     "We considered Flask, but chose Django.": ["Django"],
+    "We chose Flask and the old server was shut down.": ["Flask"],
     "经过讨论，我们决定采用微服务架构。": ["微服务架构"],
     "最终选择了阿里云。": ["阿里云"],
     "よって、セッション管理はRedisで行うことにした。": ["セッション管理はRedisで行う"],
@@ -73,6 +74,10 @@ DECISIONS: dict[str, list[str]] = {
     "团队一致决定取消周五的发布。": ["取消周五的发布"],
     "We adopted a dog.": ["a dog"],
     # traps
+    "以前はAを採用していたが、今回Bに変更する。": [],
+    "Aを採用した場合、費用は2倍になる。": [],
+    "競合他社はAを採用した。": [],
+    "もし容量が足りなくなれば、SQLiteを採用する。": [],
     "かつてはSVNを採用していたが、いまはGitである。": [],
     "夜間バッチを採用した場合、復旧に半日かかる。": [],
     "ライバルのK社は昨年Flutterを採用した。": [],
@@ -220,6 +225,7 @@ REJECTIONS: dict[str, str] = {  # the option that is rejected
     "我们决定不使用 Redis。": "Redis",
     # traps
     "Nobody rejected A.": "",
+    "Unityを採用しGodotは却下した。": "",  # a comma would have told what is rejected
     "誰も案Cを却下していない。": "",
     "予算が足りなければ、海外出張は却下される。": "",
     "却下された場合は、翌月に再申請できます。": "",

@@ -407,6 +407,46 @@ def test_a_sentence_that_settles_nothing_for_certain_stays_without_a_label(title
                 assert level is CompressionLevel.LIGHT or compressed.count("on and on") < 3
 
 
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("It was rejected because of its price.", "- **Rejected**: Godot (its price)\n"),
+        ("Godot is old. It was rejected because of its price.", "- **Rejected**: Godot (its price)\n"),
+        # What "it" is was said in the sentence before.
+        ("Flash is old. It was rejected because of its age.", "- Godot: It was rejected because of its age.\n"),
+        ("リソース不足のため不採用とした。", "（リソース不足）"),
+        ("Flashは古い。古いため不採用とした。", "- Godot: 古いため不採用とした。\n"),
+        ("It failed on ARM with a crash.", "- Godot: It failed on ARM with a crash.\n"),
+        ("Godot failed on ARM with a crash.", "- Godot failed on ARM with a crash.\n"),
+    ],
+)
+def test_what_a_heading_names_stands_with_a_sentence_that_needs_it(body: str, kept: str) -> None:
+    document = f"## Research\n\n{FILLER}\n\n### Unity\n\nWe chose Unity.\n\n### Godot\n\n{body} {FILLER}\n"
+    assert kept in compress_level2(document)
+    assert compress_level2(document).count("on and on") == 0
+
+
+def test_no_heading_of_a_conversation_is_an_option() -> None:
+    document = f"## Research\n\n{FILLER}It was rejected because of its price. We chose Zebra.\n"
+    assert "**Rejected**" not in compress_level2(document)
+    assert "- It was rejected because of its price.\n" in compress_level2(document)
+
+
+def test_what_stands_below_rejected_is_named() -> None:
+    document = f"## Options\n\n{FILLER}\n\n### Rejected\n\n- Flask: it failed on ARM\n- Nobody rejected Django.\n"
+    compressed = compress_level2(document)
+    assert "- **Rejected**: Flask (it failed on ARM)\n" in compressed
+    assert "- Nobody rejected Django.\n" in compressed
+
+
+def test_a_document_in_chinese_has_chinese_labels() -> None:
+    words = "这是一个很长的说明，没有人会读它。" * 20
+    document = f"## 调研\n\n{words}\n\n### 结论\n由于价格便宜，我们决定采用微服务架构。我们否决了外包方案。{words}\n"
+    assert compress_level2(document) == (
+        "## 调研\n- **决定**: 微服务架构\n- **理由**: 价格便宜\n- **否决**: 外包方案\n"
+    )
+
+
 def test_rules_stay_at_every_level() -> None:
     with Rule() as rule:
         for sentence, level in itertools.product((one for one, found in RULES.items() if found), LEVELS):

@@ -226,20 +226,21 @@ def _rejected_ja(statement: str, bare: str, option: str) -> str:
         return ""
     if found["chain"] and not rule("settled_end_ja").search(tail):
         return ""
-    what, why = _option_ja(statement[start : found.start()])
+    what, why, is_whole = _option_ja(statement[start : found.start()])
     is_farewell = found[0].startswith("見送") and (rule("person_ja").search(what) or "まで" in bare)
     if is_farewell or rule("technical_ja").search(what):
         return ""
     beside = rule("beside_ja").match(statement, found.end())
     what = trimmed(what.strip(EDGES))
-    if not what or rule("pronoun").match(what):
+    if rule("pronoun").match(what) or (is_whole and not what):
         what = option
     return with_reason(what, trimmed((beside["why"] if beside else why).strip(EDGES))) if what else ""
 
 
-def _option_ja(before: str) -> tuple[str, str]:
-    """The option and the reason among the clauses before a verb that rejects."""
+def _option_ja(before: str) -> tuple[str, str, bool]:
+    """The option and the reason among the clauses before a verb that rejects, and whether there is nothing else."""
     what = why = ""
+    is_whole = not re.search("[:：]", before)
     start, listed = 0, -1  # where the names of a list begin
     for mark in (*rule("part_end_ja").finditer(before), None):
         end = mark.start() if mark else len(before)
@@ -253,12 +254,14 @@ def _option_ja(before: str) -> tuple[str, str]:
             inner = rule("named_ja").fullmatch(named["rest"])
             if inner is not None and inner["of"] == "を" and not inner["rest"]:
                 # Who rejects is named, too, and is not the author: that would have been taken away.
-                return (inner["what"], why) if rule("thing_ja").search(named["what"]) else ("", "")
+                return (inner["what"], why, True) if rule("thing_ja").search(named["what"]) else ("", "", False)
             what = before[begins if listed < 0 else listed : begins + named.end("what")]
+        elif clause and not rule("adverbial_ja").search(clause):
+            is_whole = False
         is_name = clause != "" and mark is not None and not is_reason and not _HIRAGANA.search(clause)
         listed = (begins if listed < 0 else listed) if is_name else -1
         start = mark.end() if mark else end
-    return what, why
+    return what, why, is_whole
 
 
 def _rejected_en(statement: str, bare: str, option: str) -> str:

@@ -22,6 +22,7 @@ from orihon.compression.documents.choices import (
     is_non_past,
     is_open_title,
     is_option_title,
+    mentions_choice,
     reason,
     rejection,
     retracts,
@@ -240,7 +241,7 @@ def collect(sections: Iterable[MarkdownSection]) -> Quotations:
     for section in sections:
         for decision in section_decisions(section):
             found.add("decision", decision)
-        _Collector(found, section).collect()
+        _Collector(found, section, is_inner=section is not sections[0]).collect()
     _count_trials(found, sections)
     _add_other_options(found, sections)
     return found
@@ -249,9 +250,10 @@ def collect(sections: Iterable[MarkdownSection]) -> Quotations:
 class _Collector:
     """Goes through the blocks of one section; ``_listing`` is what the items of a list that follows are."""
 
-    def __init__(self, found: Quotations, section: MarkdownSection) -> None:
+    def __init__(self, found: Quotations, section: MarkdownSection, *, is_inner: bool) -> None:
         self._found = found
         self._section = section
+        self._title = section.title if is_inner and not _is_talk(section) else ""  # it goes with the heading
         self._settled = _settled(section)
         self._about = self._kind_of_section()
         self._option = "" if _is_talk(section) else section.title
@@ -307,7 +309,7 @@ class _Collector:
         """The first sentence of what stands under "reasons" or "rejected", where it can be one or the other."""
         said = statements(block)
         value = trimmed(said[0])
-        is_plain = (at, 0) not in self._settled and not is_kept(said[0])
+        is_plain = (at, 0) not in self._settled and not mentions_choice(said[0])
         if kind == "reason" and (at, 0) not in self._settled:
             self._found.add("reason", value)
         elif kind == "rejected" and is_plain and block.kind == "item":
@@ -320,7 +322,7 @@ class _Collector:
     def _take_sentences(self, at: int, said: list[str], *, first: int = 0) -> None:
         for number, statement in enumerate(said[first:], first):
             self._take_paths(statement)
-            named = "" if _open_title(self._section, statement) else rejection(statement, self._option)
+            named = self._rejection(statement, said[:number])
             self._found.add("rejected", named)
             is_settled = (at, number) in self._settled
             if is_settled:
@@ -328,8 +330,15 @@ class _Collector:
             if is_rule(statement) or is_approval(statement) or not (named or is_settled):
                 self._take_as_it_is(statement)
 
+    def _rejection(self, statement: str, before: list[str]) -> str:
+        """What a sentence rejects; the option that the heading names only where it is still the one spoken of."""
+        if _open_title(self._section, statement):
+            return ""
+        is_spoken_of = not before or any(self._section.title in said for said in before[-1:])
+        return rejection(statement, self._option if is_spoken_of else "")
+
     def _take_as_it_is(self, statement: str) -> None:
-        """A sentence that has to stay, with the heading that keeps it from settling anything; of failures one each."""
+        """A sentence that has to stay, with the heading that it needs to be understood; of failures one each."""
         if not is_kept(statement):
             return
         if failed(statement):
@@ -337,8 +346,9 @@ class _Collector:
                 return
             self._has_failed = True
         title = _open_title(self._section, statement)
-        if title and (decided(statement) or rejection(statement, self._option)):
-            statement = f"{title}: {statement}"
+        if not (title and (decided(statement) or rejection(statement, self._option))):
+            title = "" if self._title in statement else self._title
+        statement = f"{title}: {statement}" if title and not retracts(statement) else statement
         if retracts(statement):  # of the sentence before it; the next one may be taken back with the same words
             self._found.sentences.append(statement)
         else:
