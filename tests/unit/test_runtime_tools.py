@@ -579,6 +579,18 @@ def test_recall_does_not_find_itself(past: ToolBox, messages: MessageStore) -> N
     assert said(past.call("context_recall", {"query": "zebra"})) == "Nothing found."
 
 
+def test_recall_shows_no_secret_and_no_other_task(past: ToolBox, messages: MessageStore, tmp_path: Path) -> None:
+    key = "sk-proj-" + "Ab1" * 16
+    seq = messages.add_message("user", f"The zebra is OPENAI_API_KEY={key}.")
+    other = MessageStore(tmp_path / "other")
+    other.add_message("user", "The zebra of another task.")
+    other.close()
+    found = said(past.call("context_recall", {"query": "zebra"}))
+    assert found.startswith(f"seq {seq} user")
+    assert "another" not in found
+    assert key not in found + said(past.call("context_read", {"seq": seq}))
+
+
 def test_recall_prefers_rare_words_that_stand_together_and_shows_what_is_said_there(
     past: ToolBox, messages: MessageStore
 ) -> None:
