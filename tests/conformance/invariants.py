@@ -16,6 +16,7 @@ from orihon.store import StoredMessage
 from orihon.store.record_codec import matches_digest
 from orihon.system import jsonio
 from orihon.values.message.message import Message
+from orihon.values.message.provider_shapes import with_user
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX, Fold
 from orihon.values.tokens.message_tokens import estimate_message
@@ -29,12 +30,18 @@ def check_task(store: MessageStore) -> None:
     log = list(store.get_messages())
     _check_log(store, log)
     _check_every_seq_once(store, len(log))
-    rendered = store.get_messages_for_llm()
+    rendered = shown(store)
     assert rendered == expected_view(store, log)
+    assert store.get_messages_for_llm() == with_user(rendered)
     assert view_file_lines(store) == rendered
     check_acceptable(rendered)
     _check_counters(store, log)
     _check_head_and_pins(store, log)
+
+
+def shown(store: MessageStore) -> list[dict[str, Any]]:
+    """The view as it lies there, without what is put into a request in which nobody speaks."""
+    return list(store.task_store.view_messages())
 
 
 def expected_view(store: MessageStore, log: Sequence[StoredMessage]) -> list[ChatMessage]:
@@ -126,17 +133,17 @@ def _check_counters(store: MessageStore, log: Sequence[StoredMessage]) -> None:
 
 def _check_head_and_pins(store: MessageStore, log: Sequence[StoredMessage]) -> None:
     view = store.view()
-    request = store.get_messages_for_llm()
+    request = shown(store)
     for position, stored in enumerate(log):
         if stored.message.role not in ("system", "developer"):
             break
         assert request[position] == _as_sent(stored.message), "the system prompt stays as it is"
     for pin in view.pins:
-        shown = request[view.index_of(pin.seq)]
+        entry = request[view.index_of(pin.seq)]
         if pin.line:
-            assert pin.line in Message.from_chat(shown).text, "a pinned line stays word for word"
+            assert pin.line in Message.from_chat(entry).text, "a pinned line stays word for word"
         else:
-            assert shown == _as_sent(log[pin.seq - 1].message), "a pinned message stays as it is"
+            assert entry == _as_sent(log[pin.seq - 1].message), "a pinned message stays as it is"
 
 
 def _visible(store: MessageStore) -> tuple[Fold, ...]:

@@ -17,7 +17,7 @@ from orihon.values.message.message import Message
 from orihon.values.records import ModelCall, Usage
 from tests.conformance.behaviour import Behaviour, add_conversation, call, texts
 from tests.conformance.child import OtherProcess
-from tests.conformance.invariants import check_task
+from tests.conformance.invariants import check_task, shown
 from tests.strategies import Json
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40
@@ -95,7 +95,7 @@ class LogBehaviour(Behaviour):
     def test_roles_are_kept(self, store: MessageStore, role: str) -> None:
         store.add_message(role, "text")
         assert store.get_message(1).message.role == role
-        assert store.get_messages_for_llm() == [{"role": role, "content": "text"}]
+        assert shown(store) == [{"role": role, "content": "text"}]
 
     @pytest.mark.parametrize(
         "message",
@@ -158,7 +158,7 @@ class LogBehaviour(Behaviour):
         message = chat(store.get_message(1).message)
         assert message["cost"] == {"usd": 0.01}
         assert message["tags"] == ["日本"]
-        assert store.get_messages_for_llm()[0]["reasoning_content"] == "hm"
+        assert shown(store)[0]["reasoning_content"] == "hm"
 
     def test_the_callers_data_is_not_changed(self, store: MessageStore) -> None:
         part = {"type": "image_url", "image_url": {"url": DATA_URL}}

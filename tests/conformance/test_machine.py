@@ -30,7 +30,7 @@ from orihon.values.message.wire import clean
 from orihon.values.records import Compression
 from orihon.values.view import PlannedFold, foldable_runs
 from tests.conformance.backends import Backend, FilesBackend, PostgresBackend, SqliteBackend
-from tests.conformance.invariants import check_task
+from tests.conformance.invariants import check_task, shown
 from tests.strategies import texts
 
 WORDS = st.sampled_from(
@@ -140,7 +140,7 @@ class TaskMachine(RuleBasedStateMachine):
             return
         chosen = runs if several else [data.draw(st.sampled_from(runs))]
         plans = [self.plan(data, run, f"{text} summary {number}") for number, run in enumerate(chosen)]
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         made = self.tried(lambda: self.store.folding.compress(plans))
         if made is not None and data.draw(st.booleans()):
             self.take_back(made, before, appended=data.draw(st.booleans()))
@@ -171,7 +171,7 @@ class TaskMachine(RuleBasedStateMachine):
     ) -> None:
         """By any strategy and with any summarizer, also one that fails; undoing it is exact."""
         compressor = self.compressor(preset, model, window, keep)
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         tokens = self.store.get_current_token_count()
         with suppress(BudgetExceeded):
             result = compressor.compress(strategy=strategy, target=0.2)
@@ -182,18 +182,18 @@ class TaskMachine(RuleBasedStateMachine):
                 made = self.store.compressions()[-1]
                 self.take_back(made, before, appended=appended)
                 return
-        assert self.store.get_messages_for_llm() == before
+        assert shown(self.store) == before
 
     @rule(preset=st.sampled_from(["default", "coding-agent", "companion", "phases"]), model=st.sampled_from(MODELS))
     def let_the_ladder_decide(self, preset: str, model: object) -> None:
         compressor = self.compressor(preset, model, 400, 3)
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         changed = False
         with suppress(BudgetExceeded):
             changed = compressor.compress_if_needed()
             assert not compressor.compress_if_needed() or self.store.get_current_token_count() > 0, "no endless loop"
         if not changed:
-            assert self.store.get_messages_for_llm() == before or len(self.store.compressions()) > 0
+            assert shown(self.store) == before or len(self.store.compressions()) > 0
 
     def compressor(self, preset: str, model: object, window: int, keep: int) -> ContextCompressor:
         config = {
@@ -249,19 +249,19 @@ class TaskMachine(RuleBasedStateMachine):
 
     @rule()
     def pause_and_resume(self) -> None:
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         self.store.close()
         self.store = self.opened()
-        assert self.store.get_messages_for_llm() == before
+        assert shown(self.store) == before
 
     @rule(left=st.sampled_from(["nothing", "torn line", "line too many", "lines missing", "no view"]))
     def crash(self, left: str) -> None:
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         del self.store
         gc.collect()  # the dead writer's place must not count as taken
         self.leave(left)
         self.store = self.opened()
-        assert self.store.get_messages_for_llm() == before
+        assert shown(self.store) == before
         with self.unless_calls_wait():
             self.store.add_message("user", "after the crash")
 
@@ -316,12 +316,12 @@ class TaskMachine(RuleBasedStateMachine):
 
     def tried(self, act: Any) -> Compression | None:
         """What came of a change; a refused one has changed nothing."""
-        before, changes = self.store.get_messages_for_llm(), len(self.store.compressions())
+        before, changes = shown(self.store), len(self.store.compressions())
         made: Compression | None = None
         with suppress(IllegalFold, NothingToUndo):
             made = act()
         if made is None:
-            assert self.store.get_messages_for_llm() == before
+            assert shown(self.store) == before
         assert len(self.store.compressions()) == changes + (made is not None)
         return made
 
@@ -330,12 +330,12 @@ class TaskMachine(RuleBasedStateMachine):
         since: list[dict[str, Any]] = []
         if appended and not self.waiting():
             self.store.add_message("user", "meanwhile")
-            since = self.store.get_messages_for_llm()[-1:]
-        folded = self.store.get_messages_for_llm()
+            since = shown(self.store)[-1:]
+        folded = shown(self.store)
         self.store.folding.undo(made.id)
-        assert self.store.get_messages_for_llm() == [*before, *since]
+        assert shown(self.store) == [*before, *since]
         self.store.folding.redo()
-        assert self.store.get_messages_for_llm() == folded
+        assert shown(self.store) == folded
 
 
 class FilesMachine(TaskMachine):

@@ -10,7 +10,7 @@ from orihon import MessageStore
 from orihon.errors import ToolCallError
 from orihon.values.message.message import Message
 from tests.conformance.behaviour import Behaviour, add_calls, add_conversation, call
-from tests.conformance.invariants import check_task
+from tests.conformance.invariants import check_task, shown
 from tests.helpers import refused
 
 
@@ -136,7 +136,7 @@ class ToolPairBehaviour(Behaviour):
     def test_the_old_form_is_made_modern(self, store: MessageStore) -> None:
         store.append({"role": "assistant", "content": None, "function_call": {"name": "ls", "arguments": "{}"}})
         store.append({"role": "function", "name": "ls", "content": "a.py"})
-        asked, answered = store.get_messages_for_llm()
+        asked, answered = shown(store)
         assert asked["tool_calls"][0]["function"] == {"name": "ls", "arguments": "{}"}
         assert (answered["role"], answered["tool_call_id"]) == ("tool", asked["tool_calls"][0]["id"])
         store.add_message("user", "thanks")
