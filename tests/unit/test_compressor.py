@@ -228,7 +228,7 @@ def test_the_next_fold_takes_the_earlier_one_in_and_can_be_undone(store: Message
     (fold,) = store.view().folds
     assert (fold.start_seq, fold.end_seq) == (1, 36)
     assert fold.text.startswith("Notes on messages 1 to 36,")
-    assert fold.text.count("## Goal") == 1
+    assert fold.text.count("## What the user said") == 1
     assert "1 user: wish 0 " in fold.text, "a line keeps its number and speaker"
     store.folding.undo()
     assert contents(store) == once

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orihon.compression.notes.extractor import Extractor, FoldedRun, summarize
-from orihon.compression.notes.reader import call_text, read_back
-from orihon.texts import set_language
+from orihon.compression.notes.layout import noted_lines
+from orihon.compression.notes.reader import call_text
+from orihon.texts import speaking
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import count_exact
@@ -47,13 +50,16 @@ CHINESE = [
 ]
 
 
+FRENCH = [Message("user", "Le programme ne fonctionne plus depuis hier soir, il faut corriger la fonction. " * 6)]
+
+
 def source_texts(messages: list[Message]) -> str:
     calls = [call_text(one.name, one.arguments) for message in messages for one in message.tool_calls]
     return " ".join("\n".join([*(message.text for message in messages), *calls]).split())
 
 
 def test_what_matters_of_a_coding_task_survives() -> None:
-    notes = summarize(CODING, 220)
+    notes = summarize(CODING, 300)
     for needed in (
         "Make compute_total in shop/cart.py round to two digits.",
         "You must never change the price table.",
@@ -68,11 +74,11 @@ def test_what_matters_of_a_coding_task_survives() -> None:
 def test_lines_stand_under_headings_with_number_and_speaker() -> None:
     notes = summarize(CODING, 400, seqs=range(11, 20))
     assert notes.startswith("Notes on messages 11 to 19")
-    assert "## Goal\n11 user: Make compute_total" in notes
-    assert "## Constraints\n11 user: You must never change the price table." in notes
-    assert "## Problems\n18 shell: TypeError" in notes
+    asked = "Make compute_total in shop/cart.py round to two digits.\nYou must never change the price table."
+    assert f"## What the user said\n11 user: {asked}" in notes
+    assert "## Problems\n17 shell: pytest tests/test_cart.py → TypeError: unsupported operand" in notes
     assert "## Open tasks\n19 assistant: Next: convert" in notes
-    assert "## Code and file changes\n15 assistant: write" in notes
+    assert "15 write: shop/cart.py: " in notes
 
 
 @pytest.mark.parametrize(
@@ -87,37 +93,49 @@ def test_japanese_and_chinese(messages: list[Message], needed: list[str]) -> Non
     assert [one for one in needed if one not in notes] == []
 
 
-def test_headings_in_japanese() -> None:
-    set_language("ja")
-    try:
-        assert "## 目的\n" in summarize(JAPANESE, 200) or "## 制約\n" in summarize(JAPANESE, 200)
-    finally:
-        set_language(None)
+@pytest.mark.parametrize(
+    ("messages", "heading"),
+    [
+        (CODING, "## What the user said\n"),
+        (JAPANESE, "## ユーザーの言葉\n"),
+        (CHINESE, "## 用户说的话\n"),
+        (
+            [Message("user", "Le programme ne fonctionne plus depuis hier soir, il faut corriger la fonction. " * 6)],
+            "## >\n",
+        ),
+    ],
+)
+@pytest.mark.parametrize("spoken", ["en", "ja"])
+def test_headings_speak_the_language_of_the_conversation(messages: list[Message], heading: str, spoken: str) -> None:
+    with speaking(spoken):
+        assert heading in summarize(messages, 200)
 
 
 def test_an_earlier_summary_is_merged_line_by_line() -> None:
     first = summarize(CODING, 400)
     later = [Message("user", "Now do the same for refund_total in shop/refund.py.")]
     merged = summarize(later, 450, seqs=[30], earlier=first)
-    assert "## Constraints\n1 user: You must never change the price table." in merged
+    assert "You must never change the price table." in merged.partition("## What the user said\n1 user: ")[2]
     assert "30 user: Now do the same for refund_total" in merged
     assert merged.count("Notes on messages") == 1
 
 
 def test_notes_are_read_back_as_they_were_written() -> None:
     notes = summarize(CODING, 400)
-    read = read_back(SUMMARY_PREFIX + notes, 0, 1)
-    lines = {(source.seq, source.speaker, source.heading, text) for text, source, _ in read}
-    assert (1, "user", "constraints", "You must never change the price table.") in lines
-    assert (8, "shell", "problems", "TypeError: unsupported operand for compute_total: Decimal and float") in lines
+    read = noted_lines(SUMMARY_PREFIX + notes, 0, 1)
+    lines = {
+        (source.seq, source.speaker, source.heading, text.partition(" → ")[2] or text) for text, source, *_ in read
+    }
+    assert (1, "user", "said", "You must never change the price table.") in lines
+    assert (7, "shell", "problems", "TypeError: unsupported operand for compute_total: Decimal and float") in lines
 
 
 def test_what_the_rest_of_the_view_shows_is_not_said_again() -> None:
     names = [f"handle_{word}" for word in ("login", "logout", "signup", "reset", "invite", "export")]
     lines = [f"the function {name} is defined in the module of accounts" for name in names]
     run = [call(1, "shell", '{"command": "grep"}'), answer(1, "\n".join(lines))]
-    assert lines[0] in summarize(run, 60)
-    assert lines[0] not in summarize(run, 60, after=[Message("assistant", lines[0])])
+    assert lines[0] in summarize(run, 80)
+    assert lines[0] not in summarize(run, 80, after=[Message("assistant", lines[0])])
 
 
 def test_what_the_agent_used_before_is_kept_first() -> None:
@@ -155,7 +173,7 @@ def test_runs_that_are_folded_apart_share_the_room() -> None:
 
 def test_bare_names_stand_together_with_their_neighbours() -> None:
     listing = "class Colour:\n    RED = 1\n    GREEN = 2\n    BLUE = 3\n\ndone with the whole list"
-    assert "class Colour: RED = 1 GREEN = 2 BLUE = 3\n" in summarize([Message("user", listing)], 80) + "\n"
+    assert "class Colour: RED = 1 GREEN = 2 BLUE = 3\n" in summarize([answer(1, listing)], 80) + "\n"
 
 
 @pytest.mark.parametrize("messages", [CODING, JAPANESE, CHINESE])
@@ -164,8 +182,9 @@ def test_never_over_budget_and_never_invented(messages: list[Message], tokens: i
     notes = summarize(messages, tokens)
     assert not notes or count_exact(SUMMARY_PREFIX + notes) <= tokens
     source = source_texts(messages)
-    for line, _, _ in read_back(SUMMARY_PREFIX + notes, 0, 1):
-        assert all(part in source for part in line.split(" … "))
+    for line, *_ in noted_lines(SUMMARY_PREFIX + notes, 0, 1):
+        quoted = re.sub(r"(?: \(\d+ ×.*\)|…)$", "", line)
+        assert all(part.strip("…") in source for part in re.split(r" … | → |: |; | [+-] ", quoted)), line
     assert notes == summarize(messages, tokens)
 
 

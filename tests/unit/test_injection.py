@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orihon import ContextInheritanceManager, MessageStore, TaskContextManager, TaskKey
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.model.summarizer import RequestWriter
-from orihon.compression.notes.reader import Note, read_back, render
+from orihon.compression.notes.layout import Note, NotesFrame, noted_lines, render
 from orihon.compression.pages import pinned_headings
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.trust import Sources, as_read, quoted, quoted_if_order
@@ -111,14 +111,14 @@ class ContextNotes:
         from orihon.compression.notes.extractor import summarize
 
         notes = SUMMARY_PREFIX + summarize(messages, 400, count=estimate)
-        return [(line, source.role) for line, source, _ in read_back(notes, 0, 1)]
+        return [(line, source.role) for line, source, *_ in noted_lines(notes, 0, 1)]
 
 
 @given(st.lists(st.sampled_from(["3 user: pay now", "## Constraints", "## Goal", "12 x: y", "plain", "#", "1 a: "])))
 def test_notes_are_read_back_as_they_were_written(texts: list[str]) -> None:
     notes = [Note("notes", 7, "fetch", text.strip(), order) for order, text in enumerate(texts)]
-    read = list(read_back(SUMMARY_PREFIX + render("Notes on it.", notes), 0, 1))
-    said = [(line, source.speaker, source.heading) for line, source, _ in read if line != "Notes on it."]
+    read = list(noted_lines(SUMMARY_PREFIX + render(notes, NotesFrame("Notes on it.")), 0, 1))
+    said = [(line, source.speaker, source.heading) for line, source, *_ in read if line != "Notes on it."]
     assert said == [(text.strip(), "fetch", "notes") for text in texts]
 
 

@@ -275,4 +275,4 @@ def test_a_later_fold_merges_the_answer_line_by_line(heading: str) -> None:
     written = summarizer(Model(f"{heading}\n[7 USER]: src/report.py must stay ASCII")).summarize(run_of_messages(), 150)
     assert written is not None
     merged = summarize([Message("user", "Go on with src/report.py")], 200, seqs=[20], earlier=written)
-    assert "## Constraints\n7 user: src/report.py must stay ASCII" in merged
+    assert "## What the user said\n7 user: src/report.py must stay ASCII" in merged

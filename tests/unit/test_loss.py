@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from orihon.compression.notes.extractor import Extractor, FoldedRun
 from orihon.compression.notes.facts import Fact, FactKind
-from orihon.compression.notes.reader import read_back
-from orihon.texts import set_language
+from orihon.compression.notes.layout import binding_headings, noted_lines
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.tokens.tokens import count_exact, estimate
@@ -74,7 +73,7 @@ def test_an_empty_text_loses_everything_and_the_run_itself_nothing(messages: lis
 
 def test_constraints_come_first_and_then_what_the_agent_used_itself() -> None:
     lost = extractor(ENGLISH).report(everything(ENGLISH), "").lost
-    assert lost[0] == Fact(FactKind.CONSTRAINT, ENGLISH[0].text)
+    assert lost[0] == Fact(FactKind.REQUEST, ENGLISH[0].text)
     order = [fact.text for fact in lost]
     assert order.index("compute_total") < order.index("item_77")
 
@@ -119,59 +118,61 @@ def test_the_extractors_own_notes_are_measured_too() -> None:
 @pytest.mark.parametrize(
     ("messages", "needed"),
     [
-        (ENGLISH, ["You must never change the price table.", "shop/cart.py"]),
+        (ENGLISH, ["Make compute_total in shop/cart.py round.", "You must never change the price table."]),
         (JAPANESE, ["価格は必ず税込みで表示してください。"]),
         (CHINESE, ["价格必须含税,不要修改 inventory_items。"]),
     ],
 )
 def test_lines_for_what_matters_are_quoted_under_headings(messages: list[Message], needed: list[str]) -> None:
-    added = extractor(messages).lines_for_lost(everything(messages), "Work went on.", 200)
-    assert added.startswith(f"Also from messages 1 to {len(messages) - 1}:\n## ")
+    added = extractor(messages).rules_for_lost(everything(messages), "Work went on.", 200)
+    title, heading, *_ = added.splitlines()
+    assert str(len(messages) - 1) in title
+    assert heading in binding_headings()
     assert [one for one in needed if one not in added] == []
-    assert "## Constraints\n1 user: " in added
+    assert added.splitlines()[2].startswith("1 user: ")
     source = " ".join(whole_text(messages).split())
-    assert all(line in source for line, _, _ in read_back(SUMMARY_PREFIX + added, 0, 1))
+    assert all(line in source for line, *_ in noted_lines(SUMMARY_PREFIX + added, 0, 1))
 
 
 def test_nothing_is_added_when_nothing_important_is_missing() -> None:
     read = extractor(ENGLISH)
-    assert read.lines_for_lost(everything(ENGLISH), whole_text(ENGLISH), 200) == ""
+    assert read.rules_for_lost(everything(ENGLISH), whole_text(ENGLISH), 200) == ""
     small_talk = [
         Message("user", "Hello there"),
         Message("assistant", "Good morning, how are you"),
         Message("user", "x"),
     ]
-    assert extractor(small_talk).lines_for_lost(FoldedRun(0, 2), "", 200) == ""
+    assert extractor(small_talk).rules_for_lost(FoldedRun(0, 2), "", 200) == ""
 
 
 def test_with_the_added_lines_the_constraints_are_no_longer_lost() -> None:
     read = extractor(ENGLISH)
     text = "Work went on."
-    added = read.lines_for_lost(everything(ENGLISH), text, 200)
+    added = read.rules_for_lost(everything(ENGLISH), text, 200)
     after = read.report(everything(ENGLISH), f"{text}\n{added}")
     assert after.kept > read.report(everything(ENGLISH), text).kept
     assert not [fact for fact in after.lost if fact.kind is FactKind.CONSTRAINT]
-    assert read.lines_for_lost(everything(ENGLISH), f"{text}\n{added}", 200) == ""
+    assert read.rules_for_lost(everything(ENGLISH), f"{text}\n{added}", 200) == ""
 
 
 @pytest.mark.parametrize("messages", [ENGLISH, JAPANESE, CHINESE])
 @pytest.mark.parametrize("room", [0, 5, 20, 40, 60])
 def test_added_lines_keep_to_their_room(messages: list[Message], room: int) -> None:
-    assert count_exact(extractor(messages).lines_for_lost(everything(messages), "", room)) <= room
+    assert count_exact(extractor(messages).rules_for_lost(everything(messages), "", room)) <= room
 
 
 def test_a_constraint_too_long_for_the_room_does_not_keep_the_others_out() -> None:
     long = "You must keep " + ", ".join(f"column {number}" for number in range(80))
     messages = [Message("user", f"{long}\nNever drop the index."), Message("assistant", "ok"), Message("user", "x")]
-    added = extractor(messages).lines_for_lost(FoldedRun(0, 2), "", 60)
+    added = extractor(messages).rules_for_lost(FoldedRun(0, 2), "", 60)
     assert "1 user: Never drop the index." in added
     assert "column 5" not in added
 
 
 def test_only_what_a_user_demands_is_added_as_a_constraint() -> None:
     messages = [Message("system", "The listing is required."), Message("user", "Always ask."), Message("user", "x")]
-    added = extractor(messages).lines_for_lost(FoldedRun(0, 2), "", 100)
-    assert added == "Also from messages 1 to 2:\n## Constraints\n2 user: Always ask."
+    added = extractor(messages).rules_for_lost(FoldedRun(0, 2), "", 100)
+    assert added == "Also from messages 1 to 2:\n## What the user said\n2 user: Always ask."
 
 
 def test_bare_names_on_lines_of_their_own_are_read_together() -> None:
@@ -179,14 +180,10 @@ def test_bare_names_on_lines_of_their_own_are_read_together() -> None:
     assert extractor(messages).report(FoldedRun(0, 1), "ERROR\nFATAL_STOP").lost == ()
 
 
-def test_the_title_in_japanese() -> None:
-    set_language("ja")
-    try:
-        added = extractor(JAPANESE).lines_for_lost(FoldedRun(0, 2), "", 200)
-    finally:
-        set_language(None)
-    assert added.startswith("メッセージ 1 から 2 までの補足:\n## 制約\n1 user: ")
-    assert [source.heading for _, source, _ in read_back(SUMMARY_PREFIX + added, 0, 1)][:1] == ["constraints"]
+def test_the_title_is_in_the_language_of_the_conversation() -> None:
+    added = extractor(JAPANESE).rules_for_lost(FoldedRun(0, 2), "", 200)
+    assert added.startswith("メッセージ 1 から 2 までの補足:\n## ユーザーの言葉\n1 user: ")
+    assert [source.heading for _, source, *_ in noted_lines(SUMMARY_PREFIX + added, 0, 1)][:1] == ["said"]
 
 
 TEXTS = st.text(st.sampled_from("abc_./ \n。、必ず价格must 1290#-:\"'\\{}"), max_size=120)
@@ -205,4 +202,4 @@ def test_any_history_and_any_text(history: list[tuple[str, str]], text: str, roo
     report = read.report(run, text)
     assert report.found == report.kept + len(report.lost)
     assert read.report(run, "\n".join(message.text for message in messages)).lost == ()
-    assert estimate(read.lines_for_lost(run, text, room)) <= room
+    assert estimate(read.rules_for_lost(run, text, room)) <= room

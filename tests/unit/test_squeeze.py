@@ -84,7 +84,8 @@ def test_the_rest_is_one_system_message_of_notes() -> None:
     folds = [message for message in result.messages if str(message["content"]).startswith(SUMMARY_PREFIX)]
     assert len(folds) == 1 == len(result.folded)
     assert folds[0]["role"] == "system"
-    assert "Do not touch orders/writer.py." in folds[0]["content"]
+    asked = [message for message in result.messages if message["role"] == "user"]
+    assert "Do not touch orders/writer.py." in str(asked[0]["content"])
 
 
 def test_what_fits_is_not_touched() -> None:
@@ -169,7 +170,7 @@ def test_squeezing_again_merges_the_notes() -> None:
     twice = squeeze([*once, *coding(20)[2:]], 2500).messages
     texts = [str(message["content"]) for message in twice]
     folds = [text for text in texts if text.startswith(SUMMARY_PREFIX)]
-    assert any("Do not touch orders/writer.py." in text for text in folds)
+    assert any("Do not touch orders/writer.py." in text for text in texts)
     assert all(text.count("Notes on messages") == 1 for text in folds)
 
 
@@ -203,6 +204,6 @@ def test_a_squeezed_transcript_can_be_squeezed_again() -> None:
     first = squeeze(coding(40), 3000)
     again = squeeze(first.messages, 1200)
     check(list(first.messages), again)  # type: ignore[arg-type]
-    assert [message["role"] for message in again.messages[:2]] == ["system", "system"]
-    assert str(again.messages[1]["content"]).startswith(SUMMARY_PREFIX)
-    assert "orders/writer.py" in str(again.messages[1]["content"]), "the user's wish is merged, not lost"
+    assert [message["role"] for message in again.messages[:3]] == ["system", "user", "system"]
+    assert str(again.messages[2]["content"]).startswith(SUMMARY_PREFIX)
+    assert "orders/writer.py" in str(again.messages[1]["content"]), "the user's wish is not lost"

@@ -15,7 +15,8 @@ from enum import StrEnum
 from functools import cache, cached_property
 from typing import Protocol
 
-from orihon.compression.notes.extractor import Extractor, FactLoss, FoldedRun
+from orihon.compression.notes.extractor import Extractor, FoldedRun
+from orihon.compression.notes.loss import FactLoss
 from orihon.system.json_shapes import AsJson
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
@@ -102,7 +103,8 @@ class Pages:
     @cached_property
     def extractor(self) -> Extractor:
         """The text, read for what will be needed of it: once, for all who ask."""
-        return Extractor(self.messages, self.count, [entry.start for entry in self.view.entries])
+        seqs = [entry.start for entry in self.view.entries]
+        return Extractor(self.messages, self.count, seqs, has_recall=self.has_recall)
 
     def tokens_of(self, run: FoldedRun) -> int:
         return sum(entry.tokens for entry in self.entries(run))

@@ -158,8 +158,9 @@ def _forced(pages: Pages, aim: Aim, strategies: Sequence[Strategy], limit: int) 
     """
     answers: list[FoldPlan | NothingToFold] = []
     for keep, chosen in ((aim.keep_recent, strategies), (0, strategies), (0, [Summarize()])):
-        forced = replace(aim, keep_recent=keep, min_to_compress=1, is_strict=True)
-        answers = _finish(pages, _climb(pages, forced, chosen), replace(forced, goal=int(limit * _SENDABLE)))
+        sendable = int(limit * _SENDABLE)
+        forced = replace(aim, goal=min(aim.goal, sendable), keep_recent=keep, min_to_compress=1, is_strict=True)
+        answers = _finish(pages, _climb(pages, forced, chosen), replace(forced, goal=sendable))
         plans = [answer for answer in answers if isinstance(answer, FoldPlan)]
         if plans and pages.tokens_after(_merged(plans)) <= limit:
             break

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orihon.compression.documents.markdown import parse
-from orihon.compression.notes.reader import is_tools, numbered
+from orihon.compression.notes.layout import is_tools, numbered
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.compression.trust import QUOTE
 from orihon.guard.masking.patterns import TimedPatterns

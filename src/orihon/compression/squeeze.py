@@ -17,7 +17,8 @@ from typing import Any
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
 from orihon.compression.ladder import Ladder, ladder_of
 from orihon.compression.notes.extractor import Extractor, FoldedRun
-from orihon.compression.notes.reader import call_text, is_notes
+from orihon.compression.notes.layout import is_notes
+from orihon.compression.notes.reader import call_text
 from orihon.compression.notes.selection import Selection
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, fold_report
 from orihon.compression.planner import Job, draft
@@ -34,6 +35,7 @@ from orihon.values.view import SYSTEM_ROLES, Entry, View
 _NEWEST = 4  # messages that stay word for word when they take at most half of the room
 _NEWEST_SHARE = 0.5
 _LARGE_NEWEST_SHARE = 0.35  # of the room, for the newest turns when four messages are too much
+_USER_SHARE = 0.3  # of the room, for the last of what users said
 _CONTINUITY = 1.25  # a turn that stands whole is worth more than its lines one by one
 _LEAST_NOTES = 24  # tokens: a title and nothing else
 
@@ -93,6 +95,8 @@ class _Squeeze:
         extractor = Extractor(self.messages, self.count, sizes=self.sizes)
         kept = self.protected | self._newest(room)
         shortened = {} if self._reaches_end(kept) else self._shorten_newest(extractor, room)
+        if not any(self.messages[place].role == "user" for place in (*kept, *shortened)):
+            kept, shortened = self._with_user(extractor, kept, shortened, room)
         selection = self._select(extractor, kept | {*shortened})
         if self._reaches_end(kept):
             further = self._reach_back(extractor, selection, kept, room)
@@ -151,15 +155,33 @@ class _Squeeze:
             kept = kept | {*turn}
         return kept
 
+    def _with_user(
+        self, extractor: Extractor, kept: set[int], shortened: dict[int, Mapping[str, Any]], room: int
+    ) -> tuple[set[int], dict[int, Mapping[str, Any]]]:
+        """The same with what a user said last: servers refuse a conversation in which no user speaks."""
+        place = next((at for at in range(len(self.messages) - 1, -1, -1) if self.messages[at].role == "user"), None)
+        allowed = int(room * _USER_SHARE)
+        if place is None:
+            return kept, shortened
+        if self.sizes[place] <= allowed:
+            return kept | {place}, shortened
+        return kept, shortened | self._shorten(extractor, range(place, place + 1), [place], allowed)
+
     def _shorten_newest(self, extractor: Extractor, room: int) -> dict[int, Mapping[str, Any]]:
         """The newest turn in its own envelope, its long texts cut down to the lines that matter most."""
         turn = self.turns[-1]
         allowed = int(room * _LARGE_NEWEST_SHARE)
         long = [place for place in turn if self.sizes[place] > allowed // (2 * len(turn))]
+        return self._shorten(extractor, turn, long, allowed) if self._may_stay(turn) and long else {}
+
+    def _shorten(
+        self, extractor: Extractor, turn: range, long: Sequence[int], allowed: int
+    ) -> dict[int, Mapping[str, Any]]:
+        """A turn in so many tokens, its long texts cut down; nothing when that cannot be."""
         envelopes = {place: {**self.originals[place], "content": ""} for place in long}
         fixed = sum(self.sizes[place] for place in turn if place not in envelopes)
         fixed += sum(self._size(message) for message in envelopes.values())
-        if not self._may_stay(turn) or not long or fixed > allowed // 2:
+        if fixed > allowed // 2:
             return {}
         selection = extractor.selection({*long}, self.protected)
         selection.take(allowed - fixed)

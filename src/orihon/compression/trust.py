@@ -19,7 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from orihon.compression.notes.reader import is_tools, numbered
+from orihon.compression.notes.calls import OUTCOME
+from orihon.compression.notes.layout import binding_headings, is_own, is_tools, numbered
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.guard.masking.patterns import TimedPatterns
 from orihon.texts import LANGUAGES, text
@@ -212,11 +213,13 @@ def _orders(lines: Sequence[_Line], rules: TimedPatterns) -> set[int]:
             if _ORDERS.search(" ".join(one.plain.strip() for one in lines[at:end])):
                 found.update(range(at, end))
                 break
-    return {at for at in found if not lines[at].is_quoted}
+    return {at for at in found if not lines[at].is_quoted and not is_own(lines[at].whole)}
 
 
 def _is_printed(line: _Line, sources: Sources) -> bool:
-    return line.whole.strip() in pinned_headings() or sources.has_only_printed(line.rest)
+    """What came of a call stands behind it: there, too, a page may have put its orders."""
+    outcome = line.rest.rpartition(OUTCOME)[2]
+    return line.whole.strip() in pinned_headings() or any(map(sources.has_only_printed, {line.rest, outcome}))
 
 
 def _carried(lines: Sequence[_Line], kept: set[str]) -> int:
@@ -235,7 +238,7 @@ def _binding_titles() -> tuple[str, ...]:
 def _is_binding(heading: str) -> bool:
     """Whether what stands below is what is wanted, and what must and must not be."""
     lower = heading.lower()
-    return any(title in lower for title in _binding_titles())
+    return heading.strip() in binding_headings() or any(title in lower for title in _binding_titles())
 
 
 def _is_summary(message: Message) -> bool:

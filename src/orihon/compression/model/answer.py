@@ -16,7 +16,7 @@ from functools import cache
 
 from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, error_text
 from orihon.compression.model.grounding import Ground
-from orihon.compression.notes.reader import HEADINGS
+from orihon.compression.notes.layout import HEADINGS
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX

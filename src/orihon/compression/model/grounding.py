@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from orihon.compression.model.wording import (
-    Named,
+    NamedThing,
     language_of,
     names_in,
     numbers_in,
@@ -231,7 +231,7 @@ class Ground:
         are_seqs = all(len(number) < 9 and 1 <= int(number) <= max(first, last) for number in numbers)
         return " " * len(found[0]) if are_seqs else found[0]
 
-    def is_known(self, named: Named) -> bool:
+    def is_known(self, named: NamedThing) -> bool:
         """Whether the source has something by that name, or as good as."""
         name = named.plain
         match named.kind:
@@ -268,7 +268,7 @@ class Ground:
         # Elsewhere a file is spoken of by its name alone; a word is no file.
         return has_all and (_EXTENSION.search(last) is not None or "_" in last or not name.startswith(("/", "~")))
 
-    def _knows_number(self, named: Named) -> bool:
+    def _knows_number(self, named: NamedThing) -> bool:
         written = named.plain
         digits = re.sub(r"[^\d.:\-,_]", "", written).strip(".:-,_")
         bare = re.sub(r"[,_]", "", digits)
@@ -424,7 +424,7 @@ def _is_brief(said: str) -> bool:
     return len(said) <= (_BRIEF // 2 if language_of(said) else _BRIEF)
 
 
-def _carried(said: str) -> Iterator[Named]:
+def _carried(said: str) -> Iterator[NamedThing]:
     """What a text names that stays the same in any language."""
     is_latin = not language_of(said)
     for named in names_in(said):

@@ -24,7 +24,7 @@ from orihon.compression.model.answer import judge
 from orihon.compression.model.call import Caller, ChatClient, Failed, LLMClientProtocol, OnAnswer, SummaryFailure
 from orihon.compression.model.grounding import Ground
 from orihon.compression.notes.extractor import summarize
-from orihon.compression.notes.reader import HEADINGS
+from orihon.compression.notes.layout import HEADINGS
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.message.wire import clean

@@ -117,7 +117,7 @@ _COMMON = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedThing:
     """Something that a text names."""
 
     kind: str
@@ -129,7 +129,7 @@ class Named:
         return plain(self.text)
 
 
-def names_in(said: str) -> Iterator[Named]:
+def names_in(said: str) -> Iterator[NamedThing]:
     """Everything in a text that only its source can give: numbers, paths, names; of words those with a name's capital.
 
     In a text without blanks between its words, all words in Latin letters.
@@ -145,9 +145,9 @@ def names_in(said: str) -> Iterator[Named]:
             has_no_capital = is_latin and _STARTS.search(said, max(start - _STARTS_REACH, 0), start) is not None
             if not has_no_capital and not any(first <= start < last for first, last in titles):
                 words = (word for word in name.split("/") if len(word) > 2 and plain(word) not in _COMMON)
-                yield from (Named("word", word, follows) for word in words if word[0].isupper() or not is_latin)
+                yield from (NamedThing("word", word, follows) for word in words if word[0].isupper() or not is_latin)
         elif name and not (kind == "name" and _ABBREVIATION.match(name)):
-            yield Named(kind, name, follows)
+            yield NamedThing(kind, name, follows)
 
 
 def unescaped(said: str) -> str:

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class FactKind(StrEnum):
-    """What a fact is. The last three are whole lines."""
+    """What a fact is. The last four are whole lines."""
 
     URL = "url"
     PATH = "path"
@@ -23,6 +23,7 @@ class FactKind(StrEnum):
     ERROR = "error"
     DECISION = "decision"
     CONSTRAINT = "constraint"
+    REQUEST = "request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +82,6 @@ _DECISION = re.compile(
     r"|決め|決定|にする|ことにし|ことにする|採用|方針|了解|承認|なので|つまり|原因|解決|修正し"
     r"|决定|采用|改用|方案|同意|批准|确认|原因|解决|修复"
 )
-_OPEN = re.compile(
-    r"\b(?:TODO|FIXME|XXX)\b|\[ \]|\b(?i:next(?: step| steps|,)?|remaining|still (?:need|needs|have|has|to)|not yet"
-    r"|pending|need to|needs to|have to|left to do|later|follow.?up|in progress)\b"
-    r"|未完了|未対応|残り|まだ|これから|次に|次は|後で|あとで|予定|待ち|待办|尚未|还没|接下来|下一步|之后|计划"
-)
 # Every match of a rule has one of its stems, and looking for those first is many times faster.
 _DECISION_STEMS = (
     *("decid", "decision", "chose", "choose", "'ll", " will", "going to", "let's", "let us", "instead", "agree"),
@@ -93,11 +89,6 @@ _DECISION_STEMS = (
     *("the issue is", "the problem is", "turns out", "because", "so that", "switch", "works now", "now works"),
     *("fixed", "resolved", "conclusion", "決", "にする", "ことに", "採用", "方針", "了解", "承認", "なので", "つまり"),
     *("原因", "解決", "修正し", "决定", "采用", "改用", "方案", "同意", "批准", "确认", "解决", "修复"),
-)
-_OPEN_STEMS = (
-    *("todo", "fixme", "xxx", "[ ]", "next", "remaining", "still ", "not yet", "pending", "need to", "needs to"),
-    *("have to", "left to do", "later", "follow", "in progress", "未完了", "未対応", "残り", "まだ", "これから"),
-    *("次に", "次は", "後で", "あとで", "予定", "待ち", "待办", "尚未", "还没", "接下来", "下一步", "之后", "计划"),
 )
 
 
@@ -124,11 +115,6 @@ def is_constraint(line: str) -> bool:
 def is_decision(line: str) -> bool:
     """Whether a line says what was chosen, found out or agreed."""
     return _has_any(line, _DECISION_STEMS) and _DECISION.search(line) is not None
-
-
-def is_open(line: str) -> bool:
-    """Whether a line speaks of work that is still to do."""
-    return _has_any(line, _OPEN_STEMS) and _OPEN.search(line) is not None
 
 
 def _has_any(line: str, stems: tuple[str, ...]) -> bool:

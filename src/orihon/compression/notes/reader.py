@@ -1,10 +1,8 @@
-"""A history read as statements: its lines, each once, with what they are about and who uses that; notes of them.
+"""A history read as statements: its lines, each once, with what they are about and who uses that.
 
 The reading is done once and in time linear in the text: messages are cut into lines (over-long ones at a natural
 place), every line into the *features* it is about (facts and words), and every feature is counted: in how many messages
-it stands, in how many of the agent's own, where last. Notes are chosen lines under headings, each with its message
-number and speaker; they are read back, so that a later fold merges an earlier one line by line. Lines keep their
-wording. Knows nothing of worth or budgets.
+it stands, in how many of the agent's own, where last. Lines keep their wording. Knows nothing of worth or budgets.
 """
 
 from __future__ import annotations
@@ -12,14 +10,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from orihon.compression.notes.facts import PIECE, FactKind, names_in
-from orihon.texts import LANGUAGES, text
-from orihon.values.message.message import Message
-from orihon.values.records import SUMMARY_PREFIX
 
 LONGEST = 600  # characters of a statement
 _LEAST_CUT = 420  # of the parts of an over-long line
@@ -65,8 +59,20 @@ class LineSource:
     heading: str = ""  # where an earlier summary had put it
 
 
-#: A line, its source, and whether it is nothing but names. A bare tuple: a long history has very many of them.
-SourceLine = tuple[str, LineSource, bool]
+@dataclass(frozen=True, slots=True)
+class LineMark:
+    """What a line is beside its words, where that is known."""
+
+    kind: str  # user, statement, call, shown, talk
+    worth: float = 0.0  # before anything is known of its words
+    paragraph: int = 0  # units of one paragraph stand on one line again
+    lead: str = ""  # the line that announces it
+    heading: str = ""
+    factor: float = 1.0  # of what its words are worth
+
+
+#: A line, its source, whether it is nothing but names, and its mark. A bare tuple: a long history has very many.
+SourceLine = tuple[str, LineSource, bool, LineMark | None]
 
 
 def call_text(name: str, arguments: str) -> str:
@@ -74,18 +80,9 @@ def call_text(name: str, arguments: str) -> str:
     return f"{name} {_ESCAPED.sub(_unescape, arguments) if chr(92) in arguments else arguments}"
 
 
-def lines_of(message: Message, place: int, seq: int) -> Iterator[SourceLine]:
-    """The lines of a message and of its tool calls, blanks around them cut off."""
-    speaker = _tool_of(message) if message.role == "tool" else message.role
-    source = LineSource(place, seq, speaker, message.role)
-    for said in [message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]:
-        for part, is_bare in _joined(said.split("\n")):
-            yield part, source, is_bare
-
-
-def _tool_of(message: Message) -> str:
-    """The tool's name as notes can have it: one word, and nobody else's."""
-    name = _NOT_IN_NAMES.sub("_", message.tool_name or message.name or "tool")
+def speaker_of(tool: str | None) -> str:
+    """A tool's name as notes can have it: one word, and nobody else's."""
+    name = _NOT_IN_NAMES.sub("_", tool or "tool")
     return "tool" if name.lower() in _SPEAKERS else name
 
 
@@ -93,7 +90,7 @@ def shown_lines(text: str) -> Iterator[str]:
     """Every line of a text as it stands, and then the bare names that are read together."""
     raw = text.split("\n")
     yield from raw
-    yield from (names for names, is_bare in _joined(raw) if is_bare)
+    yield from (names for names, is_bare in bare_joined(raw) if is_bare)
 
 
 class LineStatistics:
@@ -122,9 +119,10 @@ class LineStatistics:
             features = self._features.get(text)
             if features is None:
                 features = self._features[text] = self._find(text)
-            else:
+                self._lines[text] = line
+            elif role == "user" or self._lines[text][1].role != "user":  # what a user said stays the user's
                 self._lines.pop(text)  # so that the lines stay in the order of the text
-            self._lines[text] = line
+                self._lines[text] = line
             found.append(features)
         seen = set().union(*found)
         if role == "assistant":
@@ -209,7 +207,7 @@ def _words_of_any_script(piece: str) -> Iterator[str]:
             yield from (word[at : at + 2] for at in range(len(word) - 1))
 
 
-def _joined(raw_lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
+def bare_joined(raw_lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
     """Stripped lines, and whether they are bare names; those (fields, members, imports) go together with neighbours."""
     names = ""
     for raw in raw_lines:
@@ -221,7 +219,7 @@ def _joined(raw_lines: Iterable[str]) -> Iterator[tuple[str, bool]]:
             yield names, True
             names = ""
         if len(line) > LONGEST:
-            yield from ((part, False) for part in _cut(line))
+            yield from ((part, False) for part in cut_long(line))
         elif line:
             yield line, False
     if names:
@@ -234,7 +232,8 @@ def _is_bare(text: str) -> bool:
     return text.isascii() or len(_LATIN_WORD.findall(text)) + len(_CJK.findall(text)) // 2 < FEWEST_WORDS
 
 
-def _cut(line: str) -> Iterator[str]:
+def cut_long(line: str) -> Iterator[str]:
+    """An over-long line in parts, cut at natural places."""
     start = 0
     while len(line) - start > LONGEST:
         end = start + LONGEST
@@ -251,114 +250,3 @@ def _unescape(match: re.Match[str]) -> str:
     if match[1]:
         return "\n"
     return chr(int(match[3], 16)) if match[3] else match[2] or match[0]
-
-
-HEADINGS = ("goal", "constraints", "decisions", "changes", "problems", "open", "notes")
-_LOOK_UP = "look_up"
-_NUMBERED = re.compile(r"(\d+) ([^\s:]+): (.*)", re.S)
-_ROLES = ("user", "assistant", "system", "developer")
-_PROMPTERS = ("system", "developer")
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One line of the notes."""
-
-    heading: str
-    seq: int
-    speaker: str
-    text: str
-    order: int  # its place in the source
-
-
-def render(title: str, notes: Iterable[Note], hints: Sequence[tuple[int, str]] = ()) -> str:
-    """Notes under a title; ``hints`` are message numbers and words to look up there."""
-    by_heading: dict[str, list[Note]] = {}
-    for note in notes:
-        by_heading.setdefault(note.heading, []).append(note)
-    lines = [title]
-    for heading in HEADINGS:
-        if heading in by_heading:
-            lines.append(_title(heading))
-            lines += _numbered(sorted(by_heading[heading], key=lambda note: note.order))
-    if hints:
-        lines += [_title(_LOOK_UP), "; ".join(f"{seq}: {words}" for seq, words in _by_seq(hints))]
-    return "\n".join(lines)
-
-
-def title_of(first: int, last: int) -> str:
-    """The title of the notes on messages ``first`` to ``last``."""
-    return text("notes.title", first=first, last=last)
-
-
-def title_of_added(first: int, last: int) -> str:
-    """The title of lines that are added to another text on these messages."""
-    return text("notes.added", first=first, last=last)
-
-
-def is_notes(role: str, content: str) -> bool:
-    """Whether a message is a fold that can be merged; a tool that prints the like of one makes none."""
-    return role in _PROMPTERS and content.startswith(SUMMARY_PREFIX)
-
-
-def is_tools(speaker: str) -> bool:
-    """Whether a line of notes comes from a tool."""
-    return speaker not in _ROLES
-
-
-def numbered(line: str) -> tuple[str, str]:
-    """The speaker whom a line of notes names, if any, and what it says."""
-    found = _NUMBERED.fullmatch(line.strip())
-    return (found[2], found[3]) if found else ("", line)
-
-
-def read_back(content: str, place: int, seq: int) -> Iterator[SourceLine]:
-    """The lines of an earlier fold, under the numbers, speakers and headings they had."""
-    heading, number, speaker = "", seq, "system"
-    for raw in content.removeprefix(SUMMARY_PREFIX).split("\n"):
-        line = raw.strip()
-        if line in _headings():
-            heading = _headings()[line]
-        elif heading == _LOOK_UP or not line or _titles().fullmatch(line):
-            continue
-        else:
-            if found := _NUMBERED.fullmatch(line):
-                number, speaker, line = int(found[1]), found[2], found[3]
-            role = "tool" if is_tools(speaker) else speaker
-            yield line, LineSource(place, number, speaker, role, heading or "notes"), False
-
-
-def _numbered(notes: list[Note]) -> Iterator[str]:
-    source: tuple[int, str] | None = None
-    for note in notes:
-        same = source == (note.seq, note.speaker) and not _is_of_notes(note.text)
-        source = note.seq, note.speaker
-        yield note.text if same else f"{note.seq} {note.speaker}: {note.text}"
-
-
-def _is_of_notes(said: str) -> bool:
-    """Whether a line by itself would be read as another speaker's or as a heading: a page can say anything."""
-    return said.startswith("#") or _NUMBERED.fullmatch(said) is not None
-
-
-def _by_seq(hints: Sequence[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    words: dict[int, list[str]] = {}
-    for seq, word in sorted(hints):
-        words.setdefault(seq, []).append(word)
-    return ((seq, ", ".join(found)) for seq, found in words.items())
-
-
-def _title(heading: str, lang: str | None = None) -> str:
-    return f"## {text(f'notes.{heading}', lang=lang)}"
-
-
-@cache
-def _headings() -> dict[str, str]:
-    return {_title(heading, lang): heading for heading in (*HEADINGS, _LOOK_UP) for lang in LANGUAGES}
-
-
-@cache
-def _titles() -> re.Pattern[str]:
-    keys = ("notes.title", "notes.added")
-    titles = (re.escape(text(key, lang=lang, first="\0", last="\0")) for key in keys for lang in LANGUAGES)
-    return re.compile("|".join(title.replace(re.escape("\0"), r"\d+") for title in titles))

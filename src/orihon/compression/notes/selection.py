@@ -19,9 +19,9 @@ import itertools
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from orihon.compression.notes.facts import FactKind, is_constraint, is_decision, is_error, is_open
+from orihon.compression.notes.facts import FactKind
 from orihon.compression.notes.reader import LineSource, LineStatistics
 from orihon.values.message.message import Message
 from orihon.values.tokens.tokens import Counter
@@ -90,17 +90,14 @@ def _measured_reuse(reading: LineStatistics) -> dict[FactKind, float]:
 
 #: Tokens for each line beside its text. More than its end and source take: few long lines say more than many short.
 LINE_COST = 5
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。!?])(?=.)")
-_MAY_HAVE_SENTENCES = re.compile(r"[.!?]\s|[。!?].")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])(?=.)")
+_MAY_HAVE_SENTENCES = re.compile(r"[.!?]\s|[。！？].")
 _TRIMMED_FROM = 60  # characters; a shorter line is not worth cutting
 _LEAST_OF_GUESS = 0.75  # no line is much cheaper than its message on an average
 KEPT_WEIGHT = 0.62  # of a line's weight that trimming must leave, so that it still says the same
 _SENTENCE_COST = 3  # characters' worth of tokens that any sentence costs
-_QUESTION = 0.6
+_QUESTION = 0.5
 _BARE = 0.42  # a bare name is worth less: it shows little of what it is about
-_BONUS = {"goal": 0.025, "constraints": 0.04, "decisions": 0.0125, "open": 0.0125, "problems": 0.0125}
-_MOST_BONUS = {"tool": _BONUS["problems"]}
-_MOST_BONUS_OF_ALL = max(_BONUS.values())
 
 
 class Pool:
@@ -122,29 +119,34 @@ class Pool:
         self.texts = list(self.lines)  # what is quoted of them
         self.sources: list[LineSource] = [line[1] for line in lines]
         self.is_bare = [line[2] for line in lines]
+        self.marks = [line[3] for line in lines]
         self.said = reading.features()  # what the lines are about
         self.features = list(self.said)  # what is left of it where they are trimmed
         self._rarity = [math.log2(1 + reading.places / (1 + count)) for count in range(reading.places + 1)]
         self.is_word = [kind is None for kind in reading.kinds()]
         for index, text in enumerate(self.texts):
-            if len(text) >= _TRIMMED_FROM and _MAY_HAVE_SENTENCES.search(text):
+            mark = self.marks[index]
+            is_unit = mark is not None and mark.kind in ("user", "statement", "call")  # cut already, and whole
+            if not is_unit and len(text) >= _TRIMMED_FROM and _MAY_HAVE_SENTENCES.search(text):
                 self._trim(index)
         token_lengths = list(map(_token_length, messages, sizes))
         self.least_costs = [
             len(text) / token_lengths[source.place] * _LEAST_OF_GUESS + LINE_COST
             for text, source in zip(self.texts, self.sources, strict=True)
         ]
-        self.costs = [0] * len(lines)  # with the bonuses, for the lines that have been weighed
-        self.bonuses = [0.0] * len(lines)
+        self.costs = [0] * len(lines)  # of the lines that have been weighed
         self.factors = [
-            (_BARE if is_bare else 1.0) * (_QUESTION if text.endswith(("?", "?")) else 1.0)
-            for text, is_bare in zip(self.texts, self.is_bare, strict=True)
+            (_BARE if is_bare else 1.0 if mark is None else mark.factor)
+            * (_QUESTION if text.endswith(("?", "？")) else 1.0)
+            for text, _, is_bare, mark in lines
         ]
-        self._headings: dict[int, str] = {}
+        #: Lines that are worth something for what they are, with their marks.
+        self.told = {index: mark for index, mark in enumerate(self.marks) if mark is not None and mark.worth}
+        announced = {mark.lead for mark in self.told.values() if mark.lead}
+        announcing = {text: index for index, text in enumerate(self.lines) if text in announced}
+        self._leads = {index: announcing[mark.lead] for index, mark in self.told.items() if mark.lead in announcing}
         places = [source.place for source in self.sources]
         self._starts = [bisect_left(places, place) for place in range(reading.places + 1)]
-        self._first_user = next((at for at, message in enumerate(messages) if message.role == "user"), -1)
-        self._writing = {place for place, message in enumerate(messages) if _writes(message)}
 
     def between(self, start: int, end: int) -> range:
         """The lines of the messages at ``start`` up to but without ``end``."""
@@ -155,32 +157,25 @@ class Pool:
         return set().union(*self.said[self._starts[place] : self._starts[place + 1]])
 
     def weigh(self, index: int) -> int:
-        """Count a line's tokens, and find what it is worth beside its features."""
-        cost = self.costs[index] = self._count(self.texts[index]) + LINE_COST
-        self.bonuses[index] = _BONUS.get(self.heading(index), 0.0)
+        """A line's tokens."""
+        cost = self.costs[index]
+        if not cost:
+            cost = self.costs[index] = self._count(self.texts[index]) + LINE_COST
         return cost
 
-    def most_bonus(self, index: int) -> float:
-        """What its bonus is at most, known without reading the line."""
-        return _MOST_BONUS.get(self.sources[index].role, _MOST_BONUS_OF_ALL)
+    def lead(self, index: int) -> int | None:
+        """The line that announces this one."""
+        found = self._leads.get(index)
+        return None if found == index else found
 
     def heading(self, index: int) -> str:
-        """Where a line belongs in the notes."""
-        found = self._headings.get(index)
-        if found is None:
-            found = self._headings[index] = self._find_heading(self.sources[index], self.texts[index])
-        return found
-
-    def _find_heading(self, source: LineSource, text: str) -> str:
-        if source.heading:
+        """Where a line belongs in the notes. Only who may speak gets a heading of his own."""
+        source, mark = self.sources[index], self.marks[index]
+        if source.heading and not (source.role == "user" and source.heading in ("goal", "constraints")):
             return source.heading
-        if source.role == "tool":
-            return "problems" if is_error(text) else "notes"
-        if source.role == "user" and is_constraint(text):
-            return "constraints"
-        if source.place == self._first_user:
-            return "goal"
-        return "changes" if source.place in self._writing else _said(text)
+        if source.role == "user":
+            return "said"
+        return mark.heading if mark is not None and mark.heading else "notes"
 
     def _trim(self, index: int) -> None:
         """Leave the emptiest sentences out, when what stays still says most of the line."""
@@ -228,18 +223,6 @@ def _token_length(message: Message, tokens: int) -> float:
     return max(characters, 1) / max(tokens, 1)
 
 
-def _said(text: str) -> str:
-    for heading, applies in (("open", is_open), ("decisions", is_decision), ("problems", is_error)):
-        if applies(text):
-            return heading
-    return "notes"
-
-
-def _writes(message: Message) -> bool:
-    """Whether a message's tool calls carry text of several lines: code or a file, not a question to the tool."""
-    return any("\\n" in call.arguments for call in message.tool_calls)
-
-
 # What is still worth something after it was shown once: a fact is known by then, a word may stand for something else.
 _FACT_AGAIN = 0.06
 _WORD_AGAIN = 0.15
@@ -247,12 +230,35 @@ _BARE_AGAIN = 0.4
 _LEAST_ROOM = 6
 _NEARLY_BEST = 0.95  # as good as the best: saves looking at most lines again
 _PASSED_OVER = 300
+_SAYS_NOTHING = 0.1  # a factor up to which a line is not worth even the room that is left over
+
+
+# Of the room for notes, as a share of it, and as so many tokens with a smaller share of what a larger room has.
+_SAID_SHARE = 0.45
+_SAID_IN_TALK = 0.2
+_OF_ONE_MESSAGE = (300, 0.15)
+_DONE_SHARE = 0.5
+_DONE = (300, 0.25)
+LEAST_DEMAND = 1.5  # below, what a user said is chosen like anything else
+_LONGER = 0.85  # worth grows nearly with length, or only short units would be taken
+_KNOWN = 0.3  # of its worth that a unit keeps when all of it has been said
+# A user's sentence about what is worked on goes before one about anything else; of the others that is known already.
+_NAMED = {"user": 10.0}
+_NAMED_BY_OTHERS = 1.0
 
 
 class Selection:
     """Lines chosen so far, by number, and the worth that is left in the others."""
 
-    def __init__(self, pool: Pool, lines: Iterable[int], worth: Sequence[float], shown: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        lines: Iterable[int],
+        worth: Sequence[float],
+        shown: Iterable[int] = (),
+        *,
+        is_talk: bool = False,
+    ) -> None:
         self.chosen: list[int] = []
         self.least_density = float("inf")
         self._pool = pool
@@ -261,8 +267,13 @@ class Selection:
         self._again = [_WORD_AGAIN if is_word else _FACT_AGAIN for is_word in pool.is_word]
         for feature in shown:
             self._worth[feature] *= self._again[feature]
-        self._heap = self._likely_densities(lines)
+        candidates = list(lines)
+        self._heap = self._likely_densities(candidates)
         heapq.heapify(self._heap)
+        self._taken: set[int] = set()
+        self._told = [index for index in candidates if index in pool.told]
+        self._said_share = _SAID_IN_TALK if is_talk else _SAID_SHARE
+        self._has_begun = False
 
     def worth_of(self, features: Iterable[int]) -> float:
         """What these features are still worth."""
@@ -273,18 +284,64 @@ class Selection:
         return self._worth[feature] >= self._full_worth[feature]
 
     def take(self, room: float) -> None:
-        """Choose more, for about ``room`` tokens."""
-        heap, costs, weigh = self._heap, self._pool.costs, self._pool.weigh
+        """Choose more, for about ``room`` tokens: at first what was said and done, then what covers the rest."""
+        if not self._has_begun:
+            self._has_begun = True
+            whole = room
+            room -= self._take_told(("user",), whole * self._said_share, _of(_OF_ONE_MESSAGE, whole), LEAST_DEMAND)
+            done = min(whole * _DONE_SHARE, _of(_DONE, whole))
+            room -= self._take_told(("statement", "call", "shown"), done, done)
+        self._take_covering(room)
+
+    def _take_told(self, kinds: Collection[str], room: float, of_one: float, least: float = 0.0) -> float:
+        """Choose by what a unit is, as long as it says something new, so much of one message; answers the tokens."""
+        pool, used = self._pool, 0.0
+        of_message: dict[int, float] = {}
+        heap = [
+            (-self._told_density(index, pool.least_costs[index]), index)
+            for index in self._told
+            if pool.told[index].kind in kinds and pool.told[index].worth >= least
+        ]
+        heapq.heapify(heap)
+        while heap and used < room - _LEAST_ROOM:
+            _, index = heapq.heappop(heap)
+            if index in self._taken:
+                continue
+            cost, seq = pool.weigh(index), pool.sources[index].seq
+            density = self._told_density(index, cost)
+            if heap and density < -heap[0][0] * _NEARLY_BEST:
+                heapq.heappush(heap, (-density, index))
+            elif cost <= room - used and of_message.get(seq, 0.0) + cost <= of_one:
+                taken = self._choose(index, density)
+                of_message[seq] = of_message.get(seq, 0.0) + taken
+                used += taken
+        return used
+
+    def _told_density(self, index: int, cost: float) -> float:
+        mark = self._pool.told[index]
+        named = _NAMED.get(mark.kind, _NAMED_BY_OTHERS) * self._worth_now(index)
+        told: float = mark.worth * self._novelty(index) * cost**_LONGER
+        return (told + named) / cost
+
+    def _novelty(self, index: int) -> float:
+        features = self._pool.features[index]
+        full = sum(map(self._full_worth.__getitem__, features))
+        return _KNOWN + (1 - _KNOWN) * self.worth_of(features) / full if full else _KNOWN
+
+    def _take_covering(self, room: float) -> None:
+        """Choose lines that are about what will be needed and has not been said."""
+        heap, weigh = self._heap, self._pool.weigh
         passed_over: list[tuple[float, int]] = []
         while heap and room > _LEAST_ROOM:
             _, index = heapq.heappop(heap)
-            cost = costs[index] or weigh(index)
+            if index in self._taken:
+                continue
+            cost = weigh(index)
             density = self._worth_now(index) / cost
             if heap and density < -heap[0][0] * _NEARLY_BEST:
                 heapq.heappush(heap, (-density, index))
             elif cost <= room:
-                room -= cost
-                self._choose(index, density)
+                room -= self._choose(index, density)
             elif len(passed_over) < _PASSED_OVER:
                 passed_over.append((-density, index))
             else:
@@ -312,26 +369,31 @@ class Selection:
         """Take the line chosen last out again; it does not come back."""
         return self.chosen.pop()
 
-    def _choose(self, index: int, density: float) -> None:
+    def _choose(self, index: int, density: float) -> int:
+        """Choose a line, and what announces it; answers the tokens."""
+        lead = self._pool.lead(index)
+        self._taken.add(index)
+        used = self._choose(lead, density) if lead is not None and lead not in self._taken else 0
         self.chosen.append(index)
         self.least_density = min(self.least_density, density)
         is_bare = self._pool.is_bare[index]
         for feature in self._pool.features[index]:
             self._worth[feature] *= _BARE_AGAIN if is_bare else self._again[feature]
+        return used + self._pool.weigh(index)
 
     def _worth_now(self, index: int) -> float:
-        pool = self._pool
-        return (sum(map(self._worth.__getitem__, pool.features[index])) + pool.bonuses[index]) * pool.factors[index]
+        return self.worth_of(self._pool.features[index]) * self._pool.factors[index]
 
     def _likely_densities(self, lines: Iterable[int]) -> list[tuple[float, int]]:
-        """Never less than the real ones: what would need a look at the words is taken for granted."""
-        pool, worth = self._pool, self._worth.__getitem__
+        """Never less than the real ones: a line's tokens are guessed from its length."""
+        pool = self._pool
         return [
-            (
-                -(sum(map(worth, pool.features[index])) + pool.most_bonus(index))
-                * pool.factors[index]
-                / pool.least_costs[index],
-                index,
-            )
+            (-self._worth_now(index) / pool.least_costs[index], index)
             for index in lines
+            if pool.factors[index] > _SAYS_NOTHING
         ]
+
+
+def _of(room: tuple[int, float], whole: float) -> float:
+    tokens, share = room
+    return tokens + share * whole

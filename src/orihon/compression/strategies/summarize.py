@@ -30,7 +30,6 @@ from orihon.values.view import PlannedFold
 _MOST_SHARE = 0.5  # of a run that its text may have
 _LEAST_SHARE = 0.05
 _LEAST_TOKENS = 60
-_ADDED_SHARE = 0.08  # of the room, for what users demanded and no chosen line says
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +66,15 @@ def extractive_texts(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list
 
 
 def _notes(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[tuple[str, FoldReport]]:
-    """Texts and what they lose. A user's constraints that the choice has left out are added while there is room."""
+    """Texts and what they lose."""
     extractor = pages.extractor
     places = {place for run in runs for place in range(run.start, run.end)}
     selection = extractor.selection(places, {*range(len(pages.messages))} - places)
     overhead = pages.summary_tokens("") - pages.count(SUMMARY_PREFIX)
-    texts = extractor.fold_texts(runs, selection, int(room * (1 - _ADDED_SHARE)), overhead)
-    left = (room - sum(map(pages.summary_tokens, texts))) // len(runs)
-    noted = (extractor.completed(run, text, left - 1, MOST_LOST) for run, text in zip(runs, texts, strict=True))
-    return [(text, fold_report(report)) for text, report in noted]
+    texts = extractor.fold_texts(runs, selection, room, overhead)
+    return [
+        (text, fold_report(extractor.report(run, text, most=MOST_LOST))) for run, text in zip(runs, texts, strict=True)
+    ]
 
 
 def _shorter(pages: Pages, run: FoldedRun, text: str, report: FoldReport) -> PlannedFold | None:
