@@ -172,6 +172,10 @@ def checked(strategy: Strategy, pages: Pages, aim: Aim) -> tuple[PlannedFold, ..
     for fold in answer.folds:
         first, last = site(pages.view, fold)
         assert not untouched & set(range(first, last))
+    last_user = pages.view.last_user
+    if last_user is not None:
+        after = pages.after(answer.folds)
+        assert after.entries[after.index_of(pages.view.entries[last_user].start)].role == "user"
     return answer.folds
 
 

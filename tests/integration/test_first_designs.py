@@ -240,9 +240,9 @@ class TestFullTaskProcessingWithContext:
         store = ctx.message_store
         assert count(store, "summaries") == ctx.catalogue.tasks.get(ctx.uuid).compression_count > 0
         assert store.get_current_token_count() <= 5000 < store.get_statistics()["total_tokens"]
-        system, summary, *_ = store.get_messages_for_llm()
+        system, request, summary, *_ = store.get_messages_for_llm()
         assert system["content"] == "You keep notes in files."
-        assert "Write sixty notes." in summary["content"]
+        assert request == {"role": "user", "content": "Write sixty notes."}
         assert "No such file" in summary["content"]
         assert store.get_messages_for_llm()[-1]["content"] == "All notes are written."
         answered = {message.get("tool_call_id") for message in store.get_messages_for_llm()} - {None}

@@ -236,6 +236,42 @@ def test_messages_in_earlier_summaries_count() -> None:
     assert fold.text == f"{earlier.text}\n\n{notice}", "what is known of them stays"
 
 
+def test_gaps_are_large_enough_for_notes() -> None:
+    """Of a chat, where the answers count less than what users say, no answer goes by itself."""
+    pages = pages_of(chat(40))
+    folds = folds_of(Prune(), pages, Aim(pages.tokens * 2 // 3))
+    assert all(fold.end_seq - fold.start_seq >= 4 and fold.reason == "importance" for fold in folds)
+    assert len(folds) < len(folds_of(Prune(emergency=True), pages, Aim(pages.tokens * 2 // 3)))
+
+
+def test_what_matters_stays_between_gaps_that_are_large_enough() -> None:
+    messages = [message("assistant", FILLER) for _ in range(30)]
+    messages[9] = message("user", "[TASK] approval was denied " + FILLER)
+    pages = pages_of([*messages, message("user", "Well?")])
+    folds = folds_of(Prune(), pages, Aim(pages.tokens * 2 // 3))
+    assert 10 in kept_seqs(folds, 30)
+
+
+def test_notes_beside_a_gap_are_merged_with_it_and_do_not_grow_without_end() -> None:
+    pages = pages_of(chat(60, FILLER))
+    goal = pages.tokens // 3
+    for _ in range(12):
+        pages = turned(pages, folds_of(Prune(), pages, Aim(goal)))
+        pages = grown(pages, chat(20, FILLER))
+    notes = [entry.tokens for entry in pages.view.entries if entry.is_summary]
+    assert len(notes) <= 3
+    assert 60 <= sum(notes) <= goal / 2
+
+
+def grown(pages: Pages, messages: Sequence[Message]) -> Pages:
+    """The pages with more messages behind them."""
+    last = pages.view.last_seq
+    more = pages_of(messages)
+    entries = [replace(entry, start=entry.start + last, end=entry.end + last) for entry in more.view.entries]
+    view = replace(pages.view, entries=(*pages.view.entries, *entries))
+    return replace(pages, view=view, messages=[*pages.messages, *messages])
+
+
 # ---- the other selections: 最新N件のみ保持, セッション境界で分割, トピッククラスタリング ----------------------------
 
 
@@ -368,6 +404,12 @@ def test_any_view(case: tuple[Pages, Aim], selection: PruneSelection, emergency:
         assert fold.form == "summary"
         assert pages.summary_tokens(fold.text) < pages.tokens_of(run)
         assert pages.new_messages(run)
+    if selection == "importance" and not emergency:
+        for run in pages.runs(aim):
+            inside = [fold for fold in folds if pages.seq(run.start) <= fold.start_seq <= pages.seq(run.end - 1)]
+            for fold in inside if log_messages(pages, run) >= 3 else ():
+                assert fold.end_seq - fold.start_seq + 1 >= 3, "a gap is large enough for notes"
+                assert not {fold.start_seq - 1, fold.end_seq + 1} & summary_ends(pages, run), "notes become one"
     if folds and after.tokens > aim.goal:
         # Everything that may be folded is folded, but for what is shorter than any notice.
         for run in pages.runs(aim):
@@ -375,6 +417,14 @@ def test_any_view(case: tuple[Pages, Aim], selection: PruneSelection, emergency:
             is_folded = (pages.seq(run.start), pages.view.entries[run.end - 1].end) in spans(folds)
             assert is_folded or pages.tokens_of(run) <= notice or pages.pinned_lines(run)
         assert not checked(prune, after, aim)
+
+
+def log_messages(pages: Pages, run: FoldedRun) -> int:
+    return pages.view.entries[run.end - 1].end - pages.view.entries[run.start].start + 1
+
+
+def summary_ends(pages: Pages, run: FoldedRun) -> set[int]:
+    return {seq for entry in pages.entries(run) if entry.is_summary for seq in (entry.start, entry.end)}
 
 
 def test_a_fold_is_introduced_as_a_summary() -> None:

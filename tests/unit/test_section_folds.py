@@ -167,6 +167,12 @@ def test_words_of_the_system_stay(role: str) -> None:
     assert SectionFolds().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NOTHING_OLD)
 
 
+@pytest.mark.parametrize("level", CompressionLevel)
+def test_words_of_users_stay_and_what_they_pasted_does_not(level: CompressionLevel) -> None:
+    assert shortened(DOCUMENT * 2, level, role="user") == DOCUMENT * 2
+    assert len(shortened(DOCUMENT * 20, level, role="user")) < len(DOCUMENT * 19)
+
+
 def test_of_a_message_with_tool_calls_only_the_text_gets_shorter() -> None:
     calling = message("assistant", DOCUMENT, calls=["a"])
     pages = pages_of([calling, message("tool", "ok", answers="a")])
@@ -179,25 +185,25 @@ def test_of_a_message_with_tool_calls_only_the_text_gets_shorter() -> None:
 
 def test_messages_with_pictures_stay() -> None:
     text = Part.of({"type": "text", "text": DOCUMENT})
-    pages = pages_of([Message("user", parts=(text, PICTURE)), Message("user", parts=(text,))])
+    pages = pages_of([Message("assistant", parts=(text, PICTURE)), Message("assistant", parts=(text,))])
     assert [fold.start_seq for fold in checked(SectionFolds(), pages, EVERYTHING)] == [2]
 
 
 def test_pinned_lines_stay_word_for_word_or_nothing_changes() -> None:
-    pages = pages_of([message("user", DOCUMENT)], [Pin(1, "E42: disk full")])
+    pages = pages_of([message("assistant", DOCUMENT)], [Pin(1, "E42: disk full")])
     assert "long" not in text_after(pages, SectionFolds())
-    pages = pages_of([message("user", DOCUMENT)], [Pin(1, "nobody reads it")])
+    pages = pages_of([message("assistant", DOCUMENT)], [Pin(1, "nobody reads it")])
     assert SectionFolds().plan(pages, EVERYTHING) == NothingToFold("sections", WhyNot.NO_GAIN)
 
 
 def test_own_patterns_protect_own_headings() -> None:
-    pages = pages_of([message("user", f"## Research\n\n{WORDS_EN}\n\n## Poems\n\n{WORDS_EN}\n")])
+    pages = pages_of([message("assistant", f"## Research\n\n{WORDS_EN}\n\n## Poems\n\n{WORDS_EN}\n")])
     assert text_after(pages, SectionFolds()).count("goes on and on") < 3
     assert f"## Poems\n\n{WORDS_EN}" in text_after(pages, SectionFolds(preserved_patterns=("## Poems",)))
 
 
 def test_the_oldest_first_until_the_goal_is_reached() -> None:
-    pages = pages_of([message("user", f"{number}\n\n{DOCUMENT}") for number in range(5)])
+    pages = pages_of([message("assistant", f"{number}\n\n{DOCUMENT}") for number in range(5)])
     saved = tokens_of(pages, 0) - pages.preview_tokens(0, text_after(pages, SectionFolds()))
 
     def seqs(aim: Aim) -> list[int]:
@@ -235,7 +241,7 @@ def test_previews_are_compressed_again_only_at_a_stronger_level(
 
 
 def test_level_after_level_is_as_good_as_the_last_at_once() -> None:
-    pages = pages_of([message("user", f"{DOCUMENT}\n\n\n\n\n\n{DOCUMENT}" + "\n" * 99)])
+    pages = pages_of([message("assistant", f"{DOCUMENT}\n\n\n\n\n\n{DOCUMENT}" + "\n" * 99)])
     step_by_step = pages
     for level in CompressionLevel:
         folds = checked(SectionFolds(level), step_by_step, EVERYTHING)
@@ -270,5 +276,5 @@ def test_any_view(case: tuple[Pages, Aim], level: CompressionLevel) -> None:
 
 
 def test_who_has_the_tool_is_told_its_name() -> None:
-    pages = replace(pages_of([message("user", DOCUMENT)]), has_recall=True)
+    pages = replace(pages_of([message("assistant", DOCUMENT)]), has_recall=True)
     assert text_after(pages, SectionFolds()).endswith("all of it: context_read 1]")

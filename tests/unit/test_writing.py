@@ -180,7 +180,7 @@ def test_nothing_is_added_to_a_good_text_but_what_users_demanded() -> None:
         message("assistant", f"You must never skip sed -n '{at},{at + 80}p' src/export_{at}.py\n{FILLER}")
         for at in range(20)
     ]
-    pages = pages_of([*talk(4, m3=DEMAND), *read])
+    pages = pages_of([*talk(4, m3=DEMAND), *read, message("user", "Go on.")])
     answer = "## Goal\n1 user: module_1 and module_3 were made"
     added = rewritten(Writer(answer), pages, spare=2_000).text.removeprefix(answer)
     assert DEMAND in added

@@ -369,6 +369,7 @@ class ContextCompressor:
             prices=self._prices() if rung.economical else None,
             model=self._summarizer(),
             bends=self.ladder.bends,
+            is_firm=self.settings.is_explicit("compression.keep_recent"),
         )
         preserved = tuple(self.preserved_patterns)
         strategies = Strategies(self.settings, self.ladder, preserved, self._scores, scope.archived_to)

@@ -114,12 +114,17 @@ class Pages:
 
     def new_messages(self, run: FoldedRun) -> int:
         """How many entries of a run are not summaries already."""
-        return sum(entry.fold is None or entry.fold.form == "preview" for entry in self.entries(run))
+        return sum(not entry.is_summary for entry in self.entries(run))
 
     def runs(self, aim: Aim) -> list[FoldedRun]:
-        """Runs of places that may be folded and hold something new, oldest first."""
+        """Runs of places that may be folded and hold something new, oldest first.
+
+        What a user said last is in none of them: it is what the work is for, and many providers refuse a request
+        without it. In its own envelope it may be shortened.
+        """
         up_to = len(self.view.entries) - aim.keep_recent
-        spans = foldable_runs(self.view, up_to, aim.hands_off)
+        asked = () if self.view.last_user is None else (self.span_of(self.view.last_user),)
+        spans = foldable_runs(self.view, up_to, (*aim.hands_off, *asked))
         runs = [FoldedRun(self.view.index_of(start), self.view.index_of(end) + 1) for start, end in spans]
         return [run for run in runs if self.new_messages(run)]
 
@@ -155,6 +160,11 @@ class Pages:
         """The first and the last message of a run."""
         first, last = self.view.entries[run.start].start, self.view.entries[run.end - 1].end
         return str(first) if first == last else f"{first}-{last}"
+
+    def span_of(self, place: int) -> SeqRange:
+        """The messages of the log that a place stands for."""
+        entry = self.view.entries[place]
+        return entry.start, entry.end
 
     def fold(self, run: FoldedRun, text: str, *, form: FoldForm = "summary", reason: str = "") -> PlannedFold:
         """A plan for the run."""

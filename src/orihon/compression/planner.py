@@ -1,8 +1,9 @@
 """What a rung of the ladder would do to a view: strategies in order, until the goal is reached.
 
 Owns the order of things: pins by rule first, then the rung's strategies, each seeing what the ones before it have
-planned; for a view that cannot be sent, single messages are shortened; what does not pay is left; at last a model, if
-there is one, writes the largest summary. What comes out is one plan, every fold with the report of what it lost.
+planned; for a view that cannot be sent, single messages are shortened, users' last; what does not pay is left; at last
+a model, if there is one, writes the largest summary. What comes out is one plan, every fold with the report of what it
+lost. Newest entries that take most of the goal leave the notes their room all the same, as far as the view can be sent.
 
 Where the provider keeps a prompt cache, a request pays little for a beginning that was seen before. A fold changes the
 request from some place on: everything behind it is read once more at the full price, and every later request is
@@ -41,6 +42,9 @@ from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, check_protected
 
 _NEWEST_SHARE = 0.5  # of the goal that the newest entries may take
+_NOTES_SHARE = 0.25  # of the goal that notes have in any case, if the view can be sent so
+_REQUEST_SHARE = 1 / 3  # of the limit that what a user said last has before anything gives way for it
+_WRITERS = ("summarize", "prune")  # strategies that write notes
 _SENDABLE = 0.9  # of the limit: a view that just fits would be too large again with the next message
 
 Toolbox = Callable[[str, Rung], Strategy]
@@ -58,6 +62,7 @@ class Job:
     prices: Prices | None = None  # what the prompt cache costs, if that counts
     model: ModelSummarizer | None = None  # who may write the largest summary
     bends: bool = False  # whether the newest entries give way when they are too large for the goal
+    is_firm: bool = False  # whether they do so only where the view cannot be sent otherwise: somebody has set how many
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +99,9 @@ def draft(pages: Pages, job: Job, toolbox: Toolbox) -> Draft | NothingToFold:
     pages = replace(pages, view=replace(pages.view, pins=(*pages.view.pins, *pins))) if pins else pages
     _check_protected(pages, job.limit)
     is_over = pages.tokens > job.limit
-    aim = _bent(pages, job) if job.bends or is_over else job.aim
+    aim = _bent(pages, job) if (job.bends or is_over) and not job.is_firm else job.aim
     strategies = [toolbox(name, job.rung) for name in job.rung.strategies]
-    answers = _forced(pages, aim, strategies, job.limit) if is_over else _climb(pages, aim, strategies)
+    answers = _forced(pages, aim, strategies, job) if is_over else _climb(pages, aim, strategies, _most(job))
     plans = [answer for answer in answers if isinstance(answer, FoldPlan)]
     if not plans:
         return _why_not(answers)
@@ -138,11 +143,17 @@ def _why_not(answers: Sequence[FoldPlan | NothingToFold]) -> NothingToFold:
     return refused[-1] if refused else NothingToFold("", WhyNot.NO_RUNG)
 
 
-def _climb(pages: Pages, aim: Aim, strategies: Iterable[Strategy]) -> list[FoldPlan | NothingToFold]:
+def _most(job: Job) -> int:
+    """Tokens that a view may have so that its notes have room."""
+    return job.aim.goal if job.aim.is_strict else int(job.limit * _SENDABLE)
+
+
+def _climb(pages: Pages, aim: Aim, strategies: Iterable[Strategy], most: int) -> list[FoldPlan | NothingToFold]:
     """The strategies' answers, until the goal is reached."""
-    answers: list[FoldPlan | NothingToFold] = []
+    whole, answers = pages, list[FoldPlan | NothingToFold]()
     for strategy in strategies:
-        answer = strategy.plan(pages, aim)
+        seen = _as_summarized(whole, aim, answers) if strategy.name == "summarize" else pages
+        answer = strategy.plan(seen, _with_room(seen, aim, most) if strategy.name in _WRITERS else aim)
         answers.append(answer)
         if isinstance(answer, FoldPlan):
             pages = pages.turned(answer.folds)
@@ -151,37 +162,68 @@ def _climb(pages: Pages, aim: Aim, strategies: Iterable[Strategy]) -> list[FoldP
     return answers
 
 
-def _forced(pages: Pages, aim: Aim, strategies: Sequence[Strategy], limit: int) -> list[FoldPlan | NothingToFold]:
+def _as_summarized(pages: Pages, aim: Aim, answers: Iterable[FoldPlan | NothingToFold]) -> Pages:
+    """What was planned so far, but for what a summary will stand for: how long it may be goes by the messages."""
+    runs = [pages.fold(run, "") for run in pages.runs(aim)]
+    folds = [fold for answer in answers for fold in answer.folds if not any(_covers(run, fold) for run in runs)]
+    return pages.turned(folds) if folds else pages
+
+
+def _with_room(pages: Pages, aim: Aim, most: int) -> Aim:
+    """The aim with a larger goal where what stays would leave no room for notes."""
+    stays = pages.tokens - sum(map(pages.tokens_of, pages.runs(aim)))
+    return replace(aim, goal=max(aim.goal, min(stays + int(aim.goal * _NOTES_SHARE), most)))
+
+
+def _forced(pages: Pages, aim: Aim, strategies: Sequence[Strategy], job: Job) -> list[FoldPlan | NothingToFold]:
     """The answers for a view that cannot be sent: what stays too large is shortened, or folded however new it is.
 
     At last everything is summarized, whatever the rung's strategies are.
     """
     answers: list[FoldPlan | NothingToFold] = []
-    for keep, chosen in ((aim.keep_recent, strategies), (0, strategies), (0, [Summarize()])):
-        sendable = int(limit * _SENDABLE)
-        forced = replace(aim, goal=min(aim.goal, sendable), keep_recent=keep, min_to_compress=1, is_strict=True)
-        answers = _finish(pages, _climb(pages, forced, chosen), replace(forced, goal=sendable))
+    keeps = dict.fromkeys((aim.keep_recent, _bent(pages, job).keep_recent, 0))
+    goal = min(aim.goal, int(job.limit * _SENDABLE))
+    for keep, chosen in (*((keep, strategies) for keep in keeps), (0, [Summarize()])):
+        forced = replace(aim, goal=goal, keep_recent=keep, min_to_compress=1, is_strict=True)
+        answers = _finish(pages, _climb(pages, forced, chosen, _most(job)), forced, job.limit)
         plans = [answer for answer in answers if isinstance(answer, FoldPlan)]
-        if plans and pages.tokens_after(_merged(plans)) <= limit:
+        if plans and pages.tokens_after(_merged(plans)) <= job.limit:
             break
     return answers
 
 
-def _finish(pages: Pages, answers: list[FoldPlan | NothingToFold], aim: Aim) -> list[FoldPlan | NothingToFold]:
-    """What stays too large for the goal is shortened."""
+def _finish(
+    pages: Pages, answers: list[FoldPlan | NothingToFold], aim: Aim, limit: int
+) -> list[FoldPlan | NothingToFold]:
+    """What stays too large to be sent is shortened: a request beyond its share, then results, users' words at last."""
     for answer in answers:
         if isinstance(answer, FoldPlan):
             pages = pages.turned(answer.folds)
-    return answers if pages.tokens <= aim.goal else [*answers, Shorten().plan(pages, aim)]
+    if pages.tokens <= limit:
+        return answers
+    entries, asked = pages.view.entries, pages.view.last_user
+    excess = 0 if asked is None else entries[asked].tokens - int(limit * _REQUEST_SHARE)
+    users = [place for place, entry in enumerate(entries) if entry.role == "user"]
+    others = [place for place in range(len(entries)) if place != asked]
+    finished = list(answers)
+    for spared, most in ((others, excess), (users, pages.tokens), ([], pages.tokens)):
+        over = min(pages.tokens - int(limit * _SENDABLE), most)
+        if over > 0:
+            hands_off = (*aim.hands_off, *map(pages.span_of, spared))
+            answer = Shorten().plan(pages, replace(aim, goal=pages.tokens - over, hands_off=hands_off))
+            pages = pages.turned(answer.folds)
+            finished.append(answer)
+    return finished
 
 
 def _bent(pages: Pages, job: Job) -> Aim:
     """Fewer of the newest entries stay when all of them would take most of the goal; never none."""
     view, aim = pages.view, job.aim
-    room = (aim.goal - sum(entry.tokens for entry in view.entries[: view.head])) * _NEWEST_SHARE
+    stays = {*range(view.head), *(() if view.last_user is None else (view.last_user,))}
+    room = (aim.goal - sum(view.entries[place].tokens for place in stays)) * _NEWEST_SHARE
     keep = used = 0
-    for entry in reversed(view.entries[view.head :]):
-        used += entry.tokens
+    for place in range(len(view.entries) - 1, view.head - 1, -1):
+        used += 0 if place in stays else view.entries[place].tokens
         if keep >= aim.keep_recent or (keep and used > room):
             break
         keep += 1

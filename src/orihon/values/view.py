@@ -36,6 +36,11 @@ class Entry:
     calls: tuple[str, ...] = ()  # tool calls this entry opens
     answers: str | None = None  # the tool call this entry is the result of
 
+    @property
+    def is_summary(self) -> bool:
+        """Whether it is a fold that stands for a run, and not a message, whole or shortened."""
+        return self.fold is not None and self.fold.form == "summary"
+
 
 @dataclass(frozen=True)  # no slots: what is derived once is kept beside the fields
 class View:
@@ -76,6 +81,11 @@ class View:
             if entry.fold is not None or entry.role not in SYSTEM_ROLES:
                 return index
         return len(self.entries)
+
+    @cached_property
+    def last_user(self) -> int | None:
+        """The newest entry that is a user's message, whole or shortened; ``None`` where nobody speaks."""
+        return next((at for at in range(len(self.entries) - 1, -1, -1) if self.entries[at].role == "user"), None)
 
     def index_of(self, seq: int) -> int:
         """The entry that stands for ``seq``."""

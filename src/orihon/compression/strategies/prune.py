@@ -4,7 +4,10 @@ What stays is chosen within the goal, in one of four ways: ``importance`` (best 
 ``session`` and ``topic`` (whole ones, see ``divisions``; each is folded by itself). The system prompt, pins, what was
 opened again and the newest entries always stay; a tool call and its results stay or go together. Nothing is lost by
 it: a gap is a fold. A gap of ``min_gap_for_summary`` messages gets notes as far as the goal leaves room, at most half
-of its size; a smaller one, and in an emergency every one, gets a line that says how many messages it stands for.
+of its size (and what earlier notes in it have); a smaller one, and in an emergency every one, gets a line that says how
+many messages it stands for. By ``importance`` single messages would go here and there, and nothing would be told of
+them: a gap that is too small for notes takes in its neighbours, the less important one first, and earlier notes beside
+it always.
 
 Promises: the goal is reached, or all that may be folded is folded into notices; every fold is shorter than its gap,
 and a gap for which not even the notice is shorter stays open, so does one that holds nothing but earlier summaries.
@@ -13,9 +16,8 @@ and a gap for which not even the notice is shorter stays open, so does one that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import ClassVar, Literal
 
 from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
@@ -36,6 +38,7 @@ PruneSelection = Literal["importance", "window", "session", "topic"]
 Writer = Callable[[Pages, Sequence[FoldedRun], int], list[str]]
 
 _NOTES_SHARE = 0.2  # of the room for old messages that is left to notes, if they can use it
+_MOST_SHARE = 0.4  # of the goal that all notes may have together
 _GAP_SHARE = 0.5  # of a gap that its notes may have
 _LEAST_NOTES = 60  # tokens: with fewer, notes say no more than a notice
 _MOST_NOTES = 100  # gaps with notes in one plan, the largest ones
@@ -88,7 +91,8 @@ class Prune:
     def _choice(self, pruning: _Pruning) -> _Choice:
         match self.selection:
             case "importance":
-                return _Choice(self._best_first(pruning), skips=True)
+                least = 0 if self.writer is None or self.emergency else self.min_gap_for_summary
+                return _Choice(self._best_first(pruning), skips=True, least_gap=least)
             case "window":
                 return _Choice([[unit] for unit in reversed(pruning.units) if self._in_window(pruning, unit)])
             case "session":
@@ -111,8 +115,7 @@ class Prune:
 
         def score(place: int) -> float:
             # A summary counts as something the assistant said.
-            fold = entries[place].fold
-            role = "assistant" if fold is not None and fold.form == "summary" else entries[place].role
+            role = "assistant" if entries[place].is_summary else entries[place].role
             return weigh(content_score(messages[place].text), role, place, total, self.scoring)
 
         scored = [(max(map(score, range(unit.start, unit.end))), unit) for unit in pruning.units]
@@ -129,19 +132,30 @@ class Prune:
             run: pruning.pages.tokens_of(run) for run in gaps if pruning.messages(run) >= self.min_gap_for_summary
         }
         largest = sorted(tokens, key=lambda run: (-tokens[run], run.start))[:_MOST_NOTES]
-        return {run: int(tokens[run] * _GAP_SHARE) for run in largest}
+        halves = {run: int((tokens[run] + pruning.noted(run)) * _GAP_SHARE) for run in largest}
+        return {run: min(half, tokens[run] - 1) for run, half in halves.items()}
 
     def _notes(self, pruning: _Pruning, gaps: Sequence[FoldedRun]) -> dict[FoldedRun, str]:
         """What is written about gaps, as far as there is room."""
         pages = pruning.pages
         spare = pruning.goal - pruning.cost(gaps)
-        most = dict(islice(self._most_notes(pruning, gaps).items(), max(0, spare // _LEAST_NOTES)))
-        if not most:
+        most: dict[FoldedRun, int] = {}
+        left = spare
+        for run, tokens in self._most_notes(pruning, gaps).items():
+            needed = max(0, _LEAST_NOTES - pruning.notice_tokens(run))  # earlier notes in it give way to the new ones
+            if needed <= max(left, 0):
+                most[run] = tokens
+                left -= needed
+        room = min(spare + sum(map(pruning.notice_tokens, most)), sum(most.values()), self._share(pruning, gaps))
+        if room < _LEAST_NOTES:
             return {}
-        room = min(spare + sum(map(pruning.notice_tokens, most)), sum(most.values()))
         written = self._written(pages, sorted(most, key=lambda run: run.start), room)
         fitting = {run: fitted for run, said in written.items() if (fitted := _fitted(pages, run, said, most[run]))}
         return _within(fitting, pruning, spare)
+
+    def _share(self, pruning: _Pruning, gaps: Sequence[FoldedRun]) -> int:
+        """The most tokens that notes may have, those that stay counted: messages need room, too."""
+        return max(int(pruning.goal * _MOST_SHARE) - pruning.noted_beside(gaps), _LEAST_NOTES * len(gaps))
 
     def _written(self, pages: Pages, runs: Sequence[FoldedRun], room: int) -> dict[FoldedRun, str]:
         assert self.writer is not None
@@ -160,6 +174,7 @@ class _Choice:
     groups: Sequence[Sequence[FoldedRun]]
     skips: bool = False  # whether a smaller group behind one that does not fit may still be kept
     splits: frozenset[int] = frozenset()  # places before which a gap ends
+    least_gap: int = 0  # messages that a gap has, if there are so many beside it
 
 
 class _Pruning:
@@ -188,7 +203,8 @@ class _Pruning:
         room -= min(int(room * _NOTES_SHARE), most_notes, _MOST_READ // _READ_PER_TOKEN)
         step = room // _FIRST_STEP + 1
         while room > 0:
-            gaps = self._worth_it(self._gaps_beside(self._kept(choice, room), choice.splits))
+            kept = self._beside_large_gaps(self._kept(choice, room), choice)
+            gaps = self._worth_it(self._gaps_beside(kept, choice.splits))
             over = self.cost(gaps) - self.goal
             if over <= 0:
                 return gaps
@@ -206,10 +222,19 @@ class _Pruning:
         entries = self.pages.view.entries
         return entries[run.end - 1].end - entries[run.start].start + 1
 
+    def noted(self, run: FoldedRun) -> int:
+        """Tokens of earlier notes in a gap."""
+        return sum(entry.tokens for entry in self.pages.entries(run) if entry.is_summary)
+
+    def noted_beside(self, gaps: Iterable[FoldedRun]) -> int:
+        """Tokens of earlier notes that are in no gap with anything new."""
+        noted = self.noted(FoldedRun(0, len(self.pages.messages)))
+        return noted - sum(self.noted(run) for run in gaps if self.pages.new_messages(run))
+
     def notice(self, run: FoldedRun) -> str:
         """How many messages are left out; what an earlier fold says of them is carried on."""
-        folds = (entry.fold for entry in self.pages.entries(run))
-        earlier = (_without_notice(fold) for fold in folds if fold is not None and fold.form == "summary")
+        folds = (entry.fold for entry in self.pages.entries(run) if entry.is_summary)
+        earlier = (_without_notice(fold) for fold in folds if fold is not None)
         where = self.pages.where(run) if self.pages.has_recall else self.pages.numbers(run)
         omitted = text("offload.omitted", count=self.messages(run), where=where)
         said = "\n\n".join([*filter(None, earlier), omitted])
@@ -240,6 +265,43 @@ class _Pruning:
             elif not choice.skips:
                 break
         return kept
+
+    def _beside_large_gaps(self, kept: set[int], choice: _Choice) -> set[int]:
+        """Where the units start that stay when each gap takes in the notes beside it and grows to so many messages.
+
+        What stands before the last gap goes, too, when there are many notes: in one place they have room for all.
+        """
+        if not choice.least_gap:
+            return kept
+        rank = {group[0].start: at for at, group in enumerate(choice.groups)}
+        stays = kept.copy()
+        runs = self.units_in([run for run in self.runs if self.messages(run) >= choice.least_gap])
+        for units in runs:
+            self._grow(units, stays, rank, choice.least_gap)
+        if self.noted_beside(self._gaps_beside(stays, choice.splits)) > self.goal * _MOST_SHARE / 2:
+            for units in runs:
+                new = [at for at, unit in enumerate(units) if unit.start not in stays and not self._is_summary(unit)]
+                stays.difference_update(unit.start for unit in units[: max(new, default=0)])
+        return stays
+
+    def _grow(self, units: Sequence[FoldedRun], stays: set[int], rank: Mapping[int, int], least: int) -> None:
+        """Take out of ``stays`` what is beside gaps that are too small, the worst first, and the notes beside any."""
+        at = 0
+        while at < len(units):
+            first = last = at
+            while units[at].start not in stays:
+                beside = [place for place in (first - 1, last + 1) if 0 <= place < len(units)]
+                gone = [near for near in beside if units[near].start not in stays or self._is_summary(units[near])]
+                if not gone and self.messages(FoldedRun(units[first].start, units[last].end)) < least:
+                    gone = sorted(beside, key=lambda place: rank[units[place].start])[-1:]
+                if not gone:
+                    break
+                stays.difference_update(units[place].start for place in gone)
+                first, last = min(first, *gone), max(last, *gone)
+            at = last + 1
+
+    def _is_summary(self, unit: FoldedRun) -> bool:
+        return self.pages.view.entries[unit.start].is_summary
 
     def _gaps_beside(self, kept: set[int], splits: frozenset[int]) -> Iterator[FoldedRun]:
         gap: FoldedRun | None = None
@@ -286,11 +348,11 @@ def _fitted(pages: Pages, run: FoldedRun, said: str, most: int) -> str:
 
 
 def _within(texts: dict[FoldedRun, str], pruning: _Pruning, spare: int) -> dict[FoldedRun, str]:
-    """As many of the texts as there is room for, the longest left out first."""
+    """As many of the texts as there is room for, the longest left out first; never one shorter than its notice."""
     extra = {run: pruning.pages.summary_tokens(said) - pruning.notice_tokens(run) for run, said in texts.items()}
     total = sum(extra.values())
     for run in sorted(texts, key=lambda run: (-extra[run], run.start)):
-        if total <= spare:
+        if total <= spare or extra[run] <= 0:
             break
         total -= extra.pop(run)
     return {run: said for run, said in texts.items() if run in extra}

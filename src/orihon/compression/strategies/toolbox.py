@@ -5,10 +5,10 @@ and how to get all of it back. Promises: a preview costs less than half of what 
 more results are offloaded than the goal needs, and of all sets that reach it the one is taken that leaves the longest
 beginning of the prompt unchanged, since the prompt cache is lost from the first change on.
 
-``sections``: what users and assistants wrote, and results of tools that are Markdown, each compressed as a document at
-a level, so that decisions and protected sections stay; the last line says how to get all of it back. Messages with
-pictures or files are left alone, and so is one that would lose a pinned line. Oldest first, until the goal is reached;
-a preview is made anew only at a stronger level.
+``sections``: what assistants wrote, what users pasted (texts too long to be their words), and results of tools that are
+Markdown, each compressed as a document at a level, so that decisions and protected sections stay; the last line says
+how to get all of it back. Messages with pictures or files are left alone, and so is one that would lose a pinned line.
+Oldest first, until the goal is reached; a preview is made anew only at a stronger level.
 """
 
 from __future__ import annotations
@@ -140,13 +140,8 @@ def single_places(pages: Pages, aim: Aim) -> list[int]:
     return [
         place
         for place in range(view.head, len(view.entries) - aim.keep_recent)
-        if place not in closed and _is_message(pages, place)
+        if place not in closed and not view.entries[place].is_summary
     ]
-
-
-def _is_message(pages: Pages, place: int) -> bool:
-    fold = pages.view.entries[place].fold
-    return fold is None or fold.form == "preview"
 
 
 def _needed(found: Sequence[tuple[int, PlannedFold]], over: int) -> tuple[PlannedFold, ...]:
@@ -167,6 +162,7 @@ def _cut(line: str) -> str:
 
 _LEAST_GAIN = 0.1  # of a text that must go, or it is not touched
 _SHORTEST = 160  # characters: in a shorter text there is nothing to leave out
+_LONGEST_WORDS = 2000  # tokens: what a user wrote stays word for word up to this
 _ROLES = ("user", "assistant", "tool")
 _MARKDOWN = re.compile(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
 _REASON = "sections:"
@@ -205,6 +201,8 @@ class SectionFolds:
             return False
         said = _said(pages, place)
         if len(said) < _SHORTEST or message.role not in _ROLES:
+            return False
+        if message.role == "user" and fold is None and pages.view.entries[place].tokens <= _LONGEST_WORDS:
             return False
         return message.role != "tool" or _MARKDOWN.search(said) is not None
 
@@ -256,7 +254,7 @@ class Strategies:
                 selection=cast(PruneSelection, self.settings.compression.prune_selection),
                 window=self.settings.compression.prune_window,
                 min_gap_for_summary=self.settings.memory.min_gap_for_summary,
-                emergency=not rung.model,
+                emergency=not self.settings.memory.enable_summarization,
                 scores=self.scores,
             )
         if name == "sections":
