@@ -38,9 +38,9 @@ def prose(chance: random.Random, words: int) -> str:
     return " ".join(chance.choice(WORDS) for _ in range(words))
 
 
-def request(chance: random.Random) -> str:
+def request(chance: random.Random, words: int = 30) -> str:
     """A long issue text, as users paste them: the sentences that matter stand between others."""
-    parts = [f"{sentence}\n\n    {prose(chance, 25)}\n    {prose(chance, 30)}\n" for sentence in ASKED]
+    parts = [f"{sentence}\n\n    {prose(chance, words)}\n    {prose(chance, words)}\n" for sentence in ASKED]
     return "\n".join(["<issue>", *parts, "</issue>"])
 
 
@@ -52,11 +52,11 @@ def output(chance: random.Random, lines: int) -> str:
     )
 
 
-def conversation(seed: int = 1) -> Iterator[dict[str, Any]]:
-    """A request, then many calls with bulky results; now and then several calls at once, and nobody speaks again."""
+def conversation(seed: int = 1, *, words: int = 30, speaks: Sequence[int] = ()) -> Iterator[dict[str, Any]]:
+    """A request, then many calls with bulky results, now and then several at once; the user says little more."""
     chance = random.Random(seed)
     yield {"role": "system", "content": "You are a careful agent. " + prose(chance, 80)}
-    yield {"role": "user", "content": request(chance)}
+    yield {"role": "user", "content": request(chance, words)}
     sizes = (5, 300, 8, 420, *(chance.choice((3, 10, 25, 60, 150, 260)) for _ in range(45)))
     for turn, lines in enumerate(sizes):
         ids = [f"call_{turn}_{at}" for at in range(3 if turn % 9 == 5 else 1)]
@@ -65,6 +65,8 @@ def conversation(seed: int = 1) -> Iterator[dict[str, Any]]:
         yield {"role": "assistant", "content": f"Now I install part {turn}.", "tool_calls": calls}
         for call_id in ids:
             yield {"role": "tool", "tool_call_id": call_id, "content": output(chance, lines)}
+        if turn in speaks:
+            yield {"role": "user", "content": "Please go on."}
 
 
 def task_in(folder: Path, preset: str = "default", window: int = WINDOW, **compression: Any) -> Task:
@@ -97,9 +99,10 @@ def check(task: Task) -> str:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_the_request_stands_in_the_view_after_every_message(tmp_path: Path, preset: str) -> None:
+@pytest.mark.parametrize("told", [{}, {"words": 180}, {"speaks": (9, 20, 33)}], ids=["once", "at length", "go on"])
+def test_the_request_stands_in_the_view_after_every_message(tmp_path: Path, preset: str, told: dict[str, Any]) -> None:
     task = task_in(tmp_path, preset)
-    for number, message in enumerate(conversation(), start=1):
+    for number, message in enumerate(conversation(**told), start=1):
         task.append(message)
         if number > 1 and not task.open_calls():
             text = check(task)

@@ -162,7 +162,7 @@ def _cut(line: str) -> str:
 
 _LEAST_GAIN = 0.1  # of a text that must go, or it is not touched
 _SHORTEST = 160  # characters: in a shorter text there is nothing to leave out
-_LONGEST_WORDS = 2000  # tokens: what a user wrote stays word for word up to this
+_LONGEST_WORDS = 2000  # tokens: what a user wrote stays word for word up to this; what was said last always does
 _ROLES = ("user", "assistant", "tool")
 _MARKDOWN = re.compile(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
 _REASON = "sections:"
@@ -201,6 +201,8 @@ class SectionFolds:
             return False
         said = _said(pages, place)
         if len(said) < _SHORTEST or message.role not in _ROLES:
+            return False
+        if place == pages.view.last_user:
             return False
         if message.role == "user" and fold is None and pages.view.entries[place].tokens <= _LONGEST_WORDS:
             return False
