@@ -83,6 +83,18 @@ _ORDERS = re.compile(
     r"|ユーザーは.{0,30}(?:望|求め|言っ|承認)|(?:^|\s)(?:システム|ユーザー|管理者|重要)\s*:)",
     re.M,
 )
+# Every match of the rule has one of these, and looking for them first is many times faster.
+_ORDER_STEMS = (
+    *("ignore", "disregard", "forget", "override", "bypass", "must", "should", "shall", "have", "has ", "now", "need"),
+    *("not", "don't", "never", "system", "assistant", "user", "developer", "admin", "human", "important", "attention"),
+    *("urgent", "new", "always", "sure", "run", "execute", "delete", "remove", "drop", "send", "post", "upload"),
+    *("download", "install", "curl", "wget", "mail", "commit", "push", "approve", "merge", "reveal", "print"),
+    *("exfiltrate", "forward"),
+)
+_OTHER_ORDER_STEMS = (
+    *("無視", "忘れ", "従", "命令", "指示", "実行", "削除", "送信", "転送", "公開", "承認", "して", "しなさい", "せよ"),
+    *("しない", "必ず", "あなた", "今後", "ユーザー", "システム", "管理者", "重要"),
+)
 #: What notes put before a line: a mark, the number and the speaker of a message.
 _HEAD = re.compile(r"^(?P<head>\s*(?:[-*•]\s+)?(?:[0-9]{1,12} [^\s:]{1,64}:\s)?)(?P<rest>.*)$", re.DOTALL)
 _IS_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$)")
@@ -197,14 +209,17 @@ def _orders(lines: Sequence[_Line], rules: TimedPatterns) -> set[int]:
     """Which lines order something: by themselves, by their heading, together with the next ones, or by rule."""
     found: set[int] = set()
     is_binding = False
+    may_order = [_may_order(line.plain) for line in lines]
     for at, line in enumerate(lines):
         if line.is_heading:
             is_binding = _is_binding(line.plain)
             if line.whole.strip() in pinned_headings() or rules.search(line.whole):
                 found.add(at)
             continue
-        if is_binding or _ORDERS.search(line.plain) or rules.search(line.rest):
+        if is_binding or (may_order[at] and _ORDERS.search(line.plain)) or rules.search(line.rest):
             found.add(at)
+            continue
+        if not any(may_order[at : at + _MOST_LINES]):
             continue
         for end in range(at + 2, min(at + _MOST_LINES, len(lines)) + 1):
             # A line with a number of its own, or a heading, begins something new.
@@ -214,6 +229,13 @@ def _orders(lines: Sequence[_Line], rules: TimedPatterns) -> set[int]:
                 found.update(range(at, end))
                 break
     return {at for at in found if not lines[at].is_quoted and not is_own(lines[at].whole)}
+
+
+def _may_order(said: str) -> bool:
+    lowered = said.lower()
+    if any(map(lowered.__contains__, _ORDER_STEMS)):
+        return True
+    return not said.isascii() and any(map(lowered.__contains__, _OTHER_ORDER_STEMS))
 
 
 def _is_printed(line: _Line, sources: Sources) -> bool:

@@ -152,7 +152,7 @@ class Extractor:
     def _text(self, run: FoldedRun, chosen: Sequence[int], hints: Sequence[tuple[int, str]], files: int) -> str:
         lines = self.pool.between(run.start, run.end)
         first, last = (bisect_left(chosen, index) for index in (lines.start, lines.stop))
-        notes = _without_repeats([self._note(index) for index in chosen[first:last]])
+        notes = [self._note(index) for index in self._without_repeats(chosen[first:last])]
         language = self.history.language
         first_seq, last_seq = self.seqs[run.start], self.seqs[run.end - 1]
         around = NotesFrame(
@@ -164,6 +164,11 @@ class Extractor:
             hints,
         )
         return render(notes, around)
+
+    def _without_repeats(self, chosen: Sequence[int]) -> list[int]:
+        """A call that stands there with its outcome need not stand there without: that line comes next to it."""
+        told, texts = {*chosen} & self.pool.told.keys(), self.pool.texts
+        return [index for index in chosen if index - 1 not in told or not texts[index - 1].startswith(texts[index])]
 
     def _unsaid(self, run: FoldedRun, notes: Sequence[Note]) -> list[int]:
         """Numbers of the messages in which a user said something that is not here."""
@@ -226,18 +231,6 @@ def summarize(
     selection = extractor.selection(range(start, end), outside)
     (text,) = extractor.fold_texts([FoldedRun(start, end)], selection, max_tokens)
     return text if extractor.count(SUMMARY_PREFIX + text) <= max_tokens else ""
-
-
-def _without_repeats(notes: Sequence[Note]) -> list[Note]:
-    """A call that stands there with its outcome need not stand there without."""
-    called: dict[tuple[int, str], list[str]] = {}
-    for note in notes:
-        called.setdefault((note.seq, note.speaker), []).append(note.text)
-    return [
-        note
-        for note in notes
-        if not any(other != note.text and other.startswith(note.text) for other in called[note.seq, note.speaker])
-    ]
 
 
 def text_tokens(message: Message, count: Counter) -> int:
