@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from orihon.compression.importance import ScoringConfig, content_score, importan
 from orihon.compression.plain_history import PlainHistory, PlainMessage, tool_units
 from orihon.errors import BudgetExceeded, InvalidSettings
 from orihon.texts import set_language
-from tests.helpers import logged
+from tests.helpers import logged, refused
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +118,7 @@ def test_full_pruning_cycle() -> None:
         *chatter(150),
         message("user", "Now finish it", 100),
     ]
-    model = says({"summary": "talked about files"})
+    model = says({"summary": "chatter 1 to chatter 3"})
     manager = MemoryManager(llm_client=model, max_tokens=8000)
     assert manager.should_prune(history)
 
@@ -135,7 +138,7 @@ def test_full_pruning_cycle() -> None:
     assert len(model.questions) == 1
     assert model.limits == [(150, 0.3)]
     assert pruned[2]["role"] == "assistant"
-    assert "talked about files" in pruned[2]["content"]
+    assert "chatter 1 to chatter 3" in pruned[2]["content"]
     assert not manager.should_prune(pruned)
 
 
@@ -241,8 +244,8 @@ def test_below_the_threshold_the_same_list_comes_back() -> None:
     assert manager.prune_count == 0
 
 
-def test_from_80_to_90_percent_messages_go_without_a_model() -> None:
-    model = says({"summary": "unused"})
+def test_four_messages_go_without_a_model() -> None:
+    model = says({"summary": "chatter"})
     manager = MemoryManager(model, max_tokens=1000)
     pruned, stats = prune(manager, [*chatter(16), message("user", "go on", 100)])
     assert stats["pruned"]
@@ -251,7 +254,17 @@ def test_from_80_to_90_percent_messages_go_without_a_model() -> None:
     assert pruned[0] == {"role": "assistant", "content": "[Messages omitted here: 4]"}
 
 
-def test_over_100_percent_is_an_emergency_without_model_and_notices(caplog: pytest.LogCaptureFixture) -> None:
+def test_five_messages_get_a_summary_from_80_percent_on() -> None:
+    model = says({"summary": "chatter"})
+    history = [*chatter(24, 70), message("user", "go on", 20)]
+    manager = MemoryManager(model, max_tokens=1000)
+    assert manager.memory_config.action(manager._estimate_tokens(history)) is PruneAction.PRUNE
+    pruned, _ = prune(manager, history)
+    assert contents(pruned)[0] == "[Summary of 5 earlier messages: chatter]"
+    assert len(model.questions) == 1
+
+
+def test_over_100_percent_is_an_emergency_without_a_model(caplog: pytest.LogCaptureFixture) -> None:
     model = says({"summary": "unused"})
     manager = MemoryManager(model, max_tokens=1000)
     history = chatter(40)
@@ -259,16 +272,16 @@ def test_over_100_percent_is_an_emergency_without_model_and_notices(caplog: pyte
     assert stats["emergency_mode"]
     assert stats["final_tokens"] < 700
     assert model.questions == []
-    assert pruned == history[-13:]
+    assert pruned == [{"role": "assistant", "content": "[Messages omitted here: 27]"}, *history[-13:]]
     assert "emergency" in caplog.text
 
 
 def test_small_gaps_get_a_notice_and_large_ones_a_summary() -> None:
     important = message("user", "[TASK 1] approval, the plan failed", 100)
     history = [*chatter(8), important, *chatter(3), important, *chatter(7)]
-    manager = MemoryManager(says({"summary": "s"}), max_tokens=1050)
+    manager = MemoryManager(says({"summary": "chatter"}), max_tokens=1050)
     pruned, _ = prune(manager, history)
-    assert contents(pruned)[0] == "[Summary of 6 earlier messages: s]"
+    assert contents(pruned)[0] == "[Summary of 6 earlier messages: chatter]"
     small = MemoryManager(says({"summary": "s"}), 1050, memory_config=MemoryConfig(min_gap_for_summary=7))
     assert contents(prune(small, history)[0])[0] == "[Messages omitted here: 6]"
     off = MemoryManager(says({"summary": "s"}), 1050, memory_config=MemoryConfig(enable_summarization=False))
@@ -310,6 +323,34 @@ def test_the_three_configurations_of_the_appendix(config: MemoryConfig, threshol
     assert pruned[-1] == history[-1]
 
 
+def test_limits_given_as_the_config_are_taken_for_what_they_are() -> None:
+    manager = MemoryManager(config=MemoryConfig(max_tokens=1000, target_usage=0.5))
+    assert (manager.max_tokens, manager.memory_config.target_usage, manager.config) == (1000, 0.5, ScoringConfig())
+    assert prune(manager, chatter(40))[1]["pruned"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"config": {"recency_weight": 0.3}},
+        {"config": 8000},
+        {"config": MemoryConfig(), "memory_config": MemoryConfig()},
+        {"memory_config": ScoringConfig()},
+        {"memory_config": {"max_tokens": 8000}},
+    ],
+)
+def test_a_configuration_of_another_class_is_refused_at_once(given: dict[str, Any]) -> None:
+    with refused(InvalidSettings, "memory_class") as caught:
+        MemoryManager(**given)
+    assert "ScoringConfig" in str(caught.value)
+    assert "MemoryConfig" in str(caught.value)
+
+
+def test_a_time_limit_must_leave_time() -> None:
+    with refused(InvalidSettings, "memory_timeout"):
+        MemoryConfig(summary_timeout=0)
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"max_tokens": 0}, {"target_usage": 0.9}, {"target_usage": 0}, {"pruning_threshold": 1.1}],
@@ -331,7 +372,19 @@ def test_settings_that_cannot_work_are_refused(fields: dict[str, Any]) -> None:
         pytest.param(says({"summary": "  "}), id="blank"),
         pytest.param(says({"summary": ["a"]}), id="not-text"),
         pytest.param(says('{"other": 1}'), id="other-json"),
-        pytest.param(says({"summary": "far too long " * 500}), id="longer-than-the-gap"),
+        pytest.param(says({"summary": "chatter, far too long " * 500}), id="longer-than-the-gap"),
+        pytest.param(says({"summary": "I'm sorry, I can't summarise this chatter."}), id="a-refusal"),
+        pytest.param(says("申し訳ありませんが、chatter の要約はできません。"), id="a-refusal-in-japanese"),
+        pytest.param(says("Error: 503 Service Unavailable (chatter)"), id="an-error"),
+        pytest.param(says({"error": {"message": "chatter: overloaded"}}), id="an-error-as-a-mapping"),
+        pytest.param(says('{"error": "chatter is overloaded"}'), id="an-error-as-json"),
+        pytest.param(says("<html><body>502 chatter</body></html>"), id="html"),
+        pytest.param(says('{"summary": "chatter about fi'), id="cut-json"),
+        pytest.param(says('```json\n{"summary": "chatter about fi'), id="cut-json-in-a-fence"),
+        pytest.param(says('Here is the summary: {"summary": "chatter ab'), id="cut-json-after-words"),
+        pytest.param(says({"summary": "Bake the apple pie until it is golden."}), id="about-something-else"),
+        pytest.param(says({"summary": "chatter of /etc/passwd in Zurich"}), id="made-up"),
+        pytest.param(says(7), id="a-number"),
         pytest.param(None, id="no-model"),
     ],
 )
@@ -343,15 +396,22 @@ def test_a_summarizer_that_gives_nothing_useful_is_replaced_by_a_notice(model: S
 
 @pytest.mark.parametrize(
     "answer",
-    [{"summary": " short "}, '{"summary": "short"}', '```json\n{"summary": "short"}\n```', "short"],
+    [
+        {"summary": " chatter "},
+        '{"summary": "chatter"}',
+        '```json\n{"summary": "chatter"}\n```',
+        'Here it is: {"summary": "chatter"}',
+        "chatter",
+        {"choices": [{"message": {"content": '{"summary": "chatter"}'}}]},
+    ],
 )
 def test_forms_of_a_summary(answer: object) -> None:
     pruned, _ = prune(MemoryManager(says(answer), max_tokens=1000), chatter(19))
-    assert pruned[0]["content"] == "[Summary of 6 earlier messages: short]"
+    assert pruned[0]["content"] == "[Summary of 6 earlier messages: chatter]"
 
 
 def test_a_summary_that_finds_no_room_becomes_a_notice() -> None:
-    pruned, stats = prune(MemoryManager(says({"summary": "x" * 500}), max_tokens=1000), chatter(19))
+    pruned, stats = prune(MemoryManager(says({"summary": "chatter " * 30}), max_tokens=1000), chatter(19))
     assert pruned[0]["content"] == "[Messages omitted here: 6]"
     assert stats["final_tokens"] <= 750
 
@@ -359,10 +419,10 @@ def test_a_summary_that_finds_no_room_becomes_a_notice() -> None:
 def test_a_client_may_be_synchronous() -> None:
     class Plain:
         def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> dict[str, str]:
-            return {"summary": "said at once"}
+            return {"summary": "chatter at once"}
 
     pruned, _ = prune(MemoryManager(Plain(), max_tokens=1000), chatter(19))
-    assert "said at once" in pruned[0]["content"]
+    assert "chatter at once" in pruned[0]["content"]
 
 
 def test_the_question_to_the_model_is_bounded() -> None:
@@ -397,15 +457,16 @@ def test_a_history_of_system_messages_only_stays() -> None:
 def test_the_newest_message_stays_even_beyond_the_target() -> None:
     newest = message("assistant", "a long report", 1900)
     pruned, stats = prune(MemoryManager(max_tokens=1000), [*chatter(20), newest])
-    assert pruned == [newest]
-    assert stats["final_tokens"] == 950
+    assert pruned == [{"role": "assistant", "content": "[Messages omitted here: 20]"}, newest]
+    assert stats["final_tokens"] <= 1000
 
 
 def test_a_newest_message_that_cannot_fit_goes(caplog: pytest.LogCaptureFixture) -> None:
     history = [*chatter(20), message("user", "a dump", 5000)]
     pruned, stats = prune(MemoryManager(max_tokens=1000), history)
-    assert pruned == history[7:20]
-    assert stats["final_tokens"] <= 700
+    assert [entry for entry in pruned if entry in history] == history[7:20]
+    assert missing_by_notices(pruned) == 8
+    assert stats["final_tokens"] <= 750
     assert "newest" in caplog.text
 
 
@@ -508,6 +569,146 @@ def test_pruning_keeps_its_promises(
     assert all(any(entry is original for original in positions) for entry in kept)
 
 
+# --- Numbers in notices ---
+
+
+def missing_by_notices(history: PlainHistory) -> int:
+    numbers = (
+        re.fullmatch(
+            r"\[(?:Messages omitted here: |Earlier messages removed: |Summary of )(\d+)\b.*\]",
+            str(entry["content"]),
+            re.S,
+        )
+        for entry in history
+        if entry["role"] == "assistant"
+    )
+    return sum(int(found[1]) for found in numbers if found)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(5, 300), max_size=30), min_size=1, max_size=8),
+    st.integers(400, 3000),
+    st.sampled_from(["chatter", "no json {", "chatter " * 40, None]),
+    st.booleans(),
+)
+def test_the_numbers_in_notices_add_up_to_what_is_missing(
+    rounds: list[list[int]], max_tokens: int, answer: str | None, with_tools: bool
+) -> None:
+    manager = MemoryManager(None if answer is None else says({"summary": answer}), max_tokens=max_tokens)
+    history: PlainHistory = [message("system", "rules")]
+    written = 1
+    for sizes in rounds:
+        for size in sizes:
+            written += 1
+            new = [message("user" if written % 3 else "assistant", f"chatter m{written};", size)]
+            if with_tools and written % 4 == 0:
+                new = exchange(f"call_{written}", f"m{written};", size)
+                new[0]["content"] = f"call m{written}"
+                written += 1
+            history += new
+        history, _ = prune(manager, history)
+        present = sum(
+            re.search(r"m\d+[;.]?|rules", str(entry["content"])) is not None and "[" not in str(entry["content"])
+            for entry in history
+        )
+        assert present + missing_by_notices(history) == written
+
+
+def test_a_long_session_knows_how_much_is_gone() -> None:
+    state = AgentState()
+    manager = MemoryManager(says({"summary": "chatter"}), max_tokens=1000)
+
+    async def talk() -> None:
+        for number in range(600):
+            await state.add_message_with_pruning("assistant", f"chatter {number};".ljust(100, "."), manager)
+
+    asyncio.run(talk())
+    present = sum("chatter" in entry["content"] and ";" in entry["content"] for entry in state.conversation_history)
+    assert present + missing_by_notices(state.conversation_history) == 600
+
+
+def test_notices_of_another_language_are_counted_too() -> None:
+    set_language("ja")
+    history, _ = prune(MemoryManager(max_tokens=1000), chatter(40))
+    assert contents(history)[0] == "[27件のメッセージが省略されました]"
+    set_language("en")
+    history, _ = prune(MemoryManager(max_tokens=1000), [*history, *chatter(30)])
+    assert contents(history)[0] == f"[Messages omitted here: {70 - len(history) + 1}]"
+
+
+# --- Time ---
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+def test_a_client_that_hangs_is_left_and_not_asked_again_until_it_is_back(is_async: bool) -> None:
+    release, asked = threading.Event(), []
+
+    class Plain:
+        def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any:
+            asked.append(messages)
+            release.wait(120)
+            return {"summary": "chatter"}
+
+    class Stubborn:
+        async def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any:
+            asked.append(messages)
+            while not release.is_set():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0.01)
+            return {"summary": "chatter"}
+
+    client: Any = Stubborn() if is_async else Plain()
+    manager = MemoryManager(client, 1000, memory_config=MemoryConfig(summary_timeout=0.1))
+
+    async def twice() -> list[PlainHistory]:
+        results = [(await manager.prune_history(chatter(19)))[0] for _ in range(2)]
+        release.set()
+        return results
+
+    for pruned in asyncio.run(twice()):
+        assert contents(pruned)[0] == "[Earlier messages removed: 6]"
+    assert len(asked) == 1
+
+
+def test_the_time_limit_is_for_all_gaps_of_a_pruning() -> None:
+    class Slow:
+        asked = 0
+
+        async def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any:
+            self.asked += 1
+            await asyncio.sleep(3600)
+
+    important = message("user", "[TASK 1] approval, the plan failed", 100)
+    history = [*chatter(8), important, *chatter(8), important, *chatter(8), message("user", "go on")]
+    slow = Slow()
+    pruned, _ = prune(MemoryManager(slow, 1350, memory_config=MemoryConfig(summary_timeout=0.1)), history)
+    assert slow.asked == 1
+    assert missing_by_notices(pruned) == len(history) - sum(entry in history for entry in pruned)
+
+
+def test_a_pruning_that_is_cancelled_ends_its_call() -> None:
+    ended = []
+
+    class Slow:
+        async def chat(self, messages: PlainHistory, *, max_tokens: int, temperature: float) -> Any:
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                ended.append(True)
+
+    async def cancelled() -> None:
+        pruning = asyncio.ensure_future(MemoryManager(Slow(), 1000).prune_history(chatter(19)))
+        await asyncio.sleep(0.05)
+        pruning.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await pruning
+        await asyncio.sleep(0)
+
+    asyncio.run(cancelled())
+    assert ended
+
+
 # --- Languages ---
 
 
@@ -528,10 +729,10 @@ def test_notices_in_japanese() -> None:
 
 
 def test_the_question_in_english() -> None:
-    model = says({"summary": "looked at {files}"})
+    model = says({"summary": "braces in {these}"})
     history = [message("assistant", "braces {like} {these}", 220), *chatter(17)]
     pruned, _ = prune(MemoryManager(model, max_tokens=1000), history)
-    assert "looked at {files}" in pruned[0]["content"]
+    assert "braces in {these}" in pruned[0]["content"]
     assert model.questions[0].startswith("Summarize only the important points")
     assert "assistant: braces {like} {these}" in model.questions[0]
     assert "." * 200 not in model.questions[0]

@@ -5,24 +5,34 @@ and puts a summary or a notice where messages went. What it takes away is gone f
 must lose nothing uses ``TaskContextManager``.
 
 Promises: leading system messages stay (or ``BudgetExceeded``); a tool call and its results stay or go
-together; pruning never makes the list dearer; a summarizer that fails, says nothing or says too much is
-replaced by a notice. ``PruneAction`` decides when, ``importance`` the score.
+together; pruning never makes the list dearer; the numbers in notices and summaries add up to what is missing, however
+often the list was pruned, as long as what must stay leaves room for one notice; a summarizer that fails, takes too
+long, refuses, says nothing, something else or too much is replaced by a notice. ``PruneAction`` decides when,
+``importance`` the score.
 """
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
-from collections.abc import Mapping
+import re
+import time
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cache, partial
 from typing import Any, Protocol, TypedDict
 
 from orihon.compression.importance import ScoringConfig, importance, message_text
+from orihon.compression.model.answer import judge
+from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, read_reply, within
+from orihon.compression.model.grounding import Ground
 from orihon.compression.plain_history import PlainHistory, PlainMessage, cost, system_head, tool_units
-from orihon.errors import BudgetExceeded, InvalidSettings
-from orihon.texts import text
+from orihon.errors import BudgetExceeded, InvalidMessage, InvalidSettings
+from orihon.texts import LANGUAGES, text
+from orihon.values.message.message import Message
 
 logger = logging.getLogger("orihon.memory_manager")
 
@@ -78,8 +88,11 @@ class MemoryConfig:
     min_gap_for_summary: int = 5
     warning_threshold: float = 0.6
     summary_threshold: float = 0.9
+    summary_timeout: float = 30.0  # seconds for all summaries of one pruning
 
     def __post_init__(self) -> None:
+        if not self.summary_timeout > 0:
+            raise InvalidSettings("memory_timeout", actual=self.summary_timeout)
         # Beyond the threshold a target would call for the next pruning at once.
         if self.max_tokens <= 0 or not 0 < self.target_usage <= self.pruning_threshold <= 1:
             raise InvalidSettings(
@@ -117,16 +130,22 @@ class MemoryManager:
         self,
         llm_client: MemoryChatClient | None = None,
         max_tokens: int | None = None,
-        config: ScoringConfig | None = None,
+        config: ScoringConfig | MemoryConfig | None = None,
         memory_config: MemoryConfig | None = None,
     ) -> None:
-        """``max_tokens``, when given, wins over the one in ``memory_config``; 8,000 when neither says."""
+        """``max_tokens``, when given, wins over the one in ``memory_config``; 8,000 when neither says.
+
+        A ``MemoryConfig`` given as ``config`` is taken for what it is.
+        """
+        if isinstance(config, MemoryConfig) and memory_config is None:
+            config, memory_config = None, config
         self.llm = llm_client
-        self.config = config or ScoringConfig()
-        self.memory_config = memory_config or MemoryConfig()
+        self.config: ScoringConfig = _checked("config", config, ScoringConfig) or ScoringConfig()
+        self.memory_config: MemoryConfig = _checked("memory_config", memory_config, MemoryConfig) or MemoryConfig()
         if max_tokens is not None:
             self.memory_config = replace(self.memory_config, max_tokens=max_tokens)
         self.prune_count = 0
+        self._left_behind: asyncio.Future[Any] | None = None  # a call that did not end when its time was over
 
     @property
     def max_tokens(self) -> int:
@@ -156,14 +175,14 @@ class MemoryManager:
             return conversation_history, stats
 
         self.prune_count += 1
-        scored = sorted(self._score_messages(conversation_history), reverse=True, key=lambda item: item[0])
+        # A mere notice is worth nothing by itself: what it counts is counted by the one that stands there next.
+        scored = [one for one in self._score_messages(conversation_history) if not Omission.read(one[2]).is_notice]
+        scored.sort(reverse=True, key=lambda item: item[0])
         selected = self._select_within_budget(scored, self.memory_config.target_tokens)
         if action is PruneAction.EMERGENCY:
             logger.warning("emergency pruning: %d tokens, limit %d", original_tokens, self.max_tokens)
-            result = [message for _, message in selected]
-        else:
-            summarize = action is PruneAction.PRUNE_AND_SUMMARIZE
-            result = await self._insert_summaries(conversation_history, selected, summarize=summarize)
+        summarize = action is not PruneAction.EMERGENCY and self.memory_config.enable_summarization
+        result = await self._insert_summaries(conversation_history, selected, summarize=summarize)
 
         stats["pruned"] = True
         stats["final_count"] = len(result)
@@ -236,74 +255,194 @@ class MemoryManager:
         *,
         summarize: bool = True,
     ) -> PlainHistory:
-        """The selected messages with a summary or a notice in each gap, as far as there is room."""
+        """The selected messages with a summary or a notice in each gap, as far as there is room.
+
+        What finds no room is counted by the next notice, or by the last one.
+        """
         room = self.memory_config.limit_with_notices - cost(message for _, message in selected_messages)
+        ends_at = time.monotonic() + self.memory_config.summary_timeout
         result: PlainHistory = []
-        position = 0
+        last: tuple[int, Omission] | None = None  # where it stands
+        last_gap = position = uncounted = 0
         end = len(original_history)
         for index, kept in [*((index, [message]) for index, message in selected_messages), (end, [])]:
             if gap := original_history[position:index]:
-                entries = await self._gap_entries(gap, room, summarize)
-                room -= cost(entries)
-                result += entries
+                uncounted += sum(Omission.read(message).count for message in gap)
+                last_gap = len(result)
+                found = await self._omission(gap, uncounted, room, ends_at if summarize else None)
+                if found is not None:
+                    last, uncounted = (len(result), found), 0
+                    room -= cost([found.message])
+                    result.append(found.message)
             result += kept
             position = index + 1
+        if uncounted and last is not None:
+            result[last[0]] = replace(last[1], count=last[1].count + uncounted).message
+        elif uncounted:
+            notice = Omission("memory.omitted", uncounted).message
+            if cost([*result, notice]) <= min(self.max_tokens, cost(original_history)):
+                result.insert(last_gap, notice)
         return result
 
-    async def _gap_entries(self, gap: PlainHistory, room: float, summarize: bool) -> PlainHistory:
-        notice = [_notice("memory.omitted", count=len(gap))]
-        if cost(notice) > room:
-            return []
-        if not summarize or len(gap) < self.memory_config.min_gap_for_summary:
+    async def _omission(self, gap: PlainHistory, count: int, room: float, ends_at: float | None) -> Omission | None:
+        """What stands for a gap: a summary if there is time for one, or a notice; nothing where neither has room."""
+        notice = Omission("memory.omitted", count)
+        if cost([notice.message]) > room:
+            return None
+        new = sum(not Omission.read(message).is_notice for message in gap)
+        if ends_at is None or new < self.memory_config.min_gap_for_summary:
             return notice
-        summary = [await self._summarize_gap(gap)]
-        return summary if cost(summary) <= room else notice
+        summary = replace(Omission.read(await self._summarize_gap(gap, ends_at=ends_at)), count=count)
+        return summary if cost([summary.message]) <= room else notice
 
-    async def _summarize_gap(self, messages: PlainHistory) -> PlainMessage:
-        """One message that stands for several: the model's summary, or a notice when it gives none."""
-        removed = _notice("memory.removed", count=len(messages))
+    async def _summarize_gap(self, messages: PlainHistory, *, ends_at: float | None = None) -> PlainMessage:
+        """One message that stands for several: the model's summary, or a notice when it gives none in time."""
+        count = sum(Omission.read(message).count for message in messages)
+        removed = Omission("memory.removed", count).message
         if self.llm is None:
             return removed
+        if ends_at is None:
+            ends_at = time.monotonic() + self.memory_config.summary_timeout
+        summary = await self._judged(self.llm, messages, ends_at)
+        if isinstance(summary, Failed):
+            logger.warning("no summary of %d messages (%s): %s", count, summary.reason, summary.detail or "no detail")
+            return removed
+        entry = Omission("memory.summary", count, summary).message
+        return entry if cost([entry]) < cost(messages) else removed
+
+    async def _judged(self, llm: MemoryChatClient, messages: PlainHistory, ends_at: float) -> str | Failed:
+        """The model's summary, if it is one."""
         excerpts = (f"{m.get('role', '')}: {message_text(m)[:_EXCERPT_CHARACTERS]}" for m in messages)
         # As many characters as tokens fit: the question is at most half as large as the model's window.
         conversation = "\n\n".join(excerpts)[: self.max_tokens]
+        answer = await self._answer(llm, text("memory.prompt", conversation=conversation), ends_at)
+        reply = answer if isinstance(answer, Failed) else _summary_in(answer)
+        if isinstance(reply, Failed):
+            return reply
+        readable = list(_readable(messages))
+        most = int(cost(messages)) + len(reply.text)  # whether it is too long is seen at the whole entry
+        return judge(
+            reply,
+            ground=Ground(readable, range(1, len(readable) + 1)),
+            instructions=text("memory.prompt", conversation=""),
+            input_tokens=most,
+            max_tokens=most,
+            count=len,
+        )
+
+    async def _answer(self, llm: MemoryChatClient, question: str, ends_at: float) -> object:
+        """What the client answers in time, or ``Failed``; one that hangs is not called again before it is back."""
+        if self._left_behind is not None and not self._left_behind.done():
+            return Failed(SummaryFailure.BUSY, "the client has not come back from an earlier call")
+        asked = [{"role": "user", "content": question}]
+        ask = partial(llm.chat, asked, max_tokens=_SUMMARY_MAX_TOKENS, temperature=_SUMMARY_TEMPERATURE)
+        answer: object
+        if inspect.iscoroutinefunction(llm.chat):
+            answer = ask() if ends_at > time.monotonic() else Failed(SummaryFailure.TIMED_OUT)
+        else:
+            answer = await asyncio.to_thread(within, ends_at - time.monotonic(), llm, ask)
+        return await self._awaited(answer, ends_at) if inspect.isawaitable(answer) else answer
+
+    async def _awaited(self, answer: Awaitable[object], ends_at: float) -> object:
+        task = asyncio.ensure_future(answer)
         try:
-            answer = self.llm.chat(
-                [{"role": "user", "content": text("memory.prompt", conversation=conversation)}],
-                max_tokens=_SUMMARY_MAX_TOKENS,
-                temperature=_SUMMARY_TEMPERATURE,
-            )
-            if inspect.isawaitable(answer):
-                answer = await answer
-        except Exception:
-            # Whatever a client raises, the history must stay usable.
-            logger.exception("summarizing %d messages failed", len(messages))
-            return removed
-        summary = _summary_in(answer)
-        if not summary:
-            logger.warning("the summarizer answered nothing for %d messages", len(messages))
-            return removed
-        entry = _notice("memory.summary", count=len(messages), summary=summary)
-        return entry if cost([entry]) < cost(messages) else removed
+            await asyncio.wait({task}, timeout=max(ends_at - time.monotonic(), 0))
+        finally:
+            if not task.done():
+                task.cancel()
+                self._left_behind = task
+        if not task.done():
+            return Failed(SummaryFailure.TIMED_OUT)
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            return Failed(SummaryFailure.RAISED, repr(error) if error else "the client was cancelled")
+        return task.result()
 
     def _estimate_tokens(self, messages: PlainHistory) -> int:
         return int(cost(messages))
 
 
-def _notice(key: str, count: int, summary: str = "") -> PlainMessage:
-    return {"role": "assistant", "content": text(key, count=count, summary=summary)}
+@dataclass(frozen=True, slots=True)
+class Omission:
+    """What stands in a history for messages that are gone. Every other message stands for itself."""
+
+    key: str
+    count: int
+    summary: str = ""
+
+    @property
+    def message(self) -> PlainMessage:
+        return {"role": "assistant", "content": text(self.key, count=self.count, summary=self.summary)}
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether it says no more than how many are gone."""
+        return self.key in ("memory.omitted", "memory.removed")
+
+    @classmethod
+    def read(cls, message: PlainMessage) -> Omission:
+        """What a message of a history is, whatever language it was written in."""
+        content = message.get("content")
+        if message.get("role") == "assistant" and isinstance(content, str) and content.startswith("["):
+            for key, pattern in _omissions():
+                if found := pattern.fullmatch(content):
+                    return cls(key, int(found["count"]), found.groupdict().get("summary", ""))
+        return cls("", 1)
 
 
-def _summary_in(answer: object) -> str:
-    if isinstance(answer, str):
+@cache
+def _omissions() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The texts of all omissions, to be recognised."""
+    keys = ("memory.omitted", "memory.removed", "memory.summary")
+    return tuple(
+        (
+            key,
+            re.compile(
+                re.escape(written).replace("0000", "(?P<count>[0-9]{1,9})").replace("1111", "(?P<summary>.*)"), re.S
+            ),
+        )
+        for key in keys
+        for lang in LANGUAGES
+        for written in [text(key, lang=lang, count="0000", summary="1111")]
+    )
+
+
+def _checked(name: str, given: object, wanted: type[Any]) -> Any:
+    if given is not None and not isinstance(given, wanted):
+        raise InvalidSettings("memory_class", name=name, wanted=wanted.__name__, actual=type(given).__name__)
+    return given
+
+
+def _summary_in(answer: object) -> SummaryReply | Failed:
+    """The summary in whatever a client answers: a mapping that has it, the same as JSON, or the bare text."""
+    if isinstance(answer, Mapping) and "summary" in answer:
+        return read_reply(answer["summary"])
+    reply = read_reply(answer)
+    if isinstance(reply, Failed):
+        return reply
+    said = reply.text
+    try:
+        parsed = json.loads(said[said.find("{") : said.rfind("}") + 1])
+    except (ValueError, RecursionError):
+        is_torn = _SUMMARY_FIELD.search(said) is not None
+        return Failed(SummaryFailure.NOT_TEXT, said[:_EXCERPT_CHARACTERS]) if is_torn else reply
+    return (
+        read_reply(parsed["summary"])
+        if "summary" in parsed
+        else Failed(SummaryFailure.NOT_TEXT, said[:_EXCERPT_CHARACTERS])
+    )
+
+
+_SUMMARY_FIELD = re.compile(r"""["']summary["']\s*:""")
+
+
+def _readable(messages: PlainHistory) -> Iterator[Message]:
+    """The messages as far as they can be read."""
+    for message in messages:
         try:
-            parsed = json.loads(answer[answer.find("{") : answer.rfind("}") + 1])
-        except ValueError:
-            return answer.strip()
-        answer = parsed
-    if isinstance(answer, Mapping):
-        answer = answer.get("summary")
-    return answer.strip() if isinstance(answer, str) else ""
+            yield from Message.from_chat(message).as_chat()
+        except InvalidMessage:
+            yield Message("assistant", message_text(message))
 
 
 @dataclass(slots=True)
