@@ -207,3 +207,17 @@ def test_a_squeezed_transcript_can_be_squeezed_again() -> None:
     assert [message["role"] for message in again.messages[:3]] == ["system", "user", "system"]
     assert str(again.messages[2]["content"]).startswith(SUMMARY_PREFIX)
     assert "orders/writer.py" in str(again.messages[1]["content"]), "the user's wish is not lost"
+
+
+@pytest.mark.parametrize(
+    "said", ["Repair the reader of orders. ", "repair", "注文を読み取る部分を修理してください。", "注文"]
+)
+@pytest.mark.parametrize("times", [1, 60, 400])
+def test_a_user_speaks_in_every_squeeze_and_no_budget_with_room_is_refused(said: str, times: int) -> None:
+    messages: list[Chat] = [{"role": "user", "content": said * times}]
+    for number in range(8):
+        messages += turn(number, f"option_{number} is set. " * 60)
+    for budget in range(60, 600, 20):
+        result = squeeze(messages, budget)
+        check(messages, result)
+        assert budget < 160 or any(message["role"] == "user" for message in result.messages)

@@ -17,7 +17,7 @@ from typing import Any
 from orihon.compression.documents.sections import PRESERVED_PATTERNS
 from orihon.compression.ladder import Ladder, ladder_of
 from orihon.compression.notes.extractor import Extractor, FoldedRun
-from orihon.compression.notes.layout import is_notes
+from orihon.compression.notes.layout import is_notes, title_of
 from orihon.compression.notes.reader import call_text
 from orihon.compression.notes.selection import Selection
 from orihon.compression.pages import MOST_LOST, Aim, NothingToFold, Pages, fold_report
@@ -38,6 +38,7 @@ _LARGE_NEWEST_SHARE = 0.35  # of the room, for the newest turns when four messag
 _USER_SHARE = 0.3  # of the room, for the last of what users said
 _CONTINUITY = 1.25  # a turn that stands whole is worth more than its lines one by one
 _LEAST_NOTES = 24  # tokens: a title and nothing else
+_LONGEST_TOKEN = 16  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,17 @@ class _Squeeze:
         self.turns = list(_turns(self.messages, self.head))
         self.pinned = {place for turn in self.turns if pinned & {*turn} for place in turn}
         self.protected = {*range(self.head), *self.pinned}
+        self.least_notes = _LEAST_NOTES
 
     def result(self) -> Squeezed:
         before = sum(self.sizes)
         if before <= self.budget:
             everything = tuple(range(len(self.sizes)))
             return Squeezed(tuple(self.originals), self.budget, before, before, everything)
-        room = self._room()
         extractor = Extractor(self.messages, self.count, sizes=self.sizes)
+        title = title_of(len(self.messages), len(self.messages), extractor.history.language)
+        self.least_notes = max(self.least_notes, self.count(SUMMARY_PREFIX + title))
+        room = self._room()
         kept = self.protected | self._newest(room)
         shortened = {} if self._reaches_end(kept) else self._shorten_newest(extractor, room)
         if not any(self.messages[place].role == "user" for place in (*kept, *shortened)):
@@ -109,7 +113,7 @@ class _Squeeze:
         system = sum(self.sizes[: self.head])
         pinned = sum(self.sizes[place] for place in self.pinned)
         room = self.budget - system - pinned
-        least = _LEAST_NOTES + MESSAGE_OVERHEAD
+        least = self.least_notes + MESSAGE_OVERHEAD
         if room < 0:
             seqs = ", ".join(str(place + 1) for place in sorted(self.pinned)) or "-"
             raise BudgetExceeded("protected", budget=self.budget, system=system, pinned=pinned, seqs=seqs)
@@ -124,7 +128,7 @@ class _Squeeze:
         wanted = max(self.head, last - _NEWEST)
         if sum(self.sizes[wanted:]) <= room * _NEWEST_SHARE:
             turns = [turn for turn in self.turns if turn.stop > wanted]
-            if all(map(self._may_stay, turns)) and self._cost(turns) <= room - _LEAST_NOTES - MESSAGE_OVERHEAD:
+            if all(map(self._may_stay, turns)) and self._cost(turns) <= room - self.least_notes - MESSAGE_OVERHEAD:
                 return {place for turn in turns for place in turn}
         newest: set[int] = set()
         for turn in reversed(self.turns):
@@ -140,7 +144,7 @@ class _Squeeze:
         A turn that stays adds what the notes do not have of it and gives back the tokens of its lines in the notes;
         that must be worth as much for each token as the poorest line of the notes.
         """
-        selection.take(self.budget - sum(self.sizes[place] for place in kept) - _LEAST_NOTES)
+        selection.take(self.budget - sum(self.sizes[place] for place in kept) - self.least_notes)
         in_notes = selection.tokens_by_place()
         used = sum(self.sizes[place] for place in kept - self.protected)
         for turn in reversed(self.turns):
@@ -160,12 +164,15 @@ class _Squeeze:
     ) -> tuple[set[int], dict[int, Mapping[str, Any]]]:
         """The same with what a user said last: servers refuse a conversation in which no user speaks."""
         place = next((at for at in range(len(self.messages) - 1, -1, -1) if self.messages[at].role == "user"), None)
-        allowed = int(room * _USER_SHARE)
-        if place is None:
+        used = sum(self.sizes[at] for at in kept - self.protected) + sum(map(self._size, shortened.values()))
+        notes = 2 * (self.least_notes + MESSAGE_OVERHEAD)  # before it and behind it
+        allowed = min(int(room * _USER_SHARE), room - used - notes)
+        if place is None or allowed <= MESSAGE_OVERHEAD:
             return kept, shortened
         if self.sizes[place] <= allowed:
             return kept | {place}, shortened
-        return kept, shortened | self._shorten(extractor, range(place, place + 1), [place], allowed)
+        short = self._shorten(extractor, range(place, place + 1), [place], allowed)
+        return kept, shortened | (short or self._beginning(place, allowed))
 
     def _shorten_newest(self, extractor: Extractor, room: int) -> dict[int, Mapping[str, Any]]:
         """The newest turn in its own envelope, its long texts cut down to the lines that matter most."""
@@ -192,6 +199,17 @@ class _Squeeze:
             if sum(map(self._size, short.values())) + fixed <= allowed:
                 return {place: short.get(place, self.originals[place]) for place in turn}
             selection.give_back()
+        return {}
+
+    def _beginning(self, place: int, allowed: int) -> dict[int, Mapping[str, Any]]:
+        """The first words of a message of which no whole line fits."""
+        said = self.messages[place].text
+        end = min(len(said), allowed * _LONGEST_TOKEN)
+        while end:
+            short = {**self.originals[place], "content": f"{said[:end]}…"}
+            if (size := self._size(short)) <= allowed:
+                return {place: short}
+            end = min(end - 1, end * allowed // size)
         return {}
 
     def _folded(

@@ -30,9 +30,9 @@ _PATCH = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ (?:b/)?|dif
 _IS_PATCH = re.compile(r"\*\*\* Begin Patch|^diff --git |^\+\+\+ ", re.M)
 _SHELL_WRITES = re.compile(
     r"(?:cat|echo|printf)[^\n|;&]*?>>?\s*[\"']?([\w./~-]+)|\btee\s+(?:-a\s+)?([\w./~-]+)"
-    r"|\b(?:sed|perl)\s+-[a-zA-Z]*i[^\n;&|]*?\s([\w./~-]*[/.][\w./-]+)\s*(?:$|[;&|\n])"
-    r"|\b(?:mv|cp|rm|touch|mkdir)\s+(?:-\S+\s+)*[^\n;&|]*?([\w./~-]*[/.][\w./-]+)\s*(?:$|[;&|\n])"
+    r"|\b(?:(?:sed|perl)\s+-[a-zA-Z]*i|(?:mv|cp|rm|touch|mkdir)\s)(?P<arguments>[^\n;&|]*)"
 )
+_PATH = re.compile(r"[\w./~-]+")
 _EXIT = re.compile(r"(?:exit(?:ed)?(?:\s+with)?(?:[\s_]+(?:code|status))?|return[\s_]?code)\W{0,6}(-?\d{1,3})\b", re.I)
 _ENDS = re.compile(
     r"^(?:[\w.]*(?:Error|Exception|Warning|Failure)\b.*|(?:error|fatal|panic)\b.*|E  +\S.*)", re.M | re.I
@@ -47,11 +47,11 @@ _SAYS_FAILED = re.compile(
     r"|エラー|失敗|错误|<(?:tool_use_)?error>|\{\"(?:error|success\": false))",
     re.I,
 )
-_MARKUP = re.compile(r"^\s*</?[a-z_]+>\s*$|^\s*<[a-z_]+>-?\d+</[a-z_]+>\s*$|^\[[^\]]*\]$", re.M)
+_MARKUP = re.compile(r"^[ \t]*(?:</?[a-z_]+>|<[a-z_]+>-?\d+</[a-z_]+>)[ \t]*$|^\[[^\]\n]*\]$", re.M)
 _TRACEBACK = "Traceback (most recent call last)"
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _DEFINES = re.compile(
-    r"^\s*(?:async def|def|class|function|export (?:default )?(?:function|const)|fn|func|interface|type)\s+\w+"
+    r"^[ \t]*(?:async def|def|class|function|export (?:default )?(?:function|const)|fn|func|interface|type)\s+\w+"
     r"[^\n{:=]*",
     re.M,
 )
@@ -144,7 +144,7 @@ def _read(name: str, given: Mapping[str, Any], raw: str) -> CallLine:
     if plan and all(isinstance(one, (dict, str)) for one in plan):
         return CallLine(name, "plan", "plan", "; ".join(map(_step, plan)))
     texts = {key: value for key, value in given.items() if isinstance(value, str)}
-    path = next((texts[key] for key in _PATHS if texts.get(key)), "")
+    path = next((_one_line(texts[key]) for key in _PATHS if texts.get(key)), "")
     if patch := next((value for value in texts.values() if _IS_PATCH.search(value)), ""):
         paths = tuple(dict.fromkeys(_PATCH.findall(patch))) or ((path,) if path else ())
         return CallLine(name, "edit", " ".join(paths), f"{' '.join(paths)}: {_changes_of(patch)}", paths)
@@ -246,7 +246,8 @@ def _short_command(command: str) -> str:
 
 def _written_by(command: str) -> Iterator[str]:
     for found in _SHELL_WRITES.finditer(command[:2000]):
-        path = next(filter(None, found.groups()), "")
+        words = (found["arguments"] or "").split()
+        path = found[1] or found[2] or (words[-1] if words and _PATH.fullmatch(words[-1]) else "")
         if path and not path.startswith("/dev/") and ("." in path or "/" in path):
             yield path
 

@@ -22,7 +22,8 @@ from orihon.texts import language
 from orihon.values.message.message import Message
 
 _COMMAND = re.compile(
-    r"```(?:bash|sh|shell|console|zsh|\w+_command)?[ \t]*\n(.*?)\n?```|<(?:execute_)?bash>(.*?)</(?:execute_)?bash>",
+    r"```(?:bash|sh|shell|console|zsh|\w+_command)?[ \t]*\n(.*?)\n?```"
+    r"|<(?:execute_)?bash>((?:[^<]++|<(?!/?(?:execute_)?bash>))*+)</(?:execute_)?bash>",
     re.S,
 )
 _TAG = re.compile(r"\s*</?[\w-]+>\s*")
@@ -226,21 +227,24 @@ class NotedHistory:
         )
 
     def _read_calls(self) -> dict[int, list[CallLine]]:
-        results = {message.answers: message for message in self.messages if message.answers}
+        results: dict[str | None, Message] = {}  # of the calls before: an id may come again
         calls: dict[int, list[CallLine]] = {}
-        for place, message in enumerate(self.messages):
+        for place in reversed(range(len(self.messages))):
+            message = self.messages[place]
+            if message.answers:
+                results[message.answers] = message
+            answers = [results.pop(call.id, None) for call in message.tool_calls]
             found = [
-                read_call(call.name, call.arguments, results[call.id].text if call.id in results else None)
-                for call in message.tool_calls
+                read_call(call.name, call.arguments, answer.text if answer is not None else None)
+                for call, answer in zip(message.tool_calls, answers, strict=True)
             ]
             if place + 1 in self.outputs:
                 output = self.messages[place + 1].text
-                found += [
-                    read_command(one[1] or one[2] or "", result=output) for one in _COMMAND.finditer(message.text)
-                ]
+                commands = dict.fromkeys(one[1] or one[2] or "" for one in _COMMAND.finditer(message.text))
+                found += [read_command(command, result=output) for command in commands if command.strip()]
             if found:
                 calls[place] = found
-        return calls
+        return dict(sorted(calls.items()))
 
     def _by_subject(self) -> dict[str, list[tuple[int, bool]]]:
         """Where each thing was done, and whether it failed there."""

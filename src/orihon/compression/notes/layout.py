@@ -175,15 +175,15 @@ def _numbered(notes: Sequence[Note]) -> Iterator[str]:
     line, before = "", None
     for note in notes:
         is_same = before is not None and (note.seq, note.speaker) == (before.seq, before.speaker)
+        source = f"{note.seq} {note.speaker}: "
+        first, *rest = note.text.split("\n")
+        said = "\n".join((first, *(source + one if _is_of_notes(one.strip()) else one for one in rest)))
         if is_same and before is not None and note.paragraph and note.paragraph == before.paragraph:
-            line += f" {note.text}" if note.order == before.order + 1 else f" … {note.text}"
+            line += f" {said}" if note.order == before.order + 1 else f" … {said}"
         else:
             if line:
                 yield line
-            source = f"{note.seq} {note.speaker}: "
-            first, *rest = note.text.split("\n")
-            line = first if is_same and not _is_of_notes(first) else source + first
-            line = "\n".join((line, *(source + one if _is_of_notes(one.strip()) else one for one in rest)))
+            line = said if is_same and not _is_of_notes(first) else source + said
         before = note
     if line:
         yield line
