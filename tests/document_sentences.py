@@ -467,6 +467,8 @@ RULES: dict[str, bool] = {
     "Must we sign it?": False,
     "The must-have list is long.": False,
     "You do not have to log in.": False,
+    "A licence may have to be paid for.": False,
+    "We might have to wait for the index.": False,
     "That must be the reason.": False,
     "He always laughs at it.": False,
     "I do not know.": False,

@@ -12,6 +12,7 @@ from hypothesis.stateful import precondition, rule
 from orihon.errors import ToolCallError
 from orihon.tasks.verify.verify import verify_task
 from orihon.values.records import Compression
+from tests.conformance.invariants import shown
 from tests.conformance.test_machine import _BOUNDED, FilesMachine, SqliteMachine, TaskMachine
 
 
@@ -20,7 +21,7 @@ class _Rewinding(TaskMachine):
     @rule(data=st.data(), is_taken_back=st.booleans(), appended=st.booleans())
     def rewind(self, data: st.DataObject, is_taken_back: bool, appended: bool) -> None:
         seq = data.draw(st.integers(1, self.store.count_messages() - 1))
-        before = self.store.get_messages_for_llm()
+        before = shown(self.store)
         made = self.tried(lambda: self._rewound(seq))
         if made is not None and is_taken_back:
             self.take_back(made, before, appended=appended)
