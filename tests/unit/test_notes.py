@@ -323,3 +323,36 @@ def test_no_text_with_commands_takes_long_to_read(part: str) -> None:
 )
 def test_what_a_command_writes(command: str, paths: list[str]) -> None:
     assert [*read_call("shell", json.dumps({"command": command})).paths] == paths
+
+
+def test_short_answers_of_users_are_shown_and_not_only_numbered() -> None:
+    messages = [Message("user", "Please book the cheapest flight to Rome or to Milan."), *LOOKED[:6]]
+    messages += [Message("assistant", "Which one shall it be?"), Message("user", "Milan"), *LOOKED[6:]]
+    assert "user: Milan" in summarize(messages, 200)
+
+
+def test_a_ban_is_not_dropped_beside_its_permission() -> None:
+    rules = "- MODIFY: source files of the project in /work\n- DO NOT MODIFY: tests, configuration files of the project"
+    filler = "\n".join(f"- It is recommended to look at chapter {n} of the handbook." for n in range(30))
+    notes = summarize([Message("user", f"Fix the parser.\n\n## Bounds\n{rules}\n\n## Hints\n{filler}"), *LOOKED], 300)
+    assert "DO NOT MODIFY: tests" in notes
+
+
+def test_what_was_taken_back_is_not_among_the_changes() -> None:
+    messages = [Message("user", "Repair the report.")]
+    messages += called(1, "shell", "", command="cat > draft.patch <<'EOF'\nsed -i s/a/b/ src/report.py\nEOF")
+    messages += called(2, "edit_file", "ok", path="src/cart.py", old_str="a", new_str="b")
+    messages += called(3, "shell", "", command="git checkout -- src/cart.py")
+    messages += called(4, "edit_file", "ok", path="src/stock.py", old_str="a", new_str="b")
+    changes = summarize(messages, 900).partition("## Code and file changes\n")[2].partition("## ")[0]
+    assert "src/stock.py" in changes
+    assert "draft.patch" in changes
+    assert "src/cart.py" not in changes
+    assert "src/report.py" not in changes
+
+
+def test_a_failure_is_over_when_the_same_program_passes_later() -> None:
+    messages = [Message("user", "Make the tests pass.")]
+    messages += called(1, "shell", "1 failed\nExit code: 1", command="pytest tests/test_a.py")
+    messages += called(2, "shell", "4 passed in 0.1s", command="pytest tests/test_a.py tests/test_b.py")
+    assert "## Problems" not in summarize(messages, 300)

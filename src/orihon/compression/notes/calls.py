@@ -49,6 +49,11 @@ _SAYS_FAILED = re.compile(
 )
 _MARKUP = re.compile(r"^[ \t]*(?:</?[a-z_]+>|<[a-z_]+>-?\d+</[a-z_]+>)[ \t]*$|^\[[^\]\n]*\]$", re.M)
 _TRACEBACK = "Traceback (most recent call last)"
+_BODY = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n).*?^\2$", re.S | re.M)
+_RESTORES = re.compile(
+    r"\bgit (?:checkout|restore)\b(?:\s+-\S*)*((?:\s+[\w./~-]+)+)|\bgit (reset) --hard|\bgit (stash)\b"
+)
+_PROGRAM = re.compile(r"\s*(?:cd \S+\s*(?:&&|;)\s*|\w+=\S+\s+|sudo )*([\w./-]+(?:\s+[\w.-]+)?)")
 _HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
 _DEFINES = re.compile(
     r"^[ \t]*(?:async def|def|class|function|export (?:default )?(?:function|const)|fn|func|interface|type)\s+\w+"
@@ -94,6 +99,11 @@ class CallLine:
     paths: tuple[str, ...] = ()
     outcome: Outcome | None = None
     written: tuple[str, ...] = ()  # longer texts among the arguments
+
+    @property
+    def brief(self) -> str:
+        """What was called; the longer texts among its arguments can be quoted for themselves."""
+        return self.said.partition(": ")[0] if self.kind == "edit" and self.written else self.said
 
     @property
     def text(self) -> str:
@@ -178,6 +188,20 @@ def _of_file(name: str, path: str, given: Mapping[str, Any], texts: Mapping[str,
     return CallLine(name, "edit", path, told, (path,))
 
 
+def restored_by(call: CallLine) -> tuple[str, ...] | None:
+    """Files whose changes a call takes back; an empty tuple stands for all of them, ``None`` for no such call."""
+    found = _RESTORES.search(call.said) if call.kind == "command" else None
+    if found is None:
+        return None
+    return tuple(found[1].split()) if found[1] else ()
+
+
+def program_of(call: CallLine) -> str:
+    """What a command runs, whatever it is given: when that passes later, an earlier failure of it is over."""
+    found = _PROGRAM.match(call.said) if call.kind == "command" else None
+    return f"{call.tool} {found[1]}" if found else call.subject
+
+
 def outcome_of(result: str) -> Outcome:
     """How a call ended, from its result."""
     end = result[-_LOOKED_AT:]
@@ -245,7 +269,8 @@ def _short_command(command: str) -> str:
 
 
 def _written_by(command: str) -> Iterator[str]:
-    for found in _SHELL_WRITES.finditer(command[:2000]):
+    """Files that a command line writes; what stands in a here-document is not a command."""
+    for found in _SHELL_WRITES.finditer(_BODY.sub(r"\1", command)[:2000]):
         words = (found["arguments"] or "").split()
         path = found[1] or found[2] or (words[-1] if words and _PATH.fullmatch(words[-1]) else "")
         if path and not path.startswith("/dev/") and ("." in path or "/" in path):

@@ -42,7 +42,8 @@ _FOUND = re.compile(
 )
 _REASONS = re.compile(r"\b(?i:because|instead|rather than|so that|since)\b|なので|ため|から|因为|所以")
 _EMPTY = re.compile(
-    r"\W*(?:(?i:let me|let's|let us|i'll|i will|now i|now let|next,? (?:i|let)|first,? (?:i|let)|certainly|great"
+    r"\W*(?:(?i:actually|but wait|wait|hmm|maybe|good|let me|let's|let us|i'll|i will|now i|now let|next,? (?:i|let)"
+    r"|first,? (?:i|let)|certainly|great"
     r"|perfect|sure|excellent|okay|ok|thank|you're welcome|sorry|i can see|looking at|here(?:'s| is| are))\b"
     r"|はい|ありがとう|了解|それでは|では|好的|谢谢|当然)"
 )
@@ -67,12 +68,12 @@ REPORTS = re.compile(
     r"|reverted)\b"
 )
 _PERSONAL = re.compile(
-    r"\b(?i:my|i'm|i am|i was|i've|i have|i had|i love|i like|i hate|i work|i live|i went|i got|i started|i want|i plan"
-    r"|years?|favou?rite|born|family|mother|father|sister|brother|son|daughter|wife|husband|friend|dog|cat|job"
-    r"|promised?|remember)\b"
+    r"\b(?i:my|name is|i'm|i am|i was|i've|i have|i had|i love|i like|i hate|i work|i live|i went|i got|i started"
+    r"|i want|i plan|years?|favou?rite|born|family|mother|father|sister|brother|son|daughter|wife|husband"
+    r"|friend|dog|cat|job|promised?|remember)\b"
     r"|好き|嫌い|苦手|怖い|飼っ|はまっ|ハマっ|住ん|働い|仕事|趣味|昔|以前|前に|年|ぶり|初めて|生まれ|実家|家族|父|母"
     r"|兄|姉|弟|妹|友達|約束|予定|したい|きたい|行っ|ました|してい|私は|僕は"
-    r"|喜欢|讨厌|害怕|住在|工作|爱好|第一次|家人|爸爸|妈妈|朋友|约定|打算|想去|我是|我在|我的"
+    r"|名前は|と申し|我叫|名字|喜欢|讨厌|害怕|住在|工作|爱好|第一次|家人|爸爸|妈妈|朋友|约定|打算|想去|我是|我在|我的"
 )
 _REACTION = re.compile(
     r"\W*(?:(?i:wow|that's|that is|sounds|thanks|thank you|yeah|yes|no problem|glad|great|awesome|cool|nice|congrat"
@@ -80,6 +81,14 @@ _REACTION = re.compile(
     r"|そう(?:なん|です|でした|か)|なるほど|いいです|すごい|わあ|へえ|へぇ|確かに|たしかに|はい|ありがとう|こんにち"
     r"|よろしく|こちらこそ|うん|ええ|是的|谢谢|好的|真的|哈哈|你好|没关系|不客气|当然)"
 )
+_GREETING = re.compile(r"\W*(?:(?i:hi|hello|ok|okay|thx|/\w+)|こんにちは|お願いします|你好|嗯)\W*$")
+_ADVICE = re.compile(
+    r"\b(?i:you should|you could|you can|try to|i(?:'d| would) suggest|it's important to)\b"
+    r"|みては|あなたは|建议|你可以|你应该|试试"
+)
+#: Ids of what was taken back, and any id.
+UNDONE = re.compile(r"(?i:removed|reverted|reverts?|undid|undone)\W{1,3}(?:commit )?([0-9a-f]{7,40})\b")
+HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _SHOWN = (  # what stands in a text without saying anything
     (re.compile(r"(?:[\w.@+~-]+/?(?: {2,}|\t[\t ]*))+[\w.@+~-]+/?$"), 0.1),  # columns of names
     (re.compile(r"[0-9a-f]{20,}\b"), 0.1),
@@ -92,8 +101,15 @@ _MAY_BE_SHOWN = re.compile(
 _NO_WORDS = str.maketrans("", "", ".,:;!?()'\"`*")
 
 
+def is_reaction(said: str) -> bool:
+    """Whether nothing is said but thanks, a greeting or applause."""
+    return (_REACTION.match(said) is not None and not _WANTED.search(said)) or _GREETING.match(said) is not None
+
+
 def demand(said: str) -> float:
     """How much a sentence of a user asks for."""
+    if is_reaction(said):
+        return 0.3
     worth = 0.3 if said.endswith((":", "：")) else 1.0  # announces only
     if STRICT.search(said):
         worth += 1.8 if "\n" in said or "`" in said else 1.2  # with the very command
@@ -111,7 +127,10 @@ def statement(said: str) -> float:
 
 def of_talk(said: str) -> float:
     """How much a sentence tells about the people who talk."""
-    return (1.8 if _PERSONAL.search(said) else 1.0) * (0.45 if _REACTION.match(said) else 1.0)
+    advises = _ADVICE.search(said) is not None
+    return (1.8 if _PERSONAL.search(said) and not advises else 1.0) * (
+        0.45 if advises or _REACTION.match(said) else 1.0
+    )
 
 
 def shown(line: str) -> float:

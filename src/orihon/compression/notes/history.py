@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from orihon.compression.notes import cues
-from orihon.compression.notes.calls import CallLine, read_call, read_command
+from orihon.compression.notes.calls import CallLine, program_of, read_call, read_command, restored_by
 from orihon.compression.notes.layout import is_notes, noted_lines
 from orihon.compression.notes.reader import LineMark, LineSource, SourceLine, bare_joined, speaker_of
 from orihon.compression.notes.units import Unit, units_of
@@ -37,6 +37,8 @@ _ANOTHER = re.compile(  # the commonest words of other languages in Latin letter
     r"|che|di|non|per|não|uma|com|een|het|niet|og|att|och|är)\b"
 )
 
+_SHORT_ANSWER = 80  # characters
+_ANSWER = 2.0
 _WHOLE = 240  # characters of a user's message that is one unit
 _FEWEST_PAIRS = 3  # of command and output, before a user's messages are taken for output
 _SAME = 0.5  # of the outputs that begin or end alike
@@ -66,6 +68,8 @@ class NotedHistory:
         self._newest = self.users[-1] if self.users else -1
         self._calls = self._read_calls()
         self._subjects = self._by_subject()
+        self._programs = {program_of(call): place for place, calls in self._calls.items() for call in calls}
+        self._undone = self._find_undone()
 
     def role(self, place: int) -> str:
         """Whose words a message has."""
@@ -94,6 +98,8 @@ class NotedHistory:
         found: dict[str, list[int]] = {}
         for place in range(start, end):
             for call in self._calls.get(place, ()):
+                if (restored := restored_by(call)) is not None:
+                    found = {path: at for path, at in found.items() if restored and path not in restored}
                 for path in call.paths:
                     found.setdefault(path, []).append(self.seqs[place])
         return found
@@ -139,13 +145,16 @@ class NotedHistory:
             elif len(units) > _LONG and not cues.STRICT.search(unit.text):
                 worth *= 1.3 - 0.5 * at / len(units)
             factor = 0.05 if not worth else 0.3 if unit.is_code else 1.0
-            yield unit.text, source, False, _mark("user", units, unit, worth, factor)
+            is_firm = bool(cues.STRICT.search(unit.text) or cues.CORRECTS.search(unit.text))
+            yield unit.text, source, False, replace(_mark("user", units, unit, worth, factor), is_firm=is_firm)
 
     def _demand(self, unit: Unit, place: int, *, is_alone: bool) -> float:
         if unit.is_code:
             return 0.12
-        if _TAG.fullmatch(unit.text):
-            return 0.0
+        if _TAG.fullmatch(unit.text) or (unit.is_heading and not is_alone):
+            return 0.0  # it comes along with what it announces
+        if is_alone and len(unit.text) <= _SHORT_ANSWER and not cues.is_reaction(unit.text):
+            return _ANSWER  # a short answer decides something
         worth = cues.demand(unit.text) * (1.0 if is_alone or cues.is_prose(unit.text) else 0.4)
         if cues.CORRECTS.search(unit.text):
             worth *= 1.3
@@ -172,7 +181,7 @@ class NotedHistory:
         for part, is_bare in bare_joined(said.split("\n")):
             factor = cues.shown(part)
             mark = None if factor == 1.0 else LineMark("shown", factor=factor)
-            if source.role != "tool" and cues.REPORTS.match(part):
+            if source.role != "tool" and cues.REPORTS.match(part) and not self._is_undone(part):
                 mark = LineMark("call", _REPORTED * self._recency(source.place))
             elif factor == 1.0 and self._topic is not None and len(part) < 300:
                 hits = len({*self._topic.findall(part.lower())})
@@ -200,7 +209,7 @@ class NotedHistory:
         for call in self._calls.get(source.place, ()):
             called = replace(source, speaker=speaker_of(call.tool))  # what came of it is the tool's word
             yield self._told(call, source.place), called, False, self._call_mark(call, source.place)
-            yield call.said, called, False, LineMark("call")  # shorter, where the outcome does not matter
+            yield call.brief, called, False, LineMark("call")  # where neither change nor outcome matters
             for written in call.written:
                 yield from ((part, source, is_bare, None) for part, is_bare in bare_joined(written.split("\n")))
 
@@ -214,11 +223,13 @@ class NotedHistory:
 
     def _call_mark(self, call: CallLine, place: int) -> LineMark:
         is_last = self._subjects[call.subject][-1][0] == place
+        is_over = self._programs.get(program_of(call), place) != place
         has_failed = call.outcome is not None and call.outcome.has_failed
         worth = _CALLS[call.kind]
         worth += _FAILED if has_failed else _TOLD if call.outcome is not None and call.outcome.line else 0.0
         worth += _DONE if call.kind == "command" and (call.paths or cues.DOES.search(call.said)) else 0.0
-        heading = "open" if call.kind == "plan" else "problems" if has_failed and call.kind == "command" else ""
+        is_problem = has_failed and call.kind == "command" and not is_over
+        heading = "open" if call.kind == "plan" else "problems" if is_problem else ""
         return LineMark(
             "call",
             worth * (1.0 if is_last else _BEFORE) * self._recency(place),
@@ -245,6 +256,14 @@ class NotedHistory:
             if found:
                 calls[place] = found
         return dict(sorted(calls.items()))
+
+    def _find_undone(self) -> frozenset[str]:
+        """Ids of what was done and taken back."""
+        texts = (message.text for at, message in enumerate(self.messages) if self.role(at) not in ("user", "assistant"))
+        return frozenset(found[:7] for said in texts for found in cues.UNDONE.findall(said))
+
+    def _is_undone(self, said: str) -> bool:
+        return bool(self._undone) and any(found[:7] in self._undone for found in cues.HASH.findall(said))
 
     def _by_subject(self) -> dict[str, list[tuple[int, bool]]]:
         """Where each thing was done, and whether it failed there."""

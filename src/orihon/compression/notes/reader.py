@@ -69,6 +69,7 @@ class LineMark:
     lead: str = ""  # the line that announces it
     heading: str = ""
     factor: float = 1.0  # of what its words are worth
+    is_firm: bool = False  # worth as much when its words have been said before
 
 
 #: A line, its source, whether it is nothing but names, and its mark. A bare tuple: a long history has very many.

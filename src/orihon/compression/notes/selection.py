@@ -320,7 +320,7 @@ class Selection:
     def _told_density(self, index: int, cost: float) -> float:
         mark = self._pool.told[index]
         named = _NAMED.get(mark.kind, _NAMED_BY_OTHERS) * self._worth_now(index)
-        told: float = mark.worth * self._novelty(index) * cost**_LONGER
+        told: float = mark.worth * (1.0 if mark.is_firm else self._novelty(index)) * cost**_LONGER
         return (told + named) / cost
 
     def _novelty(self, index: int) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orihon.compression.notes.reader import LONGEST, cut_long
 
@@ -25,6 +25,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]?\s+(?=[^a-z])|(?<=[。!?！？]
 _WRAPPED = re.compile(r"[a-z,;(]")
 _ENDED = re.compile(r"[.!?:;。！？：…]\W{0,3}$")
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s|\*\*[^*]+\*\*:?\s*$")
+_GOES_ON = re.compile(
+    r"(?:Instead|Also|That|This|It|They|These|Those|Then|But|And|Otherwise|However|So)\b|しかし|ただし|それ|但是|而且"
+)
 _CONTINUED = re.compile(r"\\\s*$")
 _ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|resp|approx|No|Mr|Mrs|Ms|Dr|St)\.|^\W*\d{1,3}\.)$")
 
@@ -38,6 +41,7 @@ class Unit:
     is_code: bool = False
     is_item: bool = False
     lead: int | None = None
+    is_heading: bool = False
 
 
 def units_of(said: str) -> list[Unit]:
@@ -86,18 +90,20 @@ class _Cutter:
             if not is_item and self._is_announced:
                 self._is_announced, self._lead = False, self._heading
             self._paragraph += 1
-            for sentence in sentences_of(line):
-                self._put(sentence, is_item=is_item)
+            for at, sentence in enumerate(sentences_of(line)):
+                self._put(sentence, is_item=is_item, goes_on=at > 0 and _GOES_ON.match(sentence) is not None)
             last = len(self.units) - 1
             if _HEADING.match(line):
+                self.units[last] = replace(self.units[last], is_heading=True)
                 self._heading = self._lead = last
             elif _LEAD_IN.search(line):
                 self._lead, self._is_announced = last, True
 
-    def _put(self, text: str, *, is_code: bool = False, is_item: bool = False) -> None:
+    def _put(self, text: str, *, is_code: bool = False, is_item: bool = False, goes_on: bool = False) -> None:
         if is_code:
             self._paragraph += 1
-        self.units.append(Unit(text, self._paragraph, is_code, is_item, self._lead))
+        lead = len(self.units) - 1 if goes_on else self._lead
+        self.units.append(Unit(text, self._paragraph, is_code, is_item, lead))
 
 
 def _blocks(said: str) -> Iterator[tuple[list[str], bool]]:
