@@ -7,6 +7,7 @@
   the tables, from ``settings.en.md`` and ``settings.ja.md`` beside this script
 - ``docs/python.md`` and ``docs/ja/python.md``: the names for programs, from ``python_reference.py``
 - ``docs/architecture.md`` and ``docs/ja/architecture.md``: the rooms, the files and the walks, from ``architecture.py``
+- in ``docs/compression.md`` and ``docs/ja/compression.md`` the notes below each ``orihon squeeze docs/samples/…``
 
 ``tests/acceptance/test_generated_docs.py`` compares what is there with what would be made.
 """
@@ -21,6 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,11 @@ _LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
 _WIDTH = "100"
 #: A line of a template in whose place a table is set: of the settings of one section, or of all other spellings.
 _TABLE = re.compile(r"^<!-- (?:settings: (?P<section>[a-z_.]+)|spellings) -->$", re.MULTILINE)
+#: A command on the page about compression, and the block below it, which has the notes that it makes.
+_NOTES = re.compile(
+    r"(?P<above>`orihon squeeze (?P<sample>docs/samples/\S+) --tokens (?P<tokens>\d+)`[^\n]*\n\n```text\n).*?(?=^```$)",
+    re.DOTALL | re.MULTILINE,
+)
 #: Kinds of setting whose name says nothing beyond what is allowed.
 _UNNAMED_KINDS = frozenset({"choice", "flag", "identifier", "url"})
 
@@ -40,6 +47,7 @@ def pages() -> dict[Path, str]:
     """Every generated file with what it has to say."""
     made = {folder / name: page for lang, folder in _LANGUAGES.items() for name, page in _apart(lang).items()}
     made |= {_LANGUAGES[lang] / "architecture.md": page for lang, page in _apart("house").items()}
+    made |= {path: _with_notes(path) for path in (folder / "compression.md" for folder in _LANGUAGES.values())}
     made[ROOT / "docs" / "schema.json"] = _schema_document()
     made[ROOT / "docs" / "openapi.json"] = _openapi_document()
     return made
@@ -80,6 +88,28 @@ def _openapi_document() -> str:
 def _plain_environment() -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("ORIHON_", "FORCE_COLOR"))}
     return {**kept, "COLUMNS": _WIDTH, "TERMINAL_WIDTH": _WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
+
+
+# ---- notes ---------------------------------------------------------------------------------------------------------
+
+
+def _with_notes(path: Path) -> str:
+    """The page with the notes that its commands make now."""
+    page = path.read_text(encoding="utf-8")
+    return _NOTES.sub(lambda found: found["above"] + notes_of(found["sample"], found["tokens"]) + "\n", page)
+
+
+@cache
+def notes_of(sample: str, tokens: str) -> str:
+    """The fold in what ``orihon squeeze`` prints, in the language of the transcript."""
+    from orihon.values.records import SUMMARY_PREFIX
+
+    command = [str(Path(sys.executable).with_name("orihon")), "--lang", "en", "squeeze", sample, "--tokens", tokens]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, env=_plain_environment())
+    contents = (json.loads(line)["content"] for line in printed.stdout.splitlines())
+    (notes,) = (content for content in contents if content and content.startswith(SUMMARY_PREFIX))
+    assert "```" not in notes, sample
+    return str(notes)
 
 
 # ---- settings ------------------------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from orihon.notifications import notification as notice
 from orihon.runtime.context_tools import RECALL
 from orihon.settings import Settings, load_settings
 from orihon.settings.rungs import EVENTS, LEVELS, PRICE_NAMES, STRATEGIES, Rung
+from orihon.values.records import FoldReport
 from tests.acceptance.test_cli import ORIHON, environment
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -57,6 +58,40 @@ def test_the_document_on_the_page_becomes_what_is_printed(page: str) -> None:
     before, after = blocks(page, "markdown")
     assert compress_level3(before) == after
     assert after != before
+
+
+SAMPLES = {"en": "coding.jsonl", "ja": "service.ja.jsonl", "zh": "coding.zh.jsonl"}
+
+
+def shown_notes(page: str) -> dict[str, tuple[list[str], str]]:
+    """By transcript: the command, and the notes below it."""
+    found = re.findall(r"`(orihon squeeze docs/samples/(\S+) [^`]*)`:\n\n```text\n(.*?)^```", read(page), re.S | re.M)
+    return {sample: (command.split(), notes.rstrip("\n")) for command, sample, notes in found}
+
+
+def test_both_pages_show_notes_in_every_language_that_they_know() -> None:
+    english, japanese = map(shown_notes, PAGES)
+    assert english == japanese
+    assert {*english} == {*SAMPLES.values()}
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values())
+def test_the_notes_on_the_page_are_those_that_its_command_makes(sample: str) -> None:
+    (_, *arguments), shown = shown_notes(PAGES[0])[sample]
+    command = [str(ORIHON), *arguments]
+    printed = subprocess.run(command, cwd=DOCS.parent, env=environment("en"), check=True, capture_output=True).stdout
+    assert shown in [json.loads(line)["content"] for line in printed.splitlines()], "run 'make docs'"
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values())
+def test_of_every_word_of_a_user_the_notes_say_where_it_is(sample: str) -> None:
+    _, shown = shown_notes(PAGES[0])[sample]
+    lines = (DOCS / "samples" / sample).read_text("utf-8").splitlines()
+    first, last = (int(number) for number in re.findall(r"\d+", shown.split("\n")[1])[:2])
+    said = [seq for seq, line in enumerate(lines, 1) if json.loads(line)["role"] == "user" and first <= seq <= last]
+    listed = [int(number) for more in re.findall(r"^\(\+ (.*)\)$", shown, re.M) for number in re.findall(r"\d+", more)]
+    assert len(said) >= 2
+    assert [seq for seq in said if f"\n{seq} user: " not in shown and seq not in listed] == []
 
 
 # ---- what is printed runs ------------------------------------------------------------------------------------------
@@ -126,6 +161,7 @@ def test_both_pages_show_the_same() -> None:
 
 def known_words() -> set[str]:
     fields = {field.name for kind in (Rung, contract.CompressionResult) for field in dataclasses.fields(kind)}
+    fields |= {field.name for field in dataclasses.fields(FoldReport)}
     kinds = (compressor.ContextCompressor, contract.CompressionResult, call.ChatClient, TaskContextManager)
     attributes = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
     values = {*STRATEGIES, *EVENTS, *LEVELS, *PRESETS, *PRICE_NAMES, *WHY_NOT, *NOTICES}
