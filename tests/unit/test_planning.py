@@ -193,7 +193,7 @@ def test_the_next_strategy_takes_in_what_the_first_has_planned() -> None:
     assert isinstance(planned, Draft)
     assert watched.planned == ["offload", "summarize"]
     assert planned.plan.strategy == "offload+summarize"
-    assert spans(planned.plan.folds) == [(2, 20)], "previews inside the summary are not made"
+    assert spans(planned.plan.folds) == [(3, 20)], "previews inside the summary are not made"
     assert planned.after_tokens <= planned.goal
 
 
