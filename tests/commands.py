@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
+import selectors
 import shutil
 import signal
 import socket
@@ -91,16 +91,19 @@ def ended(
 
 def _read(pipes: list[int], timeout: float) -> list[str]:
     texts = {pipe: bytearray() for pipe in pipes}
-    open_pipes, until = list(pipes), time.monotonic() + timeout
-    while open_pipes:
-        ready, _, _ = select.select(open_pipes, [], [], max(0.0, until - time.monotonic()))
-        if not ready:
-            raise TimeoutError
-        for pipe in ready:
-            piece = os.read(pipe, 1 << 16)
-            texts[pipe] += piece
-            if not piece:
-                open_pipes.remove(pipe)
+    until = time.monotonic() + timeout
+    with selectors.DefaultSelector() as open_pipes:  # takes descriptors above 1,023, too
+        for pipe in pipes:
+            open_pipes.register(pipe, selectors.EVENT_READ)
+        while open_pipes.get_map():
+            ready = open_pipes.select(max(0.0, until - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                piece = os.read(key.fd, 1 << 16)
+                texts[key.fd] += piece
+                if not piece:
+                    open_pipes.unregister(key.fd)
     return [texts[pipe].decode() for pipe in pipes]
 
 

@@ -310,6 +310,14 @@ def test_no_text_with_commands_takes_long_to_read(part: str) -> None:
     assert process_time() - begun < 5
 
 
+@pytest.mark.parametrize("end", ["", " \\\\"])
+def test_a_long_text_of_a_user_takes_no_longer_than_others(end: str) -> None:
+    pasted = "\n".join(f"line {n} of the log says option_{n} has value {n * 7} here{end}" for n in range(15_000))
+    begun = process_time()
+    summarize([Message("user", "Look at it."), Message("user", pasted)], 500)
+    assert process_time() - begun < 8
+
+
 @pytest.mark.parametrize(
     ("command", "paths"),
     [

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from orihon.compression.notes.reader import LONGEST, cut_long
 
 _LONGEST_BLOCK = 420  # of a block or list that stays with its lead-in
+_LONGEST_JOINED = 4 * LONGEST  # a longer text is no wrapped sentence
 _SHORT = 46  # width of an afterthought
 _SHORTEST = 24  # of a sentence by itself
 _ONE_UNIT = 90  # width of a line that is not cut
@@ -129,9 +130,10 @@ def _unwrapped(lines: list[str]) -> Iterator[str]:
     joined = ""
     for raw in lines:
         line = raw.strip()
-        if joined and _CONTINUED.search(joined):
+        goes_on = 0 < len(joined) < _LONGEST_JOINED
+        if goes_on and _CONTINUED.search(joined):
             joined = f"{joined}\n{line}"
-        elif joined and _width(joined) >= _SHORT and _WRAPPED.match(line) and not _ENDED.search(joined):
+        elif goes_on and _width(joined) >= _SHORT and _WRAPPED.match(line) and not _ENDED.search(joined):
             joined = f"{joined} {line}"
         else:
             if joined:
