@@ -364,3 +364,33 @@ def test_a_failure_is_over_when_the_same_program_passes_later() -> None:
     messages += called(1, "shell", "1 failed\nExit code: 1", command="pytest tests/test_a.py")
     messages += called(2, "shell", "4 passed in 0.1s", command="pytest tests/test_a.py tests/test_b.py")
     assert "## Problems" not in summarize(messages, 300)
+
+
+def test_the_first_request_outlives_every_fold() -> None:
+    first = "Please move the invoices from the old ledger to the new one, month by month."
+    notes = summarize([Message("user", first), *LOOKED[:8]], 300)
+    for number in range(12):
+        later = f"Now look at the accounts of office {number}, please, and at what they have booked there in winter."
+        notes = summarize(
+            [Message("user", later), *LOOKED[:6]], 300, seqs=range(10 * number + 20, 10 * number + 27), earlier=notes
+        )
+        assert first in notes
+        assert later in notes
+        assert notes.count("Notes on messages") == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Thanks. Never push to main.",
+        "Yes, but do not delete the backups.",
+        "Great. Use port 5432 from now on, not 3306.",
+        "Yes, with a head line. And I changed my mind about the separator: tabs, not semicolons.",
+        "はい、変更してください。",
+        "谢谢,不要删除备份。",
+    ],
+)
+def test_an_instruction_that_begins_with_thanks_is_one(said: str) -> None:
+    messages = [Message("user", "Please write the report."), *LOOKED[:6], Message("user", said), *LOOKED[6:]]
+    messages += [Message("user", "Now the next chapter, please."), *LOOKED[:4]]
+    assert said in summarize(messages, 260)

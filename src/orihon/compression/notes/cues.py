@@ -51,7 +51,7 @@ _EMPTY = re.compile(
 DECIDED = re.compile(
     r"\b(?i:(?:i|we)(?:'ve| have)? (?:decided|chose|agreed|settled)|decided to|the decision is"
     r"|(?:i|we)(?:'ll| will) (?:use|keep|go with|stick with) .{3,60}(?:instead of|rather than))\b"
-    r"|ことにし(?:ます|た)|に決め(?:ます|た)|を採用し(?:ます|た)|决定(?:采用|使用|用)|改用"
+    r"|ことにし(?:ます|た)|に決め(?:ます|た)|を採用し(?:ます|た)|(?:我|我们)?决定(?!吗)|改用"
 )
 #: What comes next.
 NEXT = re.compile(
@@ -103,7 +103,11 @@ _NO_WORDS = str.maketrans("", "", ".,:;!?()'\"`*")
 
 def is_reaction(said: str) -> bool:
     """Whether nothing is said but thanks, a greeting or applause."""
-    return (_REACTION.match(said) is not None and not _WANTED.search(said)) or _GREETING.match(said) is not None
+    if _GREETING.match(said):
+        return True
+    return _REACTION.match(said) is not None and not any(
+        one.search(said) for one in (STRICT, _RULE, _WANTED, CORRECTS, ASKS)
+    )
 
 
 def demand(said: str) -> float:
@@ -115,7 +119,8 @@ def demand(said: str) -> float:
         worth += 1.8 if "\n" in said or "`" in said else 1.2  # with the very command
     elif _RULE.search(said):
         worth += 0.6
-    return worth + (0.4 if _WANTED.search(said) else 0.0)
+    worth += 0.4 if _WANTED.search(said) else 0.0
+    return max(worth, 2.2) if CORRECTS.search(said) else worth  # what no longer holds must not be the last word
 
 
 def statement(said: str) -> float:

@@ -64,7 +64,9 @@ class NotedHistory:
         self.outputs = _outputs(messages)
         self.is_talk = not self.outputs and _is_talk(messages)
         self.users = [at for at, message in enumerate(messages) if message.role == "user" and at not in self.outputs]
-        self._first = next((at for at in self.users if len(messages[at].text) > 40), next(iter(self.users), -1))
+        is_first = not any(is_notes(message.role, message.text) for message in messages)  # or a fold has the first
+        first = next((at for at in self.users if len(messages[at].text) > 40), next(iter(self.users), -1))
+        self._first = first if is_first else -1
         self._newest = self.users[-1] if self.users else -1
         self._calls = self._read_calls()
         self._subjects = self._by_subject()
@@ -145,7 +147,8 @@ class NotedHistory:
             elif len(units) > _LONG and not cues.STRICT.search(unit.text):
                 worth *= 1.3 - 0.5 * at / len(units)
             factor = 0.05 if not worth else 0.3 if unit.is_code else 1.0
-            is_firm = bool(cues.STRICT.search(unit.text) or cues.CORRECTS.search(unit.text))
+            is_newest = source.place == self._newest
+            is_firm = is_newest or bool(cues.STRICT.search(unit.text) or cues.CORRECTS.search(unit.text))
             yield unit.text, source, False, replace(_mark("user", units, unit, worth, factor), is_firm=is_firm)
 
     def _demand(self, unit: Unit, place: int, *, is_alone: bool) -> float:
@@ -156,8 +159,6 @@ class NotedHistory:
         if is_alone and len(unit.text) <= _SHORT_ANSWER and not cues.is_reaction(unit.text):
             return _ANSWER  # a short answer decides something
         worth = cues.demand(unit.text) * (1.0 if is_alone or cues.is_prose(unit.text) else 0.4)
-        if cues.CORRECTS.search(unit.text):
-            worth *= 1.3
         if place == self._first:
             return worth * 2.0
         return worth * 1.6 if place == self._newest else worth * self._recency(place)

@@ -23,7 +23,9 @@ _ROLES = ("user", "assistant", "system", "developer")
 _PROMPTERS = ("system", "developer")
 _NUMBERED = re.compile(r"(\d+) ([^\s:]+): (.*)", re.S)
 _MORE = re.compile(r"\(\+ [\d, –]+\)")
-_SAID_AGAIN = 2.5  # what a fold has from a user is as much wanted as when it was said
+_ASKED_FIRST = 2.5  # times: the first request outlives every fold
+_SETTLED = ("decisions", "open", "problems")
+_SAID_AGAIN = 1.8  # what a fold has from a user is as much wanted as when it was said
 #: Titles for conversations in a language that the program does not speak.
 _OTHER_TITLES: Mapping[str, Mapping[str, str]] = {
     "zh": {
@@ -154,7 +156,8 @@ def is_own(line: str) -> bool:
 
 def noted_lines(content: str, place: int, seq: int) -> Iterator[SourceLine]:
     """The lines of an earlier fold, under the numbers, speakers and headings they had."""
-    heading, number, speaker, paragraph = "", seq, "system", 0
+    heading, number, speaker = "", seq, "system"
+    asked_first: int | None = None
     for raw in content.removeprefix(SUMMARY_PREFIX).split("\n"):
         line = raw.strip()
         if line in _headings():
@@ -166,8 +169,12 @@ def noted_lines(content: str, place: int, seq: int) -> Iterator[SourceLine]:
                 number, speaker, line = int(found[1]), found[2], found[3]
             role = "tool" if is_tools(speaker) else speaker
             source = LineSource(place, number, speaker, role, heading or "notes")
-            worth = _SAID_AGAIN if role == "user" else 1.0 if heading in ("decisions", "open", "problems") else 0.0
-            yield line, source, False, LineMark("user" if role == "user" else "statement", worth, paragraph)
+            if role == "user":
+                asked_first = number if asked_first is None else asked_first
+                worth = _SAID_AGAIN * (_ASKED_FIRST if number == asked_first else 1.0)
+                yield line, source, False, LineMark("user", worth, is_firm=True)
+            else:
+                yield line, source, False, LineMark("statement", 1.0 if heading in _SETTLED else 0.0)
 
 
 def _numbered(notes: Sequence[Note]) -> Iterator[str]:
@@ -218,6 +225,7 @@ def _headings() -> dict[str, str]:
 
 @cache
 def _titles() -> re.Pattern[str]:
-    keys = ("notes.title", "notes.added", "notes.recall")
-    titles = (re.escape(text(key, lang=lang, first="\0", last="\0")) for key in keys for lang in LANGUAGES)
-    return re.compile("|".join(title.replace(re.escape("\0"), r"\d+") for title in titles))
+    keys = ("notes.title", "notes.added", "notes.recall", "offload.omitted")
+    blanks = dict.fromkeys(("first", "last", "count", "where"), "\0")
+    titles = (re.escape(text(key, lang=lang, **blanks)) for key in keys for lang in LANGUAGES)
+    return re.compile("|".join(title.replace(re.escape("\0"), "[^\n]+") for title in titles))
