@@ -33,7 +33,7 @@ from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, Counter, tokenizer
 
 _TOKENS_PER_HINT = 250
 _MOST_HINTS = 12
-_TOKENS_PER_FILE = 150
+_TOKENS_PER_FILE = 300
 _MOST_FILES = 12
 _FITTING_ROUNDS = 5
 _CLOSE_ENOUGH = 8
