@@ -30,7 +30,7 @@ CORRECTS = re.compile(
 ASKS = re.compile(
     r"\b(?i:please|can you|could you|would you|you must|you should|use|never|always|do not|make sure|changed? my mind"
     r"|instead of|i want you|i need you|from now on|no longer)\b"
-    r"|てください|して下さい|しないで|ようにして|必ず|今後|请|不要|必须|务必|改成|别"
+    r"|してください(?!ね)|して下さい(?!ね)|しないで|ようにして|必ず|今後|请|不要|必须|务必|改成|别"
 )
 _FOUND = re.compile(
     r"\b(?i:found|because|caused?|root cause|(?:issue|problem) (?:is|was)|fail(?:s|ed|ing|ure)?|errors?|not|n't|cannot"
@@ -81,7 +81,9 @@ _REACTION = re.compile(
     r"|そう(?:なん|です|でした|か)|なるほど|いいです|すごい|わあ|へえ|へぇ|確かに|たしかに|はい|ありがとう|こんにち"
     r"|よろしく|こちらこそ|うん|ええ|是的|谢谢|好的|真的|哈哈|你好|没关系|不客气|当然)"
 )
-_GREETING = re.compile(r"\W*(?:(?i:hi|hello|ok|okay|thx|/\w+)|こんにちは|お願いします|你好|嗯)\W*$")
+_GREETING = re.compile(  # or nothing but commands to the program
+    r"\W*(?:(?i:hi|hello|ok|okay|thx)|こんにちは|お願いします|你好|嗯)\W*$|(?:/\w+[^\n]*\s*)+$"
+)
 _ADVICE = re.compile(
     r"\b(?i:you should|you could|you can|try to|i(?:'d| would) suggest|it's important to)\b"
     r"|みては|あなたは|建议|你可以|你应该|试试"

@@ -146,7 +146,8 @@ class NotedHistory:
                 worth *= _OPENING
             elif len(units) > _LONG and not cues.STRICT.search(unit.text):
                 worth *= 1.3 - 0.5 * at / len(units)
-            factor = 0.05 if not worth else 0.3 if unit.is_code else 1.0
+            is_shown = unit.is_code or (len(units) > _LONG and not cues.is_prose(unit.text))
+            factor = 0.05 if not worth else 0.3 if is_shown else 1.0
             is_newest = source.place == self._newest
             is_firm = is_newest or bool(cues.STRICT.search(unit.text) or cues.CORRECTS.search(unit.text))
             yield unit.text, source, False, replace(_mark("user", units, unit, worth, factor), is_firm=is_firm)
