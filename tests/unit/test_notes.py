@@ -394,3 +394,18 @@ def test_an_instruction_that_begins_with_thanks_is_one(said: str) -> None:
     messages = [Message("user", "Please write the report."), *LOOKED[:6], Message("user", said), *LOOKED[6:]]
     messages += [Message("user", "Now the next chapter, please."), *LOOKED[:4]]
     assert said in summarize(messages, 260)
+
+
+def test_of_many_short_requests_the_first_and_the_newest_stay() -> None:
+    messages = []
+    for step in range(18):
+        messages += [
+            Message("user", f"Step {step}: look at src/part{step}.py."),
+            Message("assistant", "Let me look. " * 9),
+        ]
+        messages += called(
+            step, "shell", "The settings are read before the cache is made.", command=f"cat src/part{step}.py"
+        )
+    notes = summarize(messages, 120)
+    assert "Step 0: look at src/part0.py." in notes
+    assert "Step 17: look at src/part17.py." in notes

@@ -126,7 +126,8 @@ class NotedHistory:
 
     def _talk(self, said: str, source: LineSource) -> Iterator[SourceLine]:
         for part, is_bare in bare_joined(said.split("\n")):
-            asks = source.role == "user" and not is_bare and cues.ASKS.search(part)
+            is_end = source.place in (self._first, self._newest) and not cues.is_reaction(part)
+            asks = source.role == "user" and not is_bare and (is_end or cues.ASKS.search(part))
             mark = (
                 LineMark("user", 2.0 + (source.place == self._first))
                 if asks
@@ -157,9 +158,9 @@ class NotedHistory:
             return 0.12
         if _TAG.fullmatch(unit.text) or (unit.is_heading and not is_alone):
             return 0.0  # it comes along with what it announces
-        if is_alone and len(unit.text) <= _SHORT_ANSWER and not cues.is_reaction(unit.text):
-            return _ANSWER  # a short answer decides something
         worth = cues.demand(unit.text) * (1.0 if is_alone or cues.is_prose(unit.text) else 0.4)
+        if is_alone and len(unit.text) <= _SHORT_ANSWER and not cues.is_reaction(unit.text):
+            worth = max(worth, _ANSWER)  # a short answer decides something
         if place == self._first:
             return worth * 2.0
         return worth * 1.6 if place == self._newest else worth * self._recency(place)
