@@ -329,7 +329,7 @@ def test_an_earlier_summary_of_the_model_is_shown_to_it_again(store: MessageStor
     talk(store, 5, first=10)
     assert compressor.compress_context()
     assert "- wish 3 comes before step 4" in model.questions[1]
-    assert "wish 3 " not in model.questions[1], "it is not shown again what the earlier summary stands for"
+    assert "step 2 " not in model.questions[1], "it is not shown again what the earlier summary stands for"
     assert store.view().folds[0].text.startswith("- wish 3 and wish 9, merged")
 
 
