@@ -1,7 +1,7 @@
 """Makes the pages that follow from the program: ``make docs``.
 
 - ``docs/commands.md`` and ``docs/ja/commands.md``: the help page of every command
-- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``orihon.cli.json_forms``
+- ``docs/json.md``, ``docs/ja/json.md``, ``docs/schema.json``: what ``--json`` prints, from ``scripts.json_forms``
 - ``docs/api.md``, ``docs/ja/api.md``, ``docs/openapi.json``: the JSON API, from ``orihon.web.routes``
 - ``docs/settings.md`` and ``docs/ja/settings.md``: every setting, from ``orihon.settings``, and what is said around
   the tables, from ``settings.en.md`` and ``settings.ja.md`` beside this script
@@ -71,7 +71,7 @@ def pages_in(lang: str) -> dict[str, str]:
 
 
 def _schema_document() -> str:
-    from orihon.cli.json_forms import document
+    from scripts.json_forms import document
 
     return json.dumps(document(), ensure_ascii=False, indent=1) + "\n"
 
@@ -223,8 +223,8 @@ def _fenced(page: str) -> str:
 
 def json_page() -> str:
     """What ``--json`` prints: for each command its variants, with fields, types and meanings."""
-    from orihon.cli.json_forms import DEFINITIONS, SCHEMAS
     from orihon.texts import text
+    from scripts.json_forms import DEFINITIONS, SCHEMAS
 
     parts = [f"# {text('docs.json.title')}\n", text("docs.json.head")]
     for command, variants in SCHEMAS.items():

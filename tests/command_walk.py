@@ -1,6 +1,6 @@
 """Every command of ``orihon`` with arguments that work, on a base folder with a bit of everything.
 
-A new command needs a row here, and a schema in ``orihon.cli.json_forms``: tests fail where one is missing.
+A new command needs a row here, and a schema in ``scripts.json_forms``: tests fail where one is missing.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orihon.cli.commands import COMMANDS
-from orihon.cli.json_forms import LINES, SCHEMAS, document, form_schema
 from orihon.cli.main import main
 from orihon.texts import set_language
+from scripts.json_forms import LINES, SCHEMAS, document, form_schema
 from tests.acceptance.test_cli import COLOUR, environment
 from tests.command_walk import Run, copied, prepare, runs
 from tests.walk_process import BEGIN, END

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from orihon import TaskContextManager, TaskKey
-from orihon.cli.json_forms import form_schema
+from scripts.json_forms import form_schema
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment, run, run_on_terminal
 from tests.conformance.child import ROOT
 from tests.helpers import Child, lasting_day
