@@ -320,31 +320,6 @@ def test_own_patterns_protect_own_headings() -> None:
     assert "### Budget plan\n\n" + "Many words. " * 30 in result.text
 
 
-@pytest.mark.parametrize(
-    ("answer", "used"),
-    [
-        ("Three engines were compared.", True),
-        ("", False),
-        ("long " * 500, False),
-        ("We decided to use Godot.", False),  # that is not what the section says
-        (ValueError("down"), False),
-    ],
-)
-def test_a_summarizer_may_add_a_line_but_nothing_else(answer: str | Exception, used: bool) -> None:
-    asked = []
-
-    def summarize(section: str) -> str:
-        asked.append(section)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    compressed = compress_document(ENGINE_EN, CompressionLevel.STANDARD, summarizer=summarize).text
-    assert len(asked) == 1
-    assert ("- **Summary**: Three engines were compared\n\n###" in compressed) is used
-    assert "- **Decision**: Unity\n" in compressed
-
-
 def test_the_labels_that_are_written_are_read_again() -> None:
     for kind, labels in LABELS.items():
         for lang in LANGUAGES:

@@ -98,7 +98,7 @@ def _squeezed(messages: _Messages, tokens: int, strategy: str | None, preset: st
 
     # Nothing but the preset: a filter gives the same everywhere, whatever the folder's configuration says.
     settings = load_settings({}, flags={"compression.preset": preset}, environ={})
-    return squeeze_by(messages, tokens, settings, strategy=strategy)
+    return squeeze_by(messages, tokens, settings, strategy)
 
 
 def _read(file: str) -> bytes:

@@ -294,35 +294,28 @@ def _plain(arguments: str) -> str:
 
 
 def squeeze_by(
-    messages: Sequence[Mapping[str, Any]],
-    budget: int,
-    settings: Settings,
-    *,
-    strategy: str | None = None,
-    tokenizer_name: str = DEFAULT_TOKENIZER,
+    messages: Sequence[Mapping[str, Any]], budget: int, settings: Settings, strategy: str | None
 ) -> Squeezed:
     """The transcript in at most ``budget`` tokens, by the settings' preset or by one strategy."""
     if strategy is not None and strategy not in STRATEGIES:
         raise InvalidInput("strategy", name=strategy, known=", ".join(STRATEGIES))
-    pages = transcript_pages(messages, tokenizer_name)
+    pages = transcript_pages(messages)
     if pages.tokens <= budget:
-        return squeeze(messages, budget, tokenizer_name=tokenizer_name)
+        return squeeze(messages, budget)
     ladder = ladder_of(settings)
     toolbox = Strategies(settings, ladder, preserved_patterns=PRESERVED_PATTERNS).named
     planned = draft(pages, _job(ladder, pages.tokens, budget, settings, strategy), toolbox)
     if isinstance(planned, NothingToFold):
-        return squeeze(messages, budget, tokenizer_name=tokenizer_name)
+        return squeeze(messages, budget)
     view = pages.after(planned.plan.folds)
     shown = [_shown(entry, messages) for entry in view.entries]
-    rest = squeeze(shown, budget, tokenizer_name=tokenizer_name)
+    rest = squeeze(shown, budget)
     return _in_places_of_the_transcript(view, rest, pages.tokens)
 
 
-def loss(
-    messages: Sequence[Mapping[str, Any]], squeezed: Squeezed, tokenizer_name: str = DEFAULT_TOKENIZER
-) -> FoldReport:
+def loss(messages: Sequence[Mapping[str, Any]], squeezed: Squeezed) -> FoldReport:
     """Which facts of the transcript stand nowhere in the result."""
-    extractor = transcript_pages(messages, tokenizer_name).extractor
+    extractor = transcript_pages(messages).extractor
     shown = "\n".join(_said(Message.from_chat(message).as_chat()[0]) for message in squeezed.messages)
     return fold_report(extractor.report(FoldedRun(0, len(messages)), shown, most=MOST_LOST))
 
@@ -331,9 +324,9 @@ def _said(message: Message) -> str:
     return "\n".join([message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)])
 
 
-def transcript_pages(messages: Sequence[Mapping[str, Any]], tokenizer_name: str = DEFAULT_TOKENIZER) -> Pages:
+def transcript_pages(messages: Sequence[Mapping[str, Any]]) -> Pages:
     """A transcript as a view that nothing was folded in yet."""
-    count = tokenizer(tokenizer_name)
+    count = tokenizer(DEFAULT_TOKENIZER)
     read = [Message.from_chat(message).as_chat()[0] for message in messages]
     entries = tuple(
         Entry(seq, seq, message.role, message_tokens(message, count), calls=message.calls, answers=message.answers)

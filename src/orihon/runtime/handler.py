@@ -223,12 +223,8 @@ def _prompt(task: QueuedTask, source: TaskSource | None) -> str:
     return source.prompt(source.find(task.key))
 
 
-def open_context(
-    task: QueuedTask, base_dir: Path | str, settings: Settings, llm_client: Any = None
-) -> TaskContextManager:
+def open_context(task: QueuedTask, base_dir: Path | str, settings: Settings) -> TaskContextManager:
     """The context of a claimed task; a lease on another task, or one that was taken over, is refused."""
-    context = TaskContextManager(
-        base_dir, task.key, settings, llm_client, uuid=task.uuid, is_resumed=True, lease=task.lease
-    )
+    context = TaskContextManager(base_dir, task.key, settings, uuid=task.uuid, is_resumed=True, lease=task.lease)
     task.lease = context.lease  # opening may have raised the epoch
     return context

@@ -10,7 +10,6 @@ sent, by the same estimates.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,8 +21,6 @@ from orihon.system.clock import utc_now
 from orihon.system.counters import MODEL_CALLS, MODEL_TOKENS, SAVED_TOKENS, Counts
 from orihon.tasks.usage_sums import UsageSums
 from orihon.values.records import ModelCall, Usage
-
-logger = logging.getLogger("orihon.usage")
 
 _DAY = len("2026-01-01")
 

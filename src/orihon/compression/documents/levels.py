@@ -36,10 +36,6 @@ class Manner:
 
     line_end: str = "\n"
     archive: str = ""  # where the whole text lies
-    summaries: tuple[tuple[str, str], ...] = ()  # a model's words for a section, by its text
-
-    def summary_of(self, section: MarkdownSection) -> str:
-        return dict(self.summaries).get(section.text, "") if self.summaries else ""
 
 
 # A heading is handed on as its lines, everything else as text: see ``_assembled``.
@@ -130,8 +126,6 @@ def _explored(section: MarkdownSection, manner: Manner) -> list[_Piece]:
     """What an exploration found, under its own heading and that of each topic; nothing when that is not shorter."""
     topics, rest = _topics(section)
     own = collect([section, *(inner for child in rest for inner in child.open_sections())])
-    if summary := manner.summary_of(section):
-        own.add("summary", summary)
     settled = own.settles_something
     if not settled and not topics and not own.summary:
         return []

@@ -8,8 +8,8 @@ was decided. Promises, for any text and level:
 - the facts stay the same; LIGHT is made first, STANDARD from it, AGGRESSIVE from that, so none has facts or words
   that the one before it lacks;
 - the result is never longer than the text, and never nothing where that is something;
-- compressing a result again changes nothing (with a summarizer, whose words may differ, this is not promised);
-- nothing is invented: but for labels, counts and pointers every word stands in the text (or is the summarizer's).
+- compressing a result again changes nothing;
+- nothing is invented: but for labels, counts and pointers every word stands in the text.
 
 How: a step is taken only if the text gets shorter and its facts stay the same, and steps are taken until none is.
 """
@@ -17,23 +17,18 @@ How: a step is taken only if the text gets shorter and its facts stay the same, 
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from orihon.compression.contract import CompressionResult
-from orihon.compression.documents.choices import decided
-from orihon.compression.documents.findings import is_exploration, section_decisions
+from orihon.compression.documents.findings import section_decisions
 from orihon.compression.documents.levels import Manner, aggressive, light, standard
 from orihon.compression.documents.markdown import MarkdownSection, line_end, parse
-from orihon.compression.documents.statements import labelled, sentences, statements
 from orihon.guard.masking.patterns import TimedPatterns
 from orihon.system.files import make_private_folder, replace_file, wrapping
 from orihon.values.tokens.tokens import estimate
-
-logger = logging.getLogger("orihon.compression")
 
 PRESERVED_PATTERNS: tuple[str, ...] = (
     r"^#+ [\W\d_]*(?:重要な|主な)?決定事項",
@@ -49,8 +44,6 @@ PRESERVED_PATTERNS: tuple[str, ...] = (
     r"(?i)^#+ [\W\d_]*(?:important )?constraints?\b",
 )
 """Headings, written as ``## Title``, whose sections are protected; a number or sign before the title does no harm."""
-
-_SUMMARY_SHARE = 0.3  # of a section may be its summary
 
 
 class CompressionLevel(Enum):
@@ -91,23 +84,19 @@ def compress_document(
     archive_path: Path | str | None = None,
     *,
     preserved_patterns: Sequence[str] = PRESERVED_PATTERNS,
-    summarizer: Callable[[str], str] | None = None,
     details: str = "",
 ) -> CompressionResult:
     """Compress a document; with ``archive_path`` the whole text is kept there first.
 
     The archive is a file, or a folder (it exists, ends in ``/`` or has no suffix) in which the file is named after
     its content. An archive that holds another text is never overwritten: the new one gets a name of its own beside
-    it. ``summarizer`` is asked once, about the longest exploration, from STANDARD on; its answer stands above what
-    was found by rule. ``details`` is where the whole text lies already.
+    it. ``details`` is where the whole text lies already.
     """
     archive = None if archive_path is None else _archive_file(archive_path, text)
     manner = Manner(archive=details if archive is None else archive.as_posix())
     reduction = _Reduction(text, preserved_patterns)
     preserved = tuple(section.title for section in reduction.document.root.protected_sections())
     for number in range(1, level.value + 1):
-        if summarizer is not None and number == CompressionLevel.STANDARD.value:
-            manner = _with_summary(reduction.document, manner, summarizer)
         reduction.reduce(_PASSES[:number], manner)
     compressed = reduction.document.text
     if archive is not None:
@@ -163,34 +152,6 @@ class _Reduction:
     def _is_left(self, text: str) -> bool:
         """Is there something where there was something, and a word where there were words?"""
         return text != "" and (not text.isspace() or self.document.text.isspace())
-
-
-def _with_summary(document: _Document, manner: Manner, summarizer: Callable[[str], str]) -> Manner:
-    """What the summarizer says about the longest exploration, if that can be used.
-
-    It may be any model: an answer that is empty, long, or decides what the section does not, is left aside.
-    """
-    explorations = [section for section in document.root.open_sections() if _worth_a_summary(section)]
-    if not explorations:
-        return manner
-    longest = max(explorations, key=lambda section: len(section.text))
-    try:
-        answer: object = summarizer(longest.text)
-    except Exception:  # any client may be plugged in; the rules do without it
-        logger.exception("the section could not be summarized by the model")
-        return manner
-    summary = " ".join(answer.split()) if isinstance(answer, str) else ""
-    invented = {decision for said in sentences(summary) for decision in decided(said)} - document.facts.decisions
-    if not summary or invented or len(summary) > _SUMMARY_SHARE * len(longest.text):
-        logger.warning("the model's summary of a section was empty, too long or decided something; it is left out")
-        return manner
-    return replace(manner, summaries=((longest.text, summary),))
-
-
-def _worth_a_summary(section: MarkdownSection) -> bool:
-    """An exploration that nobody has summarized yet."""
-    labels = (labelled(said) for block in section.blocks for said in statements(block)[:1])
-    return is_exploration(section) and not any(label is not None and label[0] == "summary" for label in labels)
 
 
 def _archive_file(archive_path: Path | str, text: str) -> Path:
