@@ -44,6 +44,7 @@ from orihon.upkeep.keys import KeysOverview
 from orihon.upkeep.privacy import Anonymized, Erasure, UserExport
 from orihon.upkeep.retention import Maintenance, RetentionRun, VacuumRun
 from orihon.upkeep.scan import Scanned
+from orihon.upkeep.torture import TortureReport
 from orihon.values.records import Compression, FoldReport
 from orihon.values.task import TaskStatus
 
@@ -164,6 +165,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     },
     "completion": {"": shape(shell=Literal["bash", "zsh", "fish"], script=str)},
     "demo": {"": dict[str, Any], "--phases": dict[str, Any]},
+    "torture": {"": TortureReport},
     "config show": {"": shape(file=Path | None, settings=list[SettingInForce])},
     "init": {"": shape(config=Path, base_dir=Path)},
 }

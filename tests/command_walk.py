@@ -127,6 +127,7 @@ def runs() -> Iterator[Run]:
     yield Run("grants revoke", ("0a1b2c3d",))
     yield Run("squeeze", ("{folder}/chat.jsonl", "--tokens", "200"))
     yield Run("completion", ("bash",))
+    yield Run("torture", ("--campaign", "kills", "--backend", "files", "--trials", "1", "--dir", "{folder}"), dear=True)
     yield Run("config show")
     yield Run("init")
 

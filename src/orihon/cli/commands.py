@@ -67,6 +67,7 @@ COMMANDS = {
     "squeeze": "squeeze:squeeze",
     "completion": "main:completion",
     "demo": "main:play_demo",
+    "torture": "torture:torture",
     "config show": "config:show",
     "init": "config:init",
 }
