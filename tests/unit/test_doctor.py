@@ -17,9 +17,10 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.system.files import is_unfinished, unfinished_file
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
-from orihon.tasks.verify.findings import Finding
+from orihon.tasks.verify.findings import Finding, Findings
 from orihon.upkeep.doctor import examine, repair
 from orihon.upkeep.doctor.repairs import REPAIRS
 from orihon.values.task import TaskKey, TaskStatus
@@ -114,18 +115,35 @@ def test_a_torn_tail_is_cut_and_kept(tmp_path: Path) -> None:
     goes_on(tmp_path, uuid, "files")
 
 
-def test_left_over_files_are_put_aside(tmp_path: Path, backend: str) -> None:
+def test_left_over_files_are_removed_in_one_run(tmp_path: Path, backend: str) -> None:
     _, folder = paused_task(tmp_path, backend)
-    for name in ("request.json", ".metadata.json.0a1b2c3d", "blobs/.0123abcd.99999999"):
+    (folder / "aside").mkdir(mode=0o700)
+    many = [f".current.jsonl.{number:08x}" for number in range(90)]
+    for name in (*many, "request.json", ".metadata.json.0a1b2c3d", "blobs/.0123abcd.99999999", "aside/.x.00000001"):
         (folder / name).write_bytes(name.encode())
         (folder / name).chmod(0o600)
-    old = tmp_path / ".mask.key.0a1b2c3d"
-    old.write_bytes(b"half a key")
-    os.utime(old, (1, 1))
-    (tmp_path / ".mask.key.ffffffff").write_bytes(b"being written just now")
-    healed(tmp_path, backend, "base.temporary", "folder.temporary", "folder.temporary", "folder.request")
-    assert aside(folder) == ["0123abcd.99999999", "metadata.json.0a1b2c3d", "request.json"]
-    assert aside(tmp_path) == ["mask.key.0a1b2c3d"]
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / ".a.tar.zst.00000002").write_bytes(b"half an archive")
+    (tmp_path / ".mask.key.0a1b2c3d").write_bytes(b"half a key")
+    (tmp_path / ".notes.0a1b2c3d").write_bytes(b"somebody else's")
+    staged = tmp_path / "running" / ".fetched.0a1b2c3d"
+    staged.mkdir(mode=0o700)
+    os.utime(staged, (1, 1))
+    with unfinished_file(tmp_path / "mask.key") as (being_written, _):
+        healed(tmp_path, backend, "base.temporary", "folder.request", "folder.temporary")
+        assert being_written.exists()
+    left = [path.name for path in tmp_path.rglob("*") if is_unfinished(path.name)]
+    assert left == [".notes.0a1b2c3d"], "the base folder may be anybody's"
+    assert list((folder / "aside").iterdir()) == [], "nothing in them was ever acknowledged"
+
+
+def test_more_of_a_kind_are_as_bad_as_those_that_are_shown() -> None:
+    findings = Findings()
+    for number in range(Findings.LIMIT + 3):
+        findings.report(Finding("view", "counters", str(number), severity="warning"))
+        findings.report(Finding("stream", "record", str(number)))
+    more = [(one.where, one.severity, one.fields["count"]) for one in findings.about("task") if one.check == "more"]
+    assert more == [("view.counters", "warning", 3), ("stream.record", "error", 3)]
 
 
 def test_permissions_are_taken_back(tmp_path: Path, backend: str) -> None:

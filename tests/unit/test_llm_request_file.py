@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.llm.request_file import FileLines, InstructedLines, ListLines, body, messages_of, request_file
 from orihon.system import jsonio
-from orihon.tasks.verify.folder import is_temporary
+from orihon.system.files import is_unfinished, remove_leftovers
 from tests.helpers import refused
 
 TEXTS = st.lists(st.text(max_size=200), max_size=20)
@@ -98,7 +98,8 @@ def test_two_who_hold_a_task_do_not_disturb_each_other(tmp_path: Path) -> None:
             assert first.read_bytes() == b"A" * 100
             assert second.read_bytes() == b"B" * 50
             assert stat.S_IMODE(second.stat().st_mode) == 0o600
-            assert is_temporary(second), "doctor has to know it"
+            assert is_unfinished(second.name), "doctor has to know it"
+            assert remove_leftovers(tmp_path).files == 0, "it is in use"
         assert first.read_bytes() == b"A" * 100
     assert list(tmp_path.iterdir()) == []
 

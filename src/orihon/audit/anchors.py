@@ -26,7 +26,7 @@ from orihon.errors import InvalidInput, InvalidSettings, OrihonError, StorageErr
 from orihon.settings import Settings
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
-from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.files import make_private_folder, open_private, wrapping, write_all
 
 if TYPE_CHECKING:
     from orihon.notifications.sender import MemorySender
@@ -82,7 +82,7 @@ def _append(path: Path, line: bytes) -> None:
             make_private_folder(path.parent)
         fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
-            os.write(fd, line)
+            write_all(fd, line)
             os.fsync(fd)
         finally:
             os.close(fd)

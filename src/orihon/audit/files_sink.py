@@ -33,6 +33,7 @@ from orihon.system.files import (
     storage_error,
     sync_folder,
     wrapping,
+    write_all,
 )
 
 logger = logging.getLogger("orihon.audit")
@@ -127,10 +128,8 @@ class FilesAudit(AuditSink):
     @staticmethod
     def _write(chain: _Open, data: bytes) -> None:
         """All of it or nothing."""
-        written = 0
         try:
-            while written < len(data):
-                written += os.write(chain.file, data[written:])
+            write_all(chain.file, data)
         except OSError:
             os.ftruncate(chain.file, chain.size)
             raise
@@ -138,7 +137,7 @@ class FilesAudit(AuditSink):
     def _note_head(self, head: Head) -> None:
         fd = open_private(self.folder / f"{head.chain}.head", os.O_WRONLY | os.O_CREAT)
         try:
-            os.pwrite(fd, f"{head.number:018d} {head.hash}\n".encode("ascii"), 0)
+            write_all(fd, f"{head.number:018d} {head.hash}\n".encode("ascii"), 0)
         finally:
             os.close(fd)
 

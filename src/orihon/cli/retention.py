@@ -117,6 +117,9 @@ def _print_vacuum(run: VacuumRun) -> None:
         typer.echo(shown(text("cli.archive.left", uuid=name, error=why)), err=True)
     sums: dict[str, Any] = {"databases": run.databases, "before": run.bytes_before, "after": run.bytes_after}
     typer.echo(text("cli.vacuum.would_all" if run.dry_run else "cli.vacuum.all", **sums))
+    if run.leftover_files:
+        kind = "would_leftovers" if run.dry_run else "leftovers"
+        typer.echo(text(f"cli.vacuum.{kind}", files=run.leftover_files, size=run.leftover_bytes))
 
 
 # ---- archives --------------------------------------------------------------------------------------------------------

@@ -27,13 +27,13 @@ from orihon.importers.ownership import ImportTarget, Restorer
 from orihon.importers.registry import Problem
 from orihon.importers.report import ImportedTask
 from orihon.importers.shapes import fields, words
-from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream, is_unfinished
+from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream
 from orihon.store.copy import BatchWriter, contents_of
 from orihon.store.key_places import needed_keys
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
-from orihon.system.files import publish_folder, staged_folder
+from orihon.system.files import is_unfinished, publish_folder, staged_folder
 from orihon.transfer.export.lines import SEALED_VERSION, VERSION, open_lines
 from orihon.transfer.staging import IMPORT, StagedRecords, copy_task, open_unguarded, remove_unfinished
 from orihon.values.task import check_id, folder

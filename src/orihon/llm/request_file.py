@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Protocol
 from orihon.errors import DamagedStore
 from orihon.store.reader import TaskReader
 from orihon.system import jsonio
-from orihon.system.files import open_private, wrapping
+from orihon.system.files import new_unfinished, open_private, wrapping
 from orihon.values.message.provider_shapes import has_user, is_prompt, opened_by_user
 
 NAME = "request.json"
@@ -189,5 +188,4 @@ def _own_file(folder: Path) -> tuple[Path, int]:
         os.close(fd)
         raise
     os.close(fd)
-    path = folder / f".{NAME}.{secrets.token_hex(4)}"  # as unfinished files are called: doctor knows them
-    return path, open_private(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW)
+    return new_unfinished(path)

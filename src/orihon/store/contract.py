@@ -19,7 +19,6 @@ Masking, encryption, numbering, tool pairs, the view: all of that is above this 
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -54,6 +53,8 @@ NUMBER_FIELD: dict[Stream, str] = {
 
 #: The file beside the records of a sealed task that says so.
 SEALED = "sealed.json"
+#: The request that is being sent; locked by who sends it.
+REQUEST = "request.json"
 #: The documents that stores derive for themselves; see ``Files.save``.
 DERIVED = frozenset({"index", "counts"})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
@@ -61,17 +62,10 @@ OWN_NAMES = frozenset(
     {
         *(f"{stream}.jsonl" for stream in STREAMS),
         *(f"{name}.json" for name in DERIVED),
-        *("current.jsonl", "writer.json", "writer.lock", "request.json", KEY_FILE, SEALED, "keys"),
+        *("current.jsonl", "writer.json", "writer.lock", REQUEST, KEY_FILE, SEALED, "keys"),
         *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
     }
 )
-#: What ``folders.replace_file`` calls a file that it has not finished.
-_TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8}")
-
-
-def is_unfinished(name: str) -> bool:
-    """Is this the name of a file that is being written, or that never was finished?"""
-    return _TEMPORARY.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from orihon.errors import InvalidId, StorageUnavailable
-from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name, is_unfinished
-from orihon.system.files import BlobFolder, folder_size, make_private_folder, replace_file, wrapping
+from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name
+from orihon.system.files import BlobFolder, folder_size, is_unfinished, make_private_folder, replace_file, wrapping
 
 
 class FolderStore(RecordStore):

@@ -13,9 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from orihon.store.contract import is_unfinished
 from orihon.system import jsonio
-from orihon.system.files import replace_file, wrapping
+from orihon.system.files import is_unfinished, replace_file, wrapping
 
 NAME: Final = "redacting.json"
 #: The same for tasks that were packed, and are to be packed again.

@@ -7,12 +7,11 @@ would drop SQLite's locks in a process that uses it.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.files import make_private_folder, open_private, unfinished_file, wrapping
 
 DATABASE = "context.db"
 _TIMEOUT = 30.0
@@ -25,14 +24,14 @@ def database_copies(folder: Path, workplace: Path) -> Iterator[Mapping[str, Path
         yield {}
         return
     make_private_folder(workplace)
-    copy = workplace / f".{folder.name}.{DATABASE}.{secrets.token_hex(4)}"
-    try:
-        copy_database(folder / DATABASE, copy)
-        yield {DATABASE: copy}
-    finally:
-        for ending in ("", "-journal", "-wal", "-shm"):
-            with suppress(OSError):
-                copy.with_name(copy.name + ending).unlink()
+    with unfinished_file(workplace / f"{folder.name}.{DATABASE}") as (copy, _):
+        try:
+            _copy_into(folder / DATABASE, copy)
+            yield {DATABASE: copy}
+        finally:
+            for ending in ("-journal", "-wal", "-shm"):
+                with suppress(OSError):
+                    copy.with_name(copy.name + ending).unlink()
 
 
 def is_database_part(name: str, copies: Mapping[str, Path]) -> bool:
@@ -42,12 +41,16 @@ def is_database_part(name: str, copies: Mapping[str, Path]) -> bool:
 
 def copy_database(source: Path, target: Path) -> None:
     """A new file with everything that is committed in a database, while others may read and write it."""
+    with wrapping(target):
+        os.close(open_private(target, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+    _copy_into(source, target)
+
+
+def _copy_into(source: Path, target: Path) -> None:
     import apsw
 
     from orihon.drivers.sqlite import database_errors
 
-    with wrapping(target):
-        os.close(open_private(target, os.O_RDWR | os.O_CREAT | os.O_EXCL))
     with (
         database_errors(source, _TIMEOUT),
         closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as here,

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 from orihon.errors import IllegalTransition, InvalidInput, StaleWriter, StateError, StorageError
 from orihon.guard import Redactor
 from orihon.store.call_ids import CallIds
-from orihon.store.contract import NUMBER_FIELD, LostRace, RecordStore, Stream
+from orihon.store.contract import NUMBER_FIELD, REQUEST, LostRace, RecordStore, Stream
 from orihon.store.documents import load_document, save_document
 from orihon.store.locks import ForkSafeLock
 from orihon.store.reader import TaskReader
@@ -27,6 +27,7 @@ from orihon.store.tail import Tail, calls_of, entry_of
 from orihon.store.tool_pairs import admit
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
+from orihon.system.files import remove_abandoned, remove_leftovers
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 from orihon.values.view import layout
@@ -356,6 +357,7 @@ class TaskStore(TaskReader):
                 tail.size,
                 tail.kept_in,
             )
+        self._tidy_up()
         self._tail = None
         if (kept := self.records.kept_view) is not None:
             with self.records.writing(), kept.sync_view(self.view_lines(), accounted=self.most_entries()):
@@ -363,6 +365,16 @@ class TaskStore(TaskReader):
         self._writer_pid = os.getpid()
         if self.member is not None:
             self.member.joined(self)
+
+    def _tidy_up(self) -> None:
+        """Remove what writers that were killed had not finished: nothing of it was ever acknowledged."""
+        try:
+            removed = remove_leftovers(self.records.folder) + remove_abandoned(self.records.folder / REQUEST)
+        except StorageError as error:
+            logger.warning("%s: what a killed process has left is still there: %s", self.name, error)
+            return
+        if removed.files:
+            logger.info("%s: removed %d unfinished files (%d bytes)", self.name, removed.files, removed.bytes)
 
     def most_entries(self) -> int:
         """Entries that a kept view may have: a crash can have come between the last compression and its view."""

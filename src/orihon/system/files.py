@@ -6,13 +6,16 @@ Folders are 0700 and files 0600 whatever the umask. The system's errors are wrap
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.errors import DamagedStore, StorageError, StorageUnavailable
@@ -28,6 +31,9 @@ _LONGEST_NAME = 1000
 _DEEPEST = 32
 
 _MOUNTS = Path("/proc/self/mounts")
+
+# What ``hidden_beside`` calls a file that is not finished.
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
 
 _REASONS = {
     errno.ENOSPC: "full",
@@ -75,6 +81,15 @@ def open_private(path: Path, flags: int) -> int:
     return fd
 
 
+def write_all(fd: int, data: bytes, offset: int | None = None) -> None:
+    """All of it, at the end of what was written or at ``offset``: the system may take a part at a time."""
+    rest = memoryview(data)
+    while rest:
+        written = os.write(fd, rest) if offset is None else os.pwrite(fd, rest, offset)
+        rest = rest[written:]
+        offset = None if offset is None else offset + written
+
+
 def write_new(path: Path, pieces: Iterable[bytes]) -> None:
     """A new file of a folder that is being made, durable but for its name; see ``publish_folder``."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -106,40 +121,155 @@ def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -
         pass
 
 
-def create_file(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write a new file whole, in a private folder; one that is there already, or comes meanwhile, stays as it is."""
+def create_file(path: Path, chunks: Iterable[bytes]) -> bool:
+    """Write a new file whole, in a private folder; one that is there already, or comes meanwhile, stays as it is.
+
+    Gives whether it was this one that was made.
+    """
     make_private_folder(path.parent)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    replace_file(temporary, chunks)
-    with wrapping(path):
+    with unfinished_file(path) as (temporary, fd), wrapping(path):
+        _fill(fd, chunks, durable=True)
         try:
-            # Unlike a rename, a link never replaces the file of a process that was faster.
-            with suppress(FileExistsError):
-                os.link(temporary, path)
-        finally:
-            temporary.unlink()
+            os.link(temporary, path)  # unlike a rename, it never replaces the file of a process that was faster
+        except FileExistsError:
+            return False
+        temporary.unlink()
         sync_folder(path.parent)
+    return True
 
 
 @contextmanager
 def replacing_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> Iterator[None]:
     """The same with the rename at the end of the block, and only if that ends well."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with wrapping(path), os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-            file.writelines(chunks)
-            file.flush()
-            if durable:
-                os.fsync(file.fileno())
+    with unfinished_file(path) as (temporary, fd):
+        with wrapping(path):
+            _fill(fd, chunks, durable=durable)
         yield
         with wrapping(path):
             temporary.rename(path)
             if durable:
                 sync_folder(path.parent)
-    except BaseException:
+
+
+def _fill(fd: int, chunks: Iterable[bytes], *, durable: bool) -> None:
+    with os.fdopen(fd, "wb", closefd=False) as file:
+        file.writelines(chunks)
+    if durable:
+        os.fsync(fd)
+
+
+# ---- what is not finished ------------------------------------------------------------------------------------------
+
+
+def hidden_beside(target: Path) -> Path:
+    """A place for a file or folder while it is made, that nobody else has and that counts for nothing."""
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+
+
+def is_unfinished(name: str) -> bool:
+    """Is this the name of a file that is being written, or that never was finished?"""
+    return _UNFINISHED.fullmatch(name) is not None
+
+
+@contextmanager
+def unfinished_file(path: Path) -> Iterator[tuple[Path, int]]:
+    """A new file beside ``path`` that counts for nothing, and its descriptor; gone at the end unless it was renamed.
+
+    It is locked all the time. The system drops the lock with the process, however that ends: whoever gets it knows
+    that nobody will finish the file. See ``remove_leftovers``.
+    """
+    with wrapping(path):
+        temporary, fd = new_unfinished(path)
+    try:
+        yield temporary, fd
+    finally:
         with suppress(OSError):
             temporary.unlink()
-        raise
+        os.close(fd)
+
+
+def new_unfinished(path: Path) -> tuple[Path, int]:
+    """The file of ``unfinished_file`` for who removes and closes it by itself."""
+    while True:
+        temporary = hidden_beside(path)
+        fd = open_private(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        try:
+            if _is_locked_by_us(fd) and os.fstat(fd).st_nlink:
+                return temporary, fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # somebody who tidies up was quicker than our lock, and removes it
+
+
+def _is_locked_by_us(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Files of processes that died: how many, and their bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Leftovers) -> Leftovers:
+        return Leftovers(self.files + other.files, self.bytes + other.bytes)
+
+
+def find_leftovers(folder: Path) -> list[Path]:
+    """Unfinished files anywhere below a folder that nobody will finish."""
+    return [path for path in _unfinished_in(folder) if is_abandoned(path)]
+
+
+def remove_leftovers(folder: Path) -> Leftovers:
+    """Remove what ``find_leftovers`` finds. What a live process writes has its lock and is left alone."""
+    return sum(map(remove_abandoned, _unfinished_in(folder)), Leftovers())
+
+
+def is_abandoned(path: Path) -> bool:
+    """Is this a file that no process has locked?"""
+    with _locked_if_free(path) as is_free:
+        return is_free
+
+
+def remove_abandoned(path: Path) -> Leftovers:
+    """Remove the file if no process has locked it."""
+    with _locked_if_free(path) as is_free, wrapping(path):
+        size = _file_size(path)
+        try:
+            if is_free:
+                path.unlink()
+                return Leftovers(1, size)
+        except FileNotFoundError:  # it has got its name meanwhile
+            pass
+    return Leftovers()
+
+
+def _unfinished_in(folder: Path) -> list[Path]:
+    return sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names if is_unfinished(name))
+
+
+@contextmanager
+def _locked_if_free(path: Path) -> Iterator[bool]:
+    with wrapping(path):
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES):
+                raise
+            fd = -1  # finished meanwhile, or no file of ours
+    try:
+        with wrapping(path):
+            is_free = fd >= 0 and stat.S_ISREG(os.fstat(fd).st_mode) and _is_locked_by_us(fd)
+        yield is_free
+    finally:
+        if fd >= 0:
+            os.close(fd)
 
 
 @contextmanager
@@ -153,11 +283,6 @@ def staged_folder(path: Path) -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def hidden_beside(target: Path) -> Path:
-    """A place for a folder while it is made, that nobody else has and that counts for nothing."""
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}")
 
 
 def publish_folder(staged: Path, target: Path) -> None:
@@ -241,9 +366,9 @@ class BlobFolder:
 
 
 def folder_size(folder: Path) -> int:
-    """Bytes of all files below a folder; one that vanishes meanwhile, as temporary files do, counts nothing."""
+    """Bytes of a file, or of all files below a folder; one that vanishes meanwhile, as temporary ones do, is none."""
     with wrapping(folder):
-        return sum(map(_file_size, folder.rglob("*")))
+        return _file_size(folder) + sum(map(_file_size, folder.rglob("*")))
 
 
 def _file_size(path: Path) -> int:

@@ -8,6 +8,8 @@ is ever deleted. Safe for several threads; a catalogue that was replaced on the 
 from __future__ import annotations
 
 import secrets
+import shutil
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -25,14 +27,31 @@ from orihon.guard import KEY_FILE, Redactor
 from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
+from orihon.store.redaction_traces import NAME as REDACTING
+from orihon.store.redaction_traces import REPACKING
 from orihon.store.task_store import TaskStore
-from orihon.system.files import make_private_folder, move_durably, wrapping
+from orihon.system.files import (
+    Leftovers,
+    find_leftovers,
+    folder_size,
+    is_abandoned,
+    is_unfinished,
+    make_private_folder,
+    move_durably,
+    remove_abandoned,
+    wrapping,
+)
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of
 from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
+#: Files of a base that are written whole, and folders with such files.
+_OWN_FILES = frozenset((KEY_FILE, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING))
+_OWN_FOLDERS = ("archive", "aside", "audit", KEYS, "mirrored", "moving", "responses", "scratch")
+#: A folder that is not finished after so long belongs to a process that has died.
+_SECONDS_TO_FINISH = 3600.0
 
 
 class OpenBase:
@@ -172,6 +191,21 @@ class OpenBase:
         named = [*databases, self.path / KEY_FILE, *keys, *audit, *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 
+    def leftovers(self, *, in_tasks: bool = True) -> list[Path]:
+        """What killed processes have left here unfinished, beside the task folders and in them.
+
+        The base folder itself may be anybody's: there only what is called after a file of ours counts. A folder that
+        was being fetched or copied has no lock; it is left over when nobody has touched it for an hour.
+        """
+        here = [path for path in _listed(self.path) if is_unfinished(path.name) and path.name[1:-9] in _OWN_FILES]
+        staged = [path for place in PLACES for path in _listed(self.path / place) if _is_left_folder(path)]
+        below = [path for name in (*_OWN_FOLDERS, *PLACES) for path in find_leftovers(self.path / name)]
+        tasks = [place for place in self.folders.all() if is_id(place.uuid)]
+        bare = [path for place in tasks if place.is_bare for path in find_leftovers(place.folder)]
+        apart = staged if in_tasks else [*staged, *(place.folder for place in tasks if place.folder != self.path)]
+        inside = [path for path in (*below, *bare) if not any(folder in path.parents for folder in apart)]
+        return sorted({*filter(is_abandoned, here), *staged, *inside})
+
     # ---- tasks -----------------------------------------------------------------------------------------------------
 
     def uuids(self) -> list[str]:
@@ -221,6 +255,27 @@ def opened_base(
         return where
     loaded = load_settings(settings)
     return OpenBase(loaded.context_storage.base_dir if where is None else where, loaded, create=create)
+
+
+def _listed(folder: Path) -> list[Path]:
+    with wrapping(folder):
+        return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_left_folder(path: Path) -> bool:
+    if not is_unfinished(path.name) or path.is_symlink() or not path.is_dir():
+        return False
+    with wrapping(path):
+        return time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH
+
+
+def remove_left(path: Path) -> Leftovers:
+    """Remove one of ``OpenBase.leftovers``."""
+    if not path.is_dir():
+        return remove_abandoned(path)
+    size = folder_size(path)
+    shutil.rmtree(path, ignore_errors=True)
+    return Leftovers(1, size)
 
 
 def move_aside(path: Path, owner: Path, name: str = "") -> Path:

@@ -20,7 +20,6 @@ import fcntl
 import hashlib
 import os
 import re
-import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +29,15 @@ from urllib.parse import unquote, urlsplit
 
 from orihon.errors import InvalidId, InvalidSettings, StorageUnavailable
 from orihon.settings import Settings
-from orihon.system.files import make_private_folder, open_private, replace_file, storage_error, sync_folder, wrapping
+from orihon.system.files import (
+    create_file,
+    make_private_folder,
+    open_private,
+    replace_file,
+    storage_error,
+    sync_folder,
+    wrapping,
+)
 
 #: Pieces in which objects are read and written.
 CHUNK = 1 << 20
@@ -152,20 +159,8 @@ class FolderStorage(ObjectStorage):
 
     def create(self, key: str, source: Path | bytes) -> ObjectInfo:
         path = self._path(key)
-        make_private_folder(path.parent)
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        pieces = [source] if isinstance(source, bytes) else _pieces(source)
-        try:
-            replace_file(temporary, pieces)
-            with wrapping(path):
-                try:
-                    os.link(temporary, path)  # unlike a rename, this never replaces what is there
-                except FileExistsError as error:
-                    raise StorageUnavailable("object_exists", key=key, place=self.place) from error
-                sync_folder(path.parent)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        if not create_file(path, [source] if isinstance(source, bytes) else _pieces(source)):
+            raise StorageUnavailable("object_exists", key=key, place=self.place)
         return self._known(key)
 
     def replace(self, key: str, data: bytes, etag: str | None = None) -> ObjectInfo:

@@ -82,8 +82,10 @@ class Findings:
 
     def about(self, task: str) -> list[Finding]:
         """What was found, as findings about this task."""
+        worst = {finding.kind: finding.severity for finding in self._kept}
+        worst |= {finding.kind: "error" for finding in self._kept if finding.severity == "error"}
         more = [
-            Finding("more", "same", ".".join(kind), fields={"count": count - self.LIMIT})
+            Finding("more", "same", ".".join(kind), severity=worst[kind], fields={"count": count - self.LIMIT})
             for kind, count in self._seen.items()
             if count > self.LIMIT
         ]

@@ -5,19 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata, read_object
-from orihon.store.contract import NUMBER_FIELD, STREAMS, RecordStore, is_unfinished
+from orihon.store.contract import NUMBER_FIELD, REQUEST, STREAMS, RecordStore
 from orihon.store.jsonl import JsonlFile
-from orihon.system.files import storage_error, wrapping
+from orihon.system.files import find_leftovers, folder_size, is_abandoned, storage_error, wrapping
 from orihon.tasks.verify.findings import Finding, Report
 
 WRITER = "writer.json"
-REQUEST = "request.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +37,9 @@ def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     if read_object(folder / WRITER) is None and (folder / WRITER).exists():
         report(Finding("folder", "writer", WRITER))
     _check_torn_tails(folder, report)
-    for path in left_over(folder):
-        detail = "request" if path.name == REQUEST else "temporary"
-        report(Finding("folder", detail, str(path.relative_to(folder)), severity="warning"))
+    if is_abandoned(folder / REQUEST):
+        report(Finding("folder", "request", REQUEST, severity="warning"))
+    report_leftovers("folder", find_leftovers(folder), folder, report)
 
 
 def _refuse_pipes(folder: Path) -> None:
@@ -51,20 +50,11 @@ def _refuse_pipes(folder: Path) -> None:
                 raise storage_error(OSError(errno.ESPIPE, os.strerror(errno.ESPIPE)), path)
 
 
-def left_over(folder: Path) -> list[Path]:
-    """A request whose call is over, and files that were never finished."""
-    return [
-        path
-        for path in everything_in(folder)
-        if path.is_file()
-        and "aside" not in path.relative_to(folder).parts
-        and (path == folder / REQUEST or is_temporary(path))
-    ]
-
-
-def is_temporary(path: Path) -> bool:
-    """Is this a file that was being written when its process died?"""
-    return path.is_file() and is_unfinished(path.name)
+def report_leftovers(check: str, found: Sequence[Path], root: Path, report: Report) -> None:
+    """One finding for all unfinished files; it names the first, as seen from ``root``."""
+    if found:
+        fields = {"count": len(found), "bytes": sum(map(folder_size, found))}
+        report(Finding(check, "temporary", str(found[0].relative_to(root)), severity="warning", fields=fields))
 
 
 def everything_in(folder: Path) -> list[Path]:

@@ -15,20 +15,27 @@ import hashlib
 import io
 import lzma
 import os
-import secrets
 import shutil
 import stat
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
 from orihon.errors import DamagedStore
 from orihon.store.sqlite_copies import database_copies, is_database_part
-from orihon.system.files import is_tame, make_private_folder, open_private, sync_folder, sync_tree, wrapping, write_new
+from orihon.system.files import (
+    is_tame,
+    make_private_folder,
+    sync_folder,
+    sync_tree,
+    unfinished_file,
+    wrapping,
+    write_new,
+)
 from orihon.texts import text
 
 if TYPE_CHECKING:
@@ -209,18 +216,17 @@ class Packed:
 
 def pack(folder: Path, path: Path, form: str) -> Packed:
     """Write the folder to the new file ``path``; what was written has been read back and compared."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     members: list[Member] = []
-    try:
+    with unfinished_file(path) as (temporary, fd):
         with (
             database_copies(folder, path.parent) as copies,
             wrapping(path),
-            os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as raw,
+            os.fdopen(fd, "wb", closefd=False) as raw,
         ):
             measured = Measured(raw)
             _write(folder, copies, form, measured, members)
             raw.flush()
-            os.fsync(raw.fileno())
+            os.fsync(fd)
         written = PackedContents.of(members)
         with wrapping(temporary), temporary.open("rb") as file:
             if examine(file, form, expected=written, origin=str(path)) != written:
@@ -228,10 +234,6 @@ def pack(folder: Path, path: Path, form: str) -> Packed:
         with wrapping(path):
             temporary.rename(path)
             sync_folder(path.parent)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
     return Packed(measured.size, measured.digest.hexdigest(), written)
 
 

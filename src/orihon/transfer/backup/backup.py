@@ -22,10 +22,9 @@ from orihon.errors import InvalidInput, InvalidSettings, StorageError, StorageUn
 from orihon.guard import KEY_FILE
 from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings
-from orihon.store.contract import is_unfinished
 from orihon.system import ProgressObserver
 from orihon.system.clock import utc_now
-from orihon.system.files import storage_error, wrapping
+from orihon.system.files import is_unfinished, storage_error, wrapping
 from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, TaskPlace, tries_while_moved
 from orihon.transfer.archive.archive_store import FOLDER as ARCHIVE

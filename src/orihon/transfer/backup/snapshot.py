@@ -26,10 +26,10 @@ from typing import BinaryIO, Self
 import apsw
 
 from orihon.drivers.sqlite import database_errors, transaction
-from orihon.store.contract import DERIVED, is_unfinished
+from orihon.store.contract import DERIVED
 from orihon.store.sqlite_copies import DATABASE, copy_database
 from orihon.system import jsonio
-from orihon.system.files import is_tame, wrapping
+from orihon.system.files import is_tame, is_unfinished, wrapping
 from orihon.tasks.base import OpenBase
 from orihon.tasks.mirror.mirror import GROWING
 from orihon.values.task import TaskStatus, parse_status

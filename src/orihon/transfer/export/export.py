@@ -6,9 +6,8 @@ The place is a file that is there whole or not at all, for the owner only, or a 
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, get_args
@@ -16,7 +15,7 @@ from typing import BinaryIO, Literal, NamedTuple, get_args
 from orihon.audit.trail import audited
 from orihon.errors import InvalidInput, StorageError, StorageUnavailable, TaskNotFound
 from orihon.store.key_places import needed_keys
-from orihon.system.files import make_private_folder, open_private, sync_folder, wrapping
+from orihon.system.files import make_private_folder, sync_folder, unfinished_file, wrapping
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import tries_while_moved
@@ -228,18 +227,12 @@ class _Counted:
 def new_file(path: Path, *, force: bool = False) -> Iterator[BinaryIO]:
     """The file, under its name when the block ends well; one that is there is replaced only with ``force``."""
     _refuse_existing(path, force=force)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        with wrapping(path), os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+    with unfinished_file(path) as (temporary, fd), wrapping(path):
+        with os.fdopen(fd, "wb", closefd=False) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        with wrapping(path):
-            _rename(temporary, path, force=force)
-            sync_folder(path.parent)
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
+        os.fsync(fd)
+        _rename(temporary, path, force=force)
+        sync_folder(path.parent)
 
 
 def _refuse_existing(path: Path, *, force: bool) -> None:

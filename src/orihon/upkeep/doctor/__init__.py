@@ -8,22 +8,19 @@ could not save is for a person, and the finding says what to do.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
-from orihon.system.files import wrapping
 from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding
-from orihon.tasks.verify.folder import check_permissions, is_temporary
+from orihon.tasks.verify.folder import check_permissions, report_leftovers
 from orihon.tasks.verify.verify import verify_folder, verify_placed
 from orihon.upkeep.doctor.rebuild import check_calls
 from orihon.upkeep.doctor.repairs import REPAIRS, Operation
@@ -34,8 +31,6 @@ _Check = Callable[[], list[Finding]]
 
 #: One repair can uncover the next thing to repair; nothing needs more steps than this.
 _ROUNDS = 4
-#: A file of the base folder that is still being written is younger than this.
-_SECONDS_TO_FINISH = 60.0
 
 
 def examine(base: OpenBase, progress: ProgressObserver | None = None) -> list[Finding]:
@@ -98,9 +93,9 @@ def _check_base(base: OpenBase) -> Iterator[Finding]:
     check_permissions("base", base.files(), base.path, exposed.append)
     yield from exposed
     yield from _check_index(base)
-    for path in sorted(base.path.iterdir()):
-        if is_temporary(path) and _is_abandoned(path):
-            yield Finding("base", "temporary", path.name, severity="warning")
+    left: list[Finding] = []
+    report_leftovers("base", base.leftovers(in_tasks=False), base.path, left.append)
+    yield from left
     for place in base.folders.all():
         if not is_id(place.uuid):
             yield Finding("base", "foreign", f"{place.position}/{ascii(place.uuid)[1:-1]}", severity="warning")
@@ -114,16 +109,6 @@ def _check_index(base: OpenBase) -> Iterator[Finding]:
         kind, why = "unusable", error.cause
     if why is not None:
         yield Finding("search", kind, "search.db", severity="warning", fields={"why": why})
-
-
-def _is_abandoned(path: Path) -> bool:
-    """Has nobody written to the file for so long that nobody will?"""
-    with wrapping(path):
-        try:
-            changed = path.stat().st_mtime
-        except FileNotFoundError:
-            return False  # it was finished while we looked
-    return time.time() - changed > _SECONDS_TO_FINISH
 
 
 def _check_task(base: OpenBase, uuid: str) -> list[Finding]:

@@ -1,6 +1,7 @@
 """What the doctor can put right, one function for each kind of finding.
 
-A repair runs while its task is held. It never deletes: what it cuts off or replaces is kept in ``aside/``. A kind of
+A repair runs while its task is held. What it cuts off or replaces is kept in ``aside/``; it removes only files that
+nobody had finished. A kind of
 finding that is not in ``REPAIRS`` needs a person, and its text says what to do.
 """
 
@@ -23,8 +24,8 @@ from orihon.search import rebuild_index
 from orihon.search.maintenance import throw_away
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
-from orihon.system.files import keep_aside, wrapping
-from orihon.tasks.base import OpenBase, move_aside
+from orihon.system.files import keep_aside, remove_abandoned, remove_leftovers, wrapping
+from orihon.tasks.base import OpenBase, move_aside, remove_left
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding
@@ -251,6 +252,20 @@ def put_aside(operation: Operation) -> None:
     move_aside(operation.file, operation.folder)
 
 
+def remove_left_over(operation: Operation) -> None:
+    """Unfinished files, all of them: nothing in them was ever acknowledged."""
+    if operation.uuid:
+        remove_leftovers(operation.folder)
+        return
+    for path in operation.base.leftovers(in_tasks=False):
+        remove_left(path)
+
+
+def remove_request(operation: Operation) -> None:
+    """A request whose call is over: all that it says is in the log."""
+    remove_abandoned(operation.file)
+
+
 def close_to_others(operation: Operation) -> None:
     """Folders 0700, files 0600."""
     paths = everything_in(operation.folder) if operation.uuid else operation.base.files()
@@ -311,11 +326,11 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "rollups"): count_again,
     ("catalogue", "usage"): count_calls_again,
     ("search", "damaged"): make_index_anew,
-    ("base", "temporary"): put_aside,
+    ("base", "temporary"): remove_left_over,
     ("base", "permissions"): close_to_others,
     ("folder", "writer"): put_aside,
-    ("folder", "request"): put_aside,
-    ("folder", "temporary"): put_aside,
+    ("folder", "request"): remove_request,
+    ("folder", "temporary"): remove_left_over,
     ("folder", "permissions"): close_to_others,
     ("folder", "no_metadata"): rewrite_metadata,
     ("folder", "metadata"): rewrite_metadata,

@@ -1,5 +1,7 @@
 """Space that removed records have left is given back: ``VACUUM`` of the catalogue and of finished tasks' databases.
 
+So is the space of files that killed processes had not finished.
+
 A database of SQLite without free pages is left alone, and so is a task that somebody works on or that is not finished.
 On PostgreSQL the space becomes free for new rows, while everybody goes on working.
 
@@ -23,9 +25,9 @@ from orihon.drivers.postgres import postgres_of
 from orihon.errors import StateError, StorageError, StorageUnavailable
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
-from orihon.system.files import open_private, wrapping
+from orihon.system.files import Leftovers, folder_size, open_private, wrapping
 from orihon.system.json_shapes import AsJson
-from orihon.tasks.base import OpenBase, is_id
+from orihon.tasks.base import OpenBase, is_id, remove_left
 from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED
 
@@ -51,13 +53,15 @@ class VacuumRun(AsJson):
     """What ``vacuum_databases`` has done; in a dry run, what it would do."""
 
     json_name = "vacuum_run"
-    json_fields = "dry_run databases bytes_before bytes_after left=left_databases"
+    json_fields = "dry_run databases bytes_before bytes_after left=left_databases leftover_files leftover_bytes"
 
     dry_run: bool
     databases: int = 0  # that have been made smaller, or could be
     bytes_before: int = 0
     bytes_after: int = 0
     left: dict[str, str] = field(default_factory=dict)  # databases, and why they are as they were
+    leftover_files: int = 0  # that killed processes had not finished, and that have been removed
+    leftover_bytes: int = 0
 
     @property
     def left_databases(self) -> list[LeftDatabase]:
@@ -68,6 +72,10 @@ def vacuum_databases(base: OpenBase, *, dry_run: bool = False, progress: Progres
     """Make the databases of a base folder, and those that the settings name, as small as what is in them."""
     run = VacuumRun(dry_run)
     base.open_catalogue()
+    for path in base.leftovers():
+        found = Leftovers(1, folder_size(path)) if dry_run else remove_left(path)
+        run.leftover_files += found.files
+        run.leftover_bytes += found.bytes
     tasks = [
         (place.uuid, place.folder / _DATABASE)
         for place in TaskFolders(base.path).all()
