@@ -19,7 +19,7 @@ from tests.services import POSTGRES, hurried, needed
 pytestmark = pytest.mark.stress
 
 #: How many trials of each campaign are a few seconds' work.
-TRIALS = {"kills": 24}
+TRIALS = {"kills": 24, "cuts": 40}
 
 
 def played(campaign: str, backend: str, folder: Path, *options: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from orihon.upkeep.torture.nursery import Nursery, die_with_parent
 #: By name, in the order of the table, each as ``module:class`` of this package.
 CAMPAIGNS = {
     "kills": "kills:Kills",
+    "cuts": "cuts:Cuts",
 }
 _LOOK_SECONDS = 0.2
 #: Seconds that a job has to end after it was told to.
