@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import DamagedStore, StorageUnavailable
-from orihon.llm.request_file import FileLines, InstructedLines, ListLines, body, messages_of, request_file
+from orihon.llm.request_file import FileLines, body, instructed_lines, list_lines, messages_of, request_file
 from orihon.system import jsonio
 from orihon.system.files import is_unfinished, remove_leftovers
 from tests.helpers import refused
@@ -45,7 +45,7 @@ def test_a_block_may_end_anywhere(tmp_path: Path, size: int) -> None:
 
 def test_a_list_in_memory_gives_the_same(tmp_path: Path) -> None:
     texts = ["a", "日本"]
-    in_memory = ListLines([{"role": "user", "content": text} for text in texts])
+    in_memory = list_lines([{"role": "user", "content": text} for text in texts])
     on_disk = FileLines(write_view(tmp_path, texts))
     assert b"".join(in_memory.joined()) == b"".join(on_disk.joined())
 
@@ -59,7 +59,7 @@ def test_a_list_in_memory_gives_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_instructions_go_into_the_system_prompt(messages: list[tuple[str, str]], wanted: list[tuple[str, str]]) -> None:
-    view = InstructedLines(ListLines([{"role": role, "content": text} for role, text in messages]), "more")
+    view = instructed_lines(list_lines([{"role": role, "content": text} for role, text in messages]), "more")
     assert [(message["role"], message["content"]) for message in messages_of(view)] == wanted
     assert len(json.loads(b"[" + b"".join(view.joined()) + b"]")) == len(wanted)
 

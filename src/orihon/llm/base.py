@@ -26,7 +26,7 @@ from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
 from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
 from orihon.llm.history import History, MemoryHistory, StoredHistory
-from orihon.llm.request_file import InstructedLines, ListLines, ViewLines, view_with_user
+from orihon.llm.request_file import ViewLines, instructed_lines, list_lines, view_with_user
 from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import call_telemetry, model_call
 from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_call_instructions, text_result_message
@@ -155,7 +155,7 @@ class LLMClient(ABC):
         self, messages: Iterable[Mapping[str, Any]], *, max_tokens: int | None = None, temperature: float | None = None
     ) -> dict[str, Any]:
         """One request outside the conversation, without tools; the answer in OpenAI's shape."""
-        view = ListLines([Message.from_chat(message).request() for message in messages])
+        view = list_lines([Message.from_chat(message).request() for message in messages])
         options = replace(self._options(), stream=False, tools=(), temperature=temperature)
         options = replace(options, max_tokens=max_tokens or options.max_tokens)
         body = b"".join(self._body(view_with_user(view), options))
@@ -239,7 +239,7 @@ class LLMClient(ABC):
         options = self._options()
         view = self._history.prepare()
         if self.calls_in_words:
-            view = InstructedLines(view, text_call_instructions(self.tools))
+            view = instructed_lines(view, text_call_instructions(self.tools))
         tokens = self._history.tokens + self._tool_tokens
         with self._history.body(self._body(view_with_user(view), options)) as body:
             answer = self._attempts(body, call, on_text)

@@ -16,7 +16,7 @@ from orihon.compression.compressor import ContextCompressor
 from orihon.compression.plain_history import system_head, tool_units
 from orihon.errors import ToolCallError
 from orihon.llm.answers import ModelAnswer
-from orihon.llm.request_file import FileLines, ListLines, StoredLines, ViewLines, request_file
+from orihon.llm.request_file import FileLines, ViewLines, list_lines, request_file
 from orihon.store import TaskMessages
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
@@ -96,7 +96,7 @@ class StoredHistory:
         _refuse_open(self._store.task_store.tail.open_calls)
         self._compressor.compress_if_needed()
         if self._is_sealed:
-            return StoredLines(self._store.task_store)
+            return ViewLines(self._store.task_store.view_lines)
         return FileLines(self._store.get_current_context_file())
 
     def relieve(self) -> bool:
@@ -155,7 +155,7 @@ class MemoryHistory:
     def prepare(self) -> ViewLines:
         _refuse_open(self._open_calls())
         self._trim(self._limit)
-        return ListLines(self.messages)
+        return list_lines(self.messages)
 
     def relieve(self) -> bool:
         return self._trim(int(_HALF * self.tokens))

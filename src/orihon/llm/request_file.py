@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from orihon.errors import DamagedStore
-from orihon.store.reader import TaskReader
 from orihon.system import jsonio
 from orihon.system.files import new_unfinished, open_private, wrapping
 from orihon.values.message.provider_shapes import has_user, is_prompt, opened_by_user
@@ -24,25 +23,25 @@ NAME = "request.json"
 _BLOCK = 1 << 16
 
 
-class ViewLines(Protocol):
-    """A view: one OpenAI chat message per line."""
+class ViewLines:
+    """A view: one OpenAI chat message per line, from the first on each time that it is asked for."""
 
-    def lines(self) -> Iterator[bytes]:
-        """One message at a time."""
-        ...
+    def __init__(self, lines: Callable[[], Iterator[bytes]]) -> None:
+        self.lines = lines
 
     def joined(self) -> Iterator[bytes]:
         """The messages as the inside of a JSON list, in blocks."""
-        ...
+        return separated(self.lines())
 
 
-class FileLines:
+class FileLines(ViewLines):
     """A view that lies in a file."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(self._lines)
         self._path = path
 
-    def lines(self) -> Iterator[bytes]:
+    def _lines(self) -> Iterator[bytes]:
         with wrapping(self._path), self._path.open("rb") as file:
             for line in file:
                 yield line.rstrip(b"\n")
@@ -57,71 +56,33 @@ class FileLines:
                 yield block[: len(block) - len(held)].replace(b"\n", b",")
 
 
-class StoredLines:
-    """A view that is read from its records: of a sealed task there is no file."""
-
-    def __init__(self, store: TaskReader) -> None:
-        self._store = store
-
-    def lines(self) -> Iterator[bytes]:
-        return self._store.view_lines()
-
-    def joined(self) -> Iterator[bytes]:
-        return separated(self.lines())
-
-
-class ListLines:
+def list_lines(messages: Iterable[Mapping[str, Any]]) -> ViewLines:
     """A view that is held in memory."""
-
-    def __init__(self, messages: Iterable[Mapping[str, Any]]) -> None:
-        self._messages = messages
-
-    def lines(self) -> Iterator[bytes]:
-        return map(jsonio.encode, self._messages)
-
-    def joined(self) -> Iterator[bytes]:
-        return separated(self.lines())
+    return ViewLines(lambda: map(jsonio.encode, messages))
 
 
-class InstructedLines:
+def instructed_lines(view: ViewLines, instructions: str) -> ViewLines:
     """A view with something more in its system prompt."""
 
-    def __init__(self, view: ViewLines, instructions: str) -> None:
-        self._view = view
-        self._instructions = instructions
-
-    def lines(self) -> Iterator[bytes]:
-        lines = self._view.lines()
-        first = next(lines, None)
+    def lines() -> Iterator[bytes]:
+        rest = view.lines()
+        first = next(rest, None)
         message = None if first is None else read_line(first)
         if message is not None and is_prompt(message) and isinstance(message["content"], str):
-            content = f"{message['content']}\n\n{self._instructions}"
-            yield jsonio.encode({**message, "content": content})
+            yield jsonio.encode({**message, "content": f"{message['content']}\n\n{instructions}"})
         else:
-            yield jsonio.encode({"role": "system", "content": self._instructions})
+            yield jsonio.encode({"role": "system", "content": instructions})
             yield from [] if first is None else [first]
-        yield from lines
+        yield from rest
 
-    def joined(self) -> Iterator[bytes]:
-        return separated(self.lines())
-
-
-class OpenedLines:
-    """A view in which nobody speaks, with a user's message."""
-
-    def __init__(self, view: ViewLines) -> None:
-        self._view = view
-
-    def lines(self) -> Iterator[bytes]:
-        return map(jsonio.encode, opened_by_user(messages_of(self._view)))
-
-    def joined(self) -> Iterator[bytes]:
-        return separated(self.lines())
+    return ViewLines(lines)
 
 
 def view_with_user(view: ViewLines) -> ViewLines:
     """The view as every request has it: somebody speaks in it."""
-    return view if has_user(messages_of(view)) else OpenedLines(view)
+    if has_user(messages_of(view)):
+        return view
+    return ViewLines(lambda: map(jsonio.encode, opened_by_user(messages_of(view))))
 
 
 def read_line(line: bytes) -> dict[str, Any]:
