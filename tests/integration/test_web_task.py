@@ -484,7 +484,7 @@ def test_a_new_message_is_told_as_it_is_shown(shown: Shown) -> None:
 
 def test_a_task_on_its_way_to_another_place_has_what_it_had(plain: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     look = TaskSnapshots(OpenBase(plain.base, plain.settings), plain.uuid)
-    before, folder = look.state(), look._place
+    before, folder = look.state(), look._task._place
     with monkeypatch.context() as patch:
         patch.setattr(look._base.folders, "find", lambda _: folder)  # looked for just before it is moved
         plain.task.stop()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -31,8 +31,7 @@ from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson, MayMiss, shape
 from orihon.tasks.base import OpenBase
-from orihon.tasks.place import TaskPlace
-from orihon.tasks.reader import Choice, chosen_messages, chosen_records, reading_task
+from orihon.tasks.reader import Choice, FollowedTask, chosen_messages, chosen_records, reading_task
 from orihon.tasks.view_reader import ShownEntry, UndoableCompression, ViewReading, ViewStatistics, reading_view
 from orihon.values.records import Compression, Fold, Pin
 from orihon.values.task import FINISHED, TaskStatus
@@ -138,54 +137,23 @@ def follow_messages(
 ) -> Iterator[StoredMessage]:
     """The messages numbered above ``after``, each as soon as it is there, until the task is over."""
     audit_of(base.path, base.settings).record("read", uuid, details={"after": after})
-    looking = _Followed(base, uuid)
-    try:
+    with closing(FollowedTask(base, uuid)) as task:
         while True:
-            is_over = looking.is_over()  # before the look at the log, so that nothing said before the end is missed
-            for stored in looking.messages(after):
+            row = task.row()  # before the look at the log, so that nothing said before the end is missed
+            for stored in _new_messages(task, after):
                 after = stored.seq
                 yield stored
-            if is_over:
+            if row is None or row.status in _OVER:
                 return
             wait(SECONDS_BETWEEN_LOOKS)
-    finally:
-        looking.close()
 
 
-class _Followed:
-    """One task's log, wherever its folder is at the moment."""
-
-    def __init__(self, base: OpenBase, uuid: str) -> None:
-        self._base = base
-        self._uuid = uuid
-        self._place: TaskPlace | None = None
-        self._store: TaskStore | None = None
-
-    def is_over(self) -> bool:
-        catalogue = self._base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.tasks.find(self._uuid)
-        return row is None or row.status in _OVER
-
-    def messages(self, after: int) -> Iterator[StoredMessage]:
-        """Those that are there now; none while the folder is on its way somewhere."""
-        with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
-            store = self._at_hand()
-            if store is not None and store.count("messages") > after:
-                yield from store.messages(after + 1)
-
-    def _at_hand(self) -> TaskStore | None:
-        place = self._base.folders.find(self._uuid)
-        if place != self._place:
-            self.close()
-            if place is not None:
-                self._store = self._base.read_store(place)
-            self._place = place
-        return self._store
-
-    def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+def _new_messages(task: FollowedTask, after: int) -> Iterator[StoredMessage]:
+    """Those that are there now; none while the folder is on its way somewhere."""
+    with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
+        store = task.store()
+        if store is not None and store.count("messages") > after:
+            yield from store.messages(after + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,11 @@ from orihon.store.record_codec import StoredMessage
 from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.tasks.base import OpenBase
+from orihon.tasks.place import TaskPlace
 from orihon.values.task import shortened
 
-__all__ = ["STREAMS", "Checkpoint", "Choice", "Ledger", "Phase", "StoredMessage", "Stream", "TaskReader", "TaskStore"]
-__all__ += ["chosen_messages", "chosen_records", "length_at", "read_ledger", "reading_task"]
+__all__ = ["STREAMS", "Checkpoint", "Choice", "FollowedTask", "Ledger", "Phase", "StoredMessage", "Stream"]
+__all__ += ["TaskReader", "TaskStore", "chosen_messages", "chosen_records", "length_at", "read_ledger", "reading_task"]
 
 _RUN = re.compile(r"(?P<first>[0-9]{1,15})?(?P<dash>-)?(?P<last>[0-9]{1,15})?")
 _ENDLESS = 10**15
@@ -46,6 +47,38 @@ def reading_task(base: OpenBase, uuid: str) -> Iterator[tuple[TaskStore, TaskRow
     audit_of(base.path, base.settings).record("read", uuid)
     with closing(base.read_store(here)) as store:
         yield store, row
+
+
+class FollowedTask:
+    """The records of one task for who goes on looking, wherever its folder is at the moment."""
+
+    def __init__(self, base: OpenBase, uuid: str) -> None:
+        self._base = base
+        self._uuid = uuid
+        self._place: TaskPlace | None = None
+        self._store: TaskStore | None = None
+
+    def row(self) -> TaskRow | None:
+        """Its row, if the catalogue is there and sound."""
+        catalogue = self._base.open_catalogue_if_sound()
+        return None if catalogue is None else catalogue.tasks.find(self._uuid)
+
+    def store(self) -> TaskStore | None:
+        """Open until the folder moves; ``None`` where there is none."""
+        place = self._base.folders.find(self._uuid)
+        if place != self._place:
+            self.close()
+            if place is not None:
+                self._store = self._base.read_store(place)
+            self._place = place
+        return self._store
+
+    def close(self) -> None:
+        """Let go of the records; a later look opens them again."""
+        self._place = None  # it may come back to the same place
+        if self._store is not None:
+            self._store.close()
+            self._store = None
 
 
 @dataclass(frozen=True, slots=True)

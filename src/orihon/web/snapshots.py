@@ -16,8 +16,7 @@ from typing import Any
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.errors import DamagedStore, StorageUnavailable, TaskNotFound
 from orihon.tasks.base import OpenBase
-from orihon.tasks.place import TaskPlace
-from orihon.tasks.reader import Stream, TaskStore
+from orihon.tasks.reader import FollowedTask, Stream, TaskStore
 from orihon.values.task import TaskStatus
 from orihon.web.broadcaster import TopicReader, TopicState
 from orihon.web.task_head import gauge_of, view_size
@@ -155,18 +154,16 @@ class TaskSnapshots:
     def __init__(self, base: OpenBase, uuid: str) -> None:
         self._base = base
         self._uuid = uuid
-        self._place: TaskPlace | None = None
-        self._store: TaskStore | None = None
+        self._task = FollowedTask(base, uuid)
         self._counts: dict[str, int] = dict.fromkeys(_COUNTED, 0)
         self._counted = (0, 0)  # messages and changes that the tokens are of
         self._tokens = 0
 
     def state(self) -> TopicState:
-        catalogue = self._base.open_catalogue_if_sound()
-        row = None if catalogue is None else catalogue.tasks.find(self._uuid)
+        row = self._task.row()
         # On its way to another place it has what it had: no page may receive that there is nothing in it.
         with suppress(TaskNotFound, StorageUnavailable, FileNotFoundError):
-            store = self._at_hand()
+            store = self._task.store()
             lasts = (0,) * len(_COUNTED) if store is None else store.records.lasts(*_COUNTED)
             self._counts = dict(zip(_COUNTED, lasts, strict=True))
             if store is not None:
@@ -193,19 +190,4 @@ class TaskSnapshots:
         return view_size(store, row, memory)
 
     def close(self) -> None:
-        self._close_store()
-
-    def _at_hand(self) -> TaskStore | None:
-        place = self._base.folders.find(self._uuid)
-        if place != self._place:
-            self._close_store()
-            if place is not None:
-                self._store = self._base.read_store(place)
-            self._place = place
-        return self._store
-
-    def _close_store(self) -> None:
-        self._place = None  # it may come back to the same place
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        self._task.close()
