@@ -26,9 +26,10 @@ from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.plain_history import read_transcript
 from orihon.compression.planner import request_cost
 from orihon.compression.strategies.summarize import Summarize
+from orihon.settings import load_settings
 from orihon.values.message.message import Message
 from orihon.values.tokens.message_tokens import estimate_message
-from orihon.values.tokens.prices import Prices, prices_for
+from orihon.values.tokens.prices import PriceList, Prices
 
 FOLDER = "ORIHON_BENCH_DATA"
 PRESETS = ("default", "coding-agent", "companion", "phases")
@@ -206,7 +207,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--window", type=int, action="append", help="tokens, may be given again (16000, 32000)")
     parser.add_argument("--model", default="claude-sonnet-4-5", help="whose prices (claude-sonnet-4-5)")
     options = parser.parse_args(arguments)
-    prices = prices_for("openai", options.model)
+    prices = PriceList(load_settings({})).of("openai", options.model)
+    if prices is None:
+        parser.error(f"no prices are known of {options.model}")
     histories = transcripts(Path(folder))
     print(f"{len(histories)} transcripts; {options.model}: {prices}")
     for window in options.window or [16_000, 32_000]:

@@ -18,6 +18,7 @@ import apsw
 import pytest
 
 from orihon.errors import OrihonError
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, tokenizer
 
 #: What the fixture ``some_steps`` gives.
 SomeSteps = Callable[[Sequence[Any]], Sequence[Any]]
@@ -59,6 +60,11 @@ class Rule:
 def logged(caplog: pytest.LogCaptureFixture, logger: str) -> list[logging.LogRecord]:
     """What was logged under a name; a thread that another test has left behind may have logged something else."""
     return [record for record in caplog.records if record.name == logger]
+
+
+def count_exact(text: str, name: str = DEFAULT_TOKENIZER) -> int:
+    """The tokens of a text by the named tokenizer."""
+    return tokenizer(name)(text)
 
 
 def lasting_day() -> str:

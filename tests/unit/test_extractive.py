@@ -14,7 +14,7 @@ from orihon.compression.notes.reader import call_text
 from orihon.texts import speaking
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import count_exact
+from tests.helpers import count_exact
 
 
 def call(number: int, name: str, arguments: str) -> Message:

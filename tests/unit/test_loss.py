@@ -11,7 +11,8 @@ from orihon.compression.notes.facts import Fact, FactKind
 from orihon.compression.notes.layout import binding_headings, noted_lines
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import count_exact, estimate
+from orihon.values.tokens.tokens import estimate
+from tests.helpers import count_exact
 
 ENGLISH = [
     Message("user", "Make compute_total in shop/cart.py round. You must never change the price table."),

@@ -14,7 +14,7 @@ from orihon.compression.notes.units import units_of
 from orihon.compression.squeeze import squeeze
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import count_exact
+from tests.helpers import count_exact
 
 
 def called(number: int, tool: str, result: str, **arguments: object) -> list[Message]:

@@ -12,10 +12,15 @@ from hypothesis import strategies as st
 from orihon.errors import InvalidSettings
 from orihon.settings.rungs import MOST_PRICE
 from orihon.texts import text
-from orihon.values.tokens.prices import FREE, PRICES, UNKNOWN_MODEL, PriceList, Prices, prices_for, prices_of
+from orihon.values.tokens.prices import FREE, PRICES, UNKNOWN_MODEL, PriceList, Prices, prices_of
 from tests.configurations import load
 
 TOKENS = st.integers(0, 2_000_000)
+
+
+def prices_for(provider: str, model: str, own: dict[str, Prices] | None = None) -> Prices:
+    settings = load({"prices": {name: dataclasses.asdict(prices) for name, prices in (own or {}).items()}})
+    return PriceList(settings).of(provider, model) or UNKNOWN_MODEL
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,13 @@ from orihon.values.tokens import tokens
 from orihon.values.tokens.tokens import (
     Budget,
     Correction,
-    count_exact,
     estimate,
     estimate_all,
     reported_input_tokens,
     tokenizer,
     tokenizer_for,
 )
+from tests.helpers import count_exact
 
 VOCABULARIES = ("o200k_base", "cl100k_base")
 
@@ -97,7 +97,7 @@ def test_estimate_all_is_the_sum(texts: list[str]) -> None:
 def test_exact_counts(text: str, o200k: int, cl100k: int) -> None:
     assert count_exact(text) == o200k
     assert count_exact(text, "o200k_base") == o200k
-    assert count_exact(text, tokenizer="cl100k_base") == cl100k
+    assert count_exact(text, "cl100k_base") == cl100k
 
 
 @pytest.mark.parametrize("name", VOCABULARIES)

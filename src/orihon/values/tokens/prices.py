@@ -21,7 +21,6 @@ __all__ = [
     "UNKNOWN_MODEL",
     "PriceList",
     "Prices",
-    "prices_for",
     "prices_of",
 ]
 
@@ -115,7 +114,6 @@ PRICES: Mapping[str, Prices] = MappingProxyType(
 
 #: Providers whose models run on one's own machines.
 _AT_HOME = ("ollama", "lmstudio")
-_NONE: Mapping[str, Prices] = MappingProxyType({})
 
 
 class PriceList:
@@ -133,21 +131,17 @@ class PriceList:
         return self._found[key]
 
 
-def prices_for(provider: str, model: str, own: Mapping[str, Prices] = _NONE) -> Prices:
-    """The prices of a model: the user's ``own`` (by beginnings of names too), then nothing at home, then the table.
-
-    ``provider/`` and ``ft:`` in front are ignored, as for tokenizers; an own name may contain them. A tuned model
-    costs more than its base, at the same proportions.
-    """
-    return _known(provider, model, {name.lower(): prices for name, prices in own.items()}) or UNKNOWN_MODEL
-
-
 def prices_of(settings: Settings, model: str) -> Prices:
     """The prices of a model as the settings have them, or the table; a guess for one that is in neither."""
     return PriceList(settings).of(settings.llm.provider, model) or UNKNOWN_MODEL
 
 
 def _known(provider: str, model: str, own: Mapping[str, Prices]) -> Prices | None:
+    """The user's ``own`` prices (by beginnings of names too), then nothing at home, then the table.
+
+    ``provider/`` and ``ft:`` in front are ignored, as for tokenizers; an own name may contain them. A tuned model
+    costs more than its base, at the same proportions.
+    """
     full = model.lower()
     bare = full.rpartition("/")[2].removeprefix("ft:")
     mine = _longest(own, full, bare)

@@ -1,7 +1,7 @@
 """How many tokens: the estimate, the exact count, the correction, the budget they are held against, how full it is.
 
 Three numbers, from cheap to true. ``estimate`` is a rule of thumb that costs next to nothing: it is what the
-log carries. ``count_exact`` asks a tokenizer, offline and only when somebody wants to know. ``Correction``
+log carries. A ``tokenizer`` counts exactly, offline and only when somebody wants to know. ``Correction``
 learns from the usage that providers report and mends either of them.
 
 Promises: importing this module loads no vocabulary; no count needs the network; memory does not grow with
@@ -33,7 +33,6 @@ __all__ = [
     "Correction",
     "Counter",
     "Gauge",
-    "count_exact",
     "estimate",
     "estimate_all",
     "image_size",
@@ -121,22 +120,13 @@ _SPLIT_RULES = {
 }
 
 
-def count_exact(text: str, tokenizer: str = DEFAULT_TOKENIZER) -> int:
-    """Tokens of ``text`` by the named tokenizer.
+def tokenizer(name: str) -> Counter:
+    """The counting function called ``name``: ``estimate``, ``o200k_base``, ``cl100k_base`` or a plug-in's.
 
     Text beyond 64 Ki characters is counted in pieces. They are cut where the vocabulary cuts too; only a
     run of thousands of characters without blank, line end or full stop is cut anywhere, which costs a token
     or two each.
     """
-    return _find_tokenizer(tokenizer)(text)
-
-
-def tokenizer(name: str) -> Counter:
-    """The counting function called ``name``: ``estimate``, ``o200k_base``, ``cl100k_base`` or a plug-in's."""
-    return _find_tokenizer(name)
-
-
-def _find_tokenizer(name: str) -> Counter:
     if name == "estimate":
         return estimate
     return _vocabulary_tokenizer(name) if name in _SPLIT_RULES else _plugin_tokenizer(name)
