@@ -10,7 +10,7 @@ import typer
 
 from orihon.cli.arguments import MOST, AsJson, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, print_table, shown
+from orihon.cli.output import print_json, print_table, say, shown
 from orihon.errors import InvalidInput
 from orihon.texts import text
 
@@ -108,7 +108,7 @@ def _give(
     context: typer.Context, uuid: str, answer: Callable[..., Answered], as_json: bool, *, by: str | None, **said: Any
 ) -> None:
     options, task = context.ensure_object(CommandOptions), named_task(context, uuid)
-    _say(answer(options.base, task, by=by or _me(), **said), as_json=as_json)
+    say(answer(options.base, task, by=by or _me(), **said), _print_answer, as_json=as_json)
 
 
 def _me() -> str:
@@ -120,10 +120,7 @@ def _me() -> str:
         return "cli"
 
 
-def _say(done: Answered, *, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-        return
+def _print_answer(done: Answered) -> None:
     assert done.checkpoint.answer is not None
     decision = text(f"approvals.decision.{done.checkpoint.answer.decision}")
     name, before, after = done.checkpoint.name, done.before_tokens, done.after_tokens

@@ -106,11 +106,8 @@ def _restore(target: str, folder: Path, run: str | None, settings: Settings, *, 
 
     with progress_bar("cli.backup.restoring", hidden=as_json) as progress:
         report = restore_backup(target, folder, settings, progress, run=run)
-    if as_json:
-        print_json(report)
-        return
     figures: dict[str, Any] = {"tasks": report.tasks, "files": report.files, "size": report.size}
-    typer.echo(shown(text("cli.backup.restored", run=report.run, folder=report.folder, **figures)))
+    say(report, text("cli.backup.restored", run=report.run, folder=report.folder, **figures), as_json=as_json)
 
 
 # ---- another back end ------------------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ import typer
 
 from orihon.cli.arguments import MOST, AsJson, TaskArgument, named_task
 from orihon.cli.options import CommandOptions, base_of, flag, option
-from orihon.cli.output import print_json, say, shown
+from orihon.cli.output import say, shown
 from orihon.texts import text
 
 if TYPE_CHECKING:
+    from orihon.compression.planner import Draft
     from orihon.tasks.hand_edits import ChangedView, Preview
 
 
@@ -107,9 +108,6 @@ def _change(
 
     changed = change_view(base_of(context), named_task(context, task), act, *values, made_by=MADE_BY)
     record = changed.record
-    if as_json:
-        print_json(record)
-        return
     what = text(
         f"cli.{act}.done",
         compression=record.parent,
@@ -117,7 +115,7 @@ def _change(
         made=", ".join(map(str, record.folds)),
         seq=seq,
     )
-    typer.echo(outcome(what, changed))
+    say(record, outcome(what, changed), as_json=as_json)
 
 
 def outcome(what: str, changed: ChangedView) -> str:
@@ -161,20 +159,18 @@ def compress(
         check_changeable(options.base, task)
     planned = preview_compression(options.base, task, strategy=strategy, level=level, target=target)
     if planned.nothing is not None:
-        _print_nothing(planned, as_json=as_json)
+        why = text(f"nothing.{planned.nothing.reason.value}")
+        say(planned.nothing, text("cli.compress.nothing", why=why), as_json=as_json)
         return
     if edit:
         planned = planned.with_texts(_edited(planned))
     if preview:
-        _print_preview(planned, as_json=as_json)
+        say(planned.draft, _print_preview, as_json=as_json)
         return
     changed = apply_preview(options.base, planned, made_by=MADE_BY)
     record = changed.record
-    if as_json:
-        print_json(record)
-    else:
-        what = text("cli.compress.done", folds=len(record.folds), strategy=record.strategy)
-        typer.echo(outcome(what, changed))
+    what = text("cli.compress.done", folds=len(record.folds), strategy=record.strategy)
+    say(record, outcome(what, changed), as_json=as_json)
 
 
 def _edited(planned: Preview) -> dict[int, str]:
@@ -189,20 +185,7 @@ def _edited(planned: Preview) -> dict[int, str]:
     return edited
 
 
-def _print_nothing(planned: Preview, *, as_json: bool) -> None:
-    assert planned.nothing is not None
-    if as_json:
-        print_json(planned.nothing)
-    else:
-        typer.echo(text("cli.compress.nothing", why=text(f"nothing.{planned.nothing.reason.value}")))
-
-
-def _print_preview(preview: Preview, *, as_json: bool) -> None:
-    if as_json:
-        print_json(preview.draft)
-        return
-    planned = preview.draft
-    assert planned is not None
+def _print_preview(planned: Draft) -> None:
     for fold in planned.plan.folds:
         report = fold.report
         typer.echo(

@@ -58,10 +58,7 @@ def keys_rotate(context: typer.Context, as_json: AsJson = False) -> None:
 
     with progress_bar("cli.keys.working", hidden=as_json) as progress:
         done = rotate_keys(base_of(context), progress)
-    if as_json:
-        print_json(done)
-        return
-    typer.echo(text("cli.keys.rotated", rotated=done.rotated, current=done.current))
+    say(done, text("cli.keys.rotated", rotated=done.rotated, current=done.current), as_json=as_json)
 
 
 # ---- grants ----------------------------------------------------------------------------------------------------------

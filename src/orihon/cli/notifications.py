@@ -113,20 +113,17 @@ def monitor(
     if len(given) > 1:
         raise InvalidInput("options_together", first=given[0], second=given[1])
     if report is not None:
-        _print_report(monthly_report(options.base, report), as_json=as_json)
+        say(monthly_report(options.base, report), _print_report, as_json=as_json)
         return
     watching = ContextMonitor(every, base_dir=options.base, settings=options.settings)
     if every is not None:
         watching.monitor(on_look=lambda snapshot: _print_look(snapshot, as_json=as_json))
     snapshot = watching.check()
-    _print_snapshot(snapshot, as_json=as_json)
+    say(snapshot, _print_snapshot, as_json=as_json)
     raise typer.Exit(1 if snapshot.wrong else 0)
 
 
-def _print_snapshot(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
-    if as_json:
-        print_json(snapshot)
-        return
+def _print_snapshot(snapshot: MonitorSnapshot) -> None:
     names = [text(f"cli.monitor.column_{name}") for name in ("check", "value", "limit", "state")]
     print_table(names, map(_check_cells, snapshot.checks), flexible=0)
     for check in snapshot.wrong:
@@ -152,10 +149,7 @@ def _print_look(snapshot: MonitorSnapshot, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _print_report(found: MonthlyReport, *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
+def _print_report(found: MonthlyReport) -> None:
     columns = [text("cli.monitor.column_what"), found.month]
     print_table(columns, _statistics(found), flexible=0)
     if found.biggest:

@@ -53,7 +53,7 @@ def erase(
     found = erase_user(options.base, user, dry_run=True)
     if not dry_run and (yes or _confirmed(found)):
         done = erase_user(options.base, user, by=by, wait=wait)
-        _say(done, as_json=as_json)
+        say(done, _print_erased, as_json=as_json)
         raise typer.Exit(0 if done.is_complete else 1)
     if as_json:
         print_json(found)
@@ -94,10 +94,7 @@ def _say_unread(done: Erasure) -> None:
             typer.echo(f"  {task}", err=True)
 
 
-def _say(done: Erasure, *, as_json: bool) -> None:
-    if as_json:
-        print_json(done)
-        return
+def _print_erased(done: Erasure) -> None:
     line = text("cli.privacy.erased", user=done.user, tasks=len(done.tasks), grants=done.grants, names=done.names)
     typer.echo(shown(line))
     for task, reason in done.failed:

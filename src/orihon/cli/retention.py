@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,10 +30,7 @@ def cleanup(context: typer.Context, days: _Days = None, dry_run: DryRun = False,
 
     with progress_bar("cli.cleanup.working", hidden=as_json) as progress:
         run = delete_old_contexts(base_of(context), days, dry_run=dry_run, progress=progress)
-    if as_json:
-        print_json(run)
-    else:
-        print_run("cleanup", run)
+    say(run, partial(print_run, "cleanup"), as_json=as_json)
     raise typer.Exit(1 if run.left else 0)
 
 
@@ -82,10 +80,8 @@ def keep(
 
     task = named_task(context, uuid)
     keep_task(base_of(context), task, keep=not off)
-    if as_json:
-        print_json({"uuid": task, "keep": not off})
-    else:
-        typer.echo(text("cli.keep.undone" if off else "cli.keep.done", uuid=task))
+    done = text("cli.keep.undone" if off else "cli.keep.done", uuid=task)
+    say({"uuid": task, "keep": not off}, done, as_json=as_json)
 
 
 def print_run(command: str, run: RetentionRun) -> None:
@@ -169,10 +165,7 @@ def _say_what_would_be(context: typer.Context, uuids: list[str] | None, days: in
     if uuids:
         raise InvalidInput("options_together", first="UUID", second="--dry-run")
     run = archive_old_contexts(base_of(context), days, dry_run=True)
-    if as_json:
-        print_json(run)
-    else:
-        print_run("archive", run)
+    say(run, partial(print_run, "archive"), as_json=as_json)
 
 
 def unarchive(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
@@ -181,9 +174,5 @@ def unarchive(context: typer.Context, uuid: TaskArgument, as_json: AsJson = Fals
 
     task = named_task(context, uuid)
     place = restore_task(base_of(context), task)
-    if as_json:
-        print_json({"uuid": task, "folder": None if place.is_in_database else str(place)})
-    elif place.is_in_database:
-        typer.echo(shown(text("cli.unarchive.in_database", uuid=task)))
-    else:
-        typer.echo(shown(text("cli.unarchive.done", uuid=task, folder=place)))
+    done = text(f"cli.unarchive.{'in_database' if place.is_in_database else 'done'}", uuid=task, folder=place)
+    say({"uuid": task, "folder": None if place.is_in_database else str(place)}, done, as_json=as_json)
