@@ -123,6 +123,7 @@ _FORMS: dict[str, dict[str, Any]] = {
             redacted=int,
             redacted_secrets=int,
             redacted_people=int,
+            unprotected=dict[str, int],
         )
     },
     "scan": {"": shape(clean=bool, fixed=bool, tasks=list[Scanned])},

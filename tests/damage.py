@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import apsw
 
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import Stream
+from orihon.store.record_check import checked, decode_record
 from orihon.system import jsonio
 from orihon.tasks.context import TaskContextManager
 from orihon.values.task import TaskKey
@@ -22,6 +24,7 @@ BACKENDS = ("files", "sqlite")
 KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")
 BIG = "data " * 300  # larger than the blob size below
 
+_CHECK = re.compile(rb'(?<=[0-9],)"crc32":"[0-9a-f]{8}",')
 _TABLES: dict[Stream, str] = {
     "messages": "message_records",
     "summaries": "summary_records",
@@ -119,8 +122,13 @@ def add_record(folder: Path, stream: Stream, number: int, record: bytes) -> None
 
 
 def with_fields(**fields: object) -> Callable[[bytes], bytes]:
-    """An editor that changes fields of a record."""
-    return lambda line: jsonio.encode({**jsonio.decode(line), **fields})
+    """An editor that changes fields of a record, and its check with them, as a mistake of a program would."""
+    return lambda line: checked(jsonio.encode({**decode_record(line), **fields}))
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    """The same for an editor that puts one text in the place of another."""
+    return lambda line: checked(_CHECK.sub(b"", line, count=1).replace(old, new))
 
 
 def tear(folder: Path, stream: Stream = "messages") -> bytes:

@@ -188,6 +188,7 @@ def test_verify_of_a_sound_task(base: Path, backend: str) -> None:
         "redacted": 0,
         "redacted_secrets": 0,
         "redacted_people": 0,
+        "unprotected": {},
     }
 
 

@@ -125,6 +125,7 @@ class DamageBehaviour(Behaviour):
             pytest.param(lambda line: b'{"seq":3}', id="no fields"),
             pytest.param(lambda line: line.replace(b'"content":null', b'"content":17'), id="wrong type"),
             pytest.param(lambda line: line.replace(b'"tokens":', b'"tokenz":'), id="no tokens"),
+            pytest.param(lambda line: line.replace(b'"timestamp":"2', b'"timestamp":"1'), id="other time"),
         ],
     )
     def test_a_broken_record_in_the_middle(self, store: MessageStore, broken: Callable[[bytes], bytes]) -> None:
@@ -214,4 +215,4 @@ class DamageBehaviour(Behaviour):
         (line,) = store.task_store.records.read("messages")
         assert "日本語".encode() in line
         record = jsonio.decode(line)
-        assert list(record) == ["seq", "role", "content", "timestamp", "tokens", "epoch", "digest"]
+        assert list(record) == ["seq", "crc32", "role", "content", "timestamp", "tokens", "epoch", "digest"]

@@ -30,7 +30,7 @@ from orihon.transfer.migrate import MigrationReport, migrate_tasks
 from orihon.upkeep.doctor import examine, repair
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.cutting_proxy import CuttingProxy
-from tests.damage import KEY, edit_record, start_task
+from tests.damage import KEY, edit_record, replaced, start_task
 from tests.helpers import SomeSteps, refused
 from tests.integration.killing import ended
 from tests.integration.run_supervisor import eventually
@@ -333,7 +333,7 @@ def test_what_is_left_of_the_source_is_not_removed_when_it_is_something_else(wor
     killed_at("unmarked", world, uuid)
     place = folders_of(world.base, world.both).find(uuid)
     assert place is not None
-    edit_record(place.folder, "messages", 1, lambda line: line.replace(b"careful", b"careles"))
+    edit_record(place.folder, "messages", 1, replaced(b"careful", b"careles"))
     before = world.files()
     (outcome,) = world.migrate().tasks
     assert outcome.outcome == "failed"

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orihon.errors import InvalidMessage
+from orihon.store.record_check import decode_record, has_check, is_whole
 from orihon.store.record_codec import matches_digest, pack, pack_record, restored_body, unpack, unpack_record
 from orihon.system import jsonio
 from orihon.values.message.message import Message
@@ -161,7 +162,9 @@ def test_records_of_other_streams_come_back(fields: Json, value: Any) -> None:
     before = copy.deepcopy(record)
     line = pack_record(dict(record), blob_bytes=100, max_bytes=1 << 20, put_blob=blobs.put)
     assert record == before
-    assert unpack_record(jsonio.decode(line), blobs.get_blob) == record
+    assert is_whole(line)
+    assert has_check(line)
+    assert unpack_record(decode_record(line), blobs.get_blob) == record
 
 
 @pytest.mark.parametrize("blob_bytes", [100, 100_000])

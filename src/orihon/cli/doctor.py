@@ -59,7 +59,7 @@ _SAID = {
 
 def verify(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) -> None:
     """Look, print, and exit with 1 when something is wrong."""
-    from orihon.tasks.verify.verify import Redacted, redacted_records
+    from orihon.tasks.verify.verify import Redacted, redacted_records, unprotected_records
     from orihon.tasks.verify.verify import verify as look
 
     task = named_task(context, uuid)
@@ -68,16 +68,20 @@ def verify(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) 
         findings = look(base, task)
     records, noted = _records(base, task) if not findings else (None, {})
     redacted = redacted_records(base, task) if records == "read" else Redacted()
+    unprotected = unprotected_records(base, task) if records == "read" else {}
     if as_json:
         archive = noted if records == "archived" else None
         told = {"records": records, "archive": archive, "redacted": redacted.records}
-        told |= {"redacted_secrets": redacted.secrets, "redacted_people": redacted.people}
+        told |= {"redacted_secrets": redacted.secrets, "redacted_people": redacted.people, "unprotected": unprotected}
         print_json({"task": task, "clean": not findings, "findings": findings, **told})
     elif records is None:
         print_findings(findings)
     else:
         typer.echo(shown(text(_SAID[records], task=task, **noted)))
         _say_redacted(redacted)
+        if unprotected:
+            streams = ", ".join(f"{stream} {count}" for stream, count in unprotected.items())
+            typer.echo(text("cli.verify.unprotected", count=sum(unprotected.values()), streams=streams))
     raise typer.Exit(1 if findings else 0)
 
 

@@ -41,7 +41,8 @@ _NONCE_BYTES = 12
 #: What a sealed file begins with, and what a sealed text in a database does.
 FILE_MARK = b"orihon-sealed-1\n"
 TEXT_MARK = "orihon-sealed-1:"
-_RECORD = re.compile(rb'\{"(?:seq|id)":([0-9]{1,18}),"sealed":"')
+#: A record that was sealed; the store gives it a check, which is not ours to look at.
+_RECORD = re.compile(rb'\{"(?:seq|id)":([0-9]{1,18}),(?:"crc32":"[0-9a-f]{8}",)?"sealed":"')
 
 
 def cipher(key: bytes) -> AESGCM:

@@ -30,6 +30,7 @@ from orihon.importers.shapes import fields, words
 from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream
 from orihon.store.copy import BatchWriter, contents_of
 from orihon.store.key_places import needed_keys
+from orihon.store.record_check import is_whole
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -208,7 +209,9 @@ class _Staging:
         # As it was stored, byte for byte; somebody may have written the line anew.
         before = b'{"stream":"%s","record":' % stream.encode()
         raw = line.rstrip()
-        same = raw[len(before) : -1] if raw.startswith(before) and raw.endswith(b"}}") else jsonio.encode(record)
+        same = raw[len(before) : -1] if raw.startswith(before) and raw.endswith(b"}}") else b""
+        if not is_whole(same) and not is_whole(same := jsonio.encode(record)):
+            raise _Damaged(f"{stream} {self._counts[stream]} is not what its check says")
         self._writer.add(stream, same)
 
     def _check_message(self, record: dict[str, Any]) -> None:

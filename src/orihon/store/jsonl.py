@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.store.record_check import is_whole
 from orihon.system.files import wrapping
 
 _CHUNK = 1 << 16
@@ -45,7 +46,10 @@ class JsonlFile:
                     line = file.readline()
                     if self._number_of(line) != number:
                         raise DamagedStore("line", path=self.path, number=number, offset=position)
-                    yield line[:-1]
+                    record = line[:-1]
+                    if not is_whole(record):
+                        raise DamagedStore("check", path=self.path, stream=self.path.stem, number=number)
+                    yield record
                     position += len(line)
                     number += 1
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from orihon.errors import DamagedStore
 from orihon.store.contract import StreamRange
+from orihon.store.record_check import is_whole
 
 #: Records, and bytes but for the last one, that a round trip brings: more than a view should have, less than a memory.
 _PAGE, _PAGE_BYTES = 1000, 4 * 1024 * 1024
@@ -47,6 +48,8 @@ def records_from(ask: Ask, task: str, runs: Sequence[StreamRange], page: RecordP
                 stream, _, _ = runs[place - 1]
                 raise DamagedStore("line", path=where, number=expected, offset=stream)
             line = record.encode()
+            if not is_whole(line):
+                raise DamagedStore("check", path=where, stream=runs[place - 1][0], number=number)
             size += len(line)
             yield line
             expected += 1

@@ -14,6 +14,7 @@ from typing import Any
 from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
 from orihon.guard.sealer import is_sealed_record
 from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream, StreamRange
+from orihon.store.record_check import decode_record
 from orihon.store.record_codec import StoredMessage, unpack, unpack_record
 from orihon.store.tail import calls_of, entry_of
 from orihon.system import jsonio
@@ -83,7 +84,7 @@ class TaskReader:
 
     def _decoded(self, stream: Stream, number: int, line: bytes) -> Record:
         try:
-            record: Record = jsonio.decode(line)
+            record: Record = decode_record(line)
             if record[NUMBER_FIELD[stream]] == number and all(field in record for field in _REQUIRED[stream]):
                 calls_of(record)
                 return record

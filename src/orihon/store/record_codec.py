@@ -17,6 +17,7 @@ from typing import Any
 
 from orihon.errors import InvalidMessage
 from orihon.store.contract import Pieces
+from orihon.store.record_check import FIELD, checked, with_check
 from orihon.store.tail import Tail
 from orihon.system import jsonio
 from orihon.system.clock import as_utc
@@ -117,13 +118,14 @@ def pack(
     # The message's own fields are encoded once and stand as they are between what the log knows about it.
     known = f',"timestamp":"{timestamp}","tokens":{tokens},"epoch":{epoch},"digest":"{digest}"'
     known += "}" if call is None else f',"call":{jsonio.encode(call.as_dict()).decode()}}}'
-    return (b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode()), view_line, tokens
+    return with_check(b'{"seq":%d,' % seq, memoryview(said)[1:-1], known.encode()), view_line, tokens
 
 
 def pack_record(
     record: dict[str, Any], *, blob_bytes: int, max_bytes: int, put_blob: Callable[[str, bytes], None]
 ) -> bytes:
     """The line of any other stream; large strings go to blobs here too."""
+    record.pop(FIELD, None)
     line = jsonio.encode(record)
     # A short record has no large place.
     if len(line) > min(ENCODED_LENGTH, blob_bytes) and (places := list(_large_strings(record, (), blob_bytes))):
@@ -131,7 +133,7 @@ def pack_record(
         line = jsonio.encode(record)
     if len(line) > max_bytes:
         raise InvalidMessage("too_large", size=len(line), limit=max_bytes)
-    return line
+    return checked(line)
 
 
 def unpack_record(record: dict[str, Any], get_blob: Callable[[str], bytes]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orihon.store.contract import STREAMS, RecordStore, Stream
+from orihon.store.record_check import checked, decode_record
 from orihon.store.record_codec import pack, pack_record, restored_body, unpack_record
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -90,7 +91,7 @@ class Redaction:
     def _changed(self, stream: Stream) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
         """Number, record and masked record, with the large contents in their places."""
         for number, line in enumerate(self._records.read(stream), start=1):
-            record: dict[str, Any] = jsonio.decode(line)
+            record: dict[str, Any] = decode_record(line)
             if stream == "messages":
                 old = {**record, **restored_body(record, self._records.get_blob)}
                 new = self._masked_message(old)
@@ -146,10 +147,10 @@ class Redaction:
             put_blob=put_blob,
             call=ModelCall.from_record(new["call"]) if "call" in new else None,
         )
-        packed = jsonio.decode(b"".join(pieces))
+        packed = decode_record(b"".join(pieces))
         # The count stays: folds and the view were counted with it.
         noted["digest"] = before.get("digest", old["digest"])
-        return jsonio.encode({**packed, "tokens": old["tokens"], REDACTED: noted})
+        return checked(jsonio.encode({**packed, "tokens": old["tokens"], REDACTED: noted}))
 
     # ---- files and large contents ------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class Redaction:
             blob["sha256"]
             for stream in STREAMS
             for line in self._records.read(stream)
-            for blob in jsonio.decode(line).get("blobs", ())
+            for blob in decode_record(line).get("blobs", ())
         }
         loose = [digest for digest in self._records.blob_digests() if digest not in mentioned]
         return [digest for digest in loose if self._hides(self._records.get_blob(digest))]

@@ -28,6 +28,7 @@ from orihon.store.contract import (
     TornTail,
     ViewFile,
 )
+from orihon.store.record_check import checked
 from orihon.system import jsonio
 
 #: Figures and names that the catalogue has in clear, too.
@@ -142,7 +143,7 @@ class SealedRecords(RecordStore):
             stream,
             first,
             [
-                (sealer.seal_record(stream, field, number, b"".join(pieces)),)
+                (checked(sealer.seal_record(stream, field, number, b"".join(pieces))),)
                 for number, pieces in enumerate(records, start=first)
             ],
         )
@@ -150,7 +151,7 @@ class SealedRecords(RecordStore):
     def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
         sealer, field = self.sealer(), NUMBER_FIELD[stream]
         if sealer is not None:
-            records = {n: sealer.seal_record(stream, field, n, record) for n, record in records.items()}
+            records = {n: checked(sealer.seal_record(stream, field, n, record)) for n, record in records.items()}
         self._inner.rewrite(stream, records)
 
     def drop_blob(self, digest: str) -> None:

@@ -20,6 +20,7 @@ from orihon.drivers.sqlite import database_errors, open_database, retrying, roll
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.store.contract import Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
+from orihon.store.record_check import is_whole
 from orihon.system.files import make_private_folder, refuse_network_file_system
 
 _TABLES: dict[Stream, str] = {
@@ -204,6 +205,8 @@ class SqliteRecords(FolderStore):
                 for number, record in page:
                     if number != expected or record is None:  # no NULL is ever written: only damage brings one about
                         raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
+                    if not is_whole(record):
+                        raise DamagedStore("check", path=self.path, stream=stream, number=number)
                     yield record
                     expected += 1
                 if not page:

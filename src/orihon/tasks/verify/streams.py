@@ -9,8 +9,8 @@ from typing import TypeVar
 from orihon.errors import DamagedStore, OrihonError
 from orihon.store.contract import NUMBER_FIELD, RecordStore, Stream
 from orihon.store.reader import Record
+from orihon.store.record_check import decode_record
 from orihon.store.record_codec import unpack_record
-from orihon.system import jsonio
 from orihon.tasks.verify.findings import Finding, Report
 
 _Made = TypeVar("_Made")
@@ -40,7 +40,7 @@ def records_of(records: RecordStore, stream: Stream, report: Report) -> Iterator
                 report(Finding("stream", "unreadable", where, fields={"why": why}))
                 yield number, None
                 return
-            report(Finding("stream", "line", where, fields={"why": why}))
+            report(Finding("stream", "check" if error.reason == "check" else "line", where, fields={"why": why}))
             yield number, None
             number += 1
 
@@ -68,7 +68,7 @@ def made_of(make: Callable[[], _Made], where: str, report: Report) -> _Made | No
 
 def _decoded(line: bytes, stream: Stream, number: int) -> Record | None:
     try:
-        record = jsonio.decode(line)
+        record = decode_record(line)
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get(NUMBER_FIELD[stream]) == number else None

@@ -18,6 +18,7 @@ from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
+from orihon.store.record_check import has_check
 from orihon.store.redaction import PURPOSES, REDACTED
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -147,3 +148,15 @@ def redacted_records(base: OpenBase, uuid: str) -> Redacted:
                 found.secrets += "secrets" in purposes
                 found.people += "people" in purposes
     return found
+
+
+def unprotected_records(base: OpenBase, uuid: str) -> dict[str, int]:
+    """How many records of which stream have no check; older versions wrote none. What is sealed needs none."""
+    place = base.folders.find(uuid)
+    if place is None:
+        return {}
+    with closing(base.read_store(place)) as store:
+        if store.records.is_sealed:
+            return {}
+        counts = {stream: sum(not has_check(line) for line in store.records.read(stream)) for stream in STREAMS}
+    return {stream: count for stream, count in counts.items() if count}
