@@ -24,7 +24,6 @@ from orihon import MessageStore
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.pages import Aim, FoldPlan, Pages
 from orihon.compression.plain_history import read_transcript
-from orihon.compression.planner import request_cost
 from orihon.compression.strategies.summarize import Summarize
 from orihon.settings import load_settings
 from orihon.values.message.message import Message
@@ -48,7 +47,7 @@ class Tally:
     cached: int = 0
 
     def request(self, total: int, common: int, window: int, prices: Prices) -> None:
-        self.money += request_cost(common, total, prices)
+        self.money += prices.of_tokens(total, common, 0)
         self.requests += 1
         self.refused += total > window
         self.read += total

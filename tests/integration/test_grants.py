@@ -17,7 +17,8 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, QuotaExceeded
 from orihon.llm.scripted import Reply
 from orihon.runtime.worker import WorkerProcess
-from orihon.settings import QuotaSettings, Settings, load_settings
+from orihon.settings import Settings, load_settings
+from orihon.settings.runtime_sections import QuotaSettings
 from orihon.system.clock import utc_now
 from orihon.tasks.base import OpenBase
 from orihon.tasks.grants import digest_of

@@ -20,7 +20,8 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.grants import Grant
 from orihon.catalogue.outbox import NewNotice
 from orihon.errors import Waiting
-from orihon.settings import QuotaSettings, Settings, load_settings
+from orihon.settings import Settings, load_settings
+from orihon.settings.runtime_sections import QuotaSettings
 from orihon.system.clock import utc_now
 from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of
 from orihon.values.task import TaskKey

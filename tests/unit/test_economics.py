@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from orihon.compression.planner import expected_turns, is_worth_it, request_cost
+from orihon.compression.planner import expected_turns, is_worth_it
 from orihon.values.tokens.prices import FREE, PRICES, Prices
 
 TOKENS = st.integers(0, 2_000_000)
@@ -86,22 +86,9 @@ def test_without_a_discount_for_the_cache_every_saving_is_worth_it(
     assert is_worth_it(saved, reread, turns, FREE)
 
 
-# ---- turns and costs ------------------------------------------------------------------------------------------------
+# ---- turns ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("so_far", "expected"), [(0, 4), (3, 4), (4, 4), (5, 5), (77, 77), (200, 200), (5000, 200)])
 def test_as_many_turns_as_there_were_are_expected(so_far: int, expected: float) -> None:
     assert expected_turns(so_far) == expected
-
-
-def test_a_request_costs_its_cached_beginning_and_its_new_end() -> None:
-    sonnet = PRICES["claude-sonnet-4"]
-    assert request_cost(0, 1_000_000, sonnet) == 3.75
-    assert request_cost(1_000_000, 1_000_000, sonnet) == 0.3
-    assert request_cost(900_000, 1_000_000, sonnet) == pytest.approx(0.9 * 0.3 + 0.1 * 3.75)
-    assert request_cost(5, 0, sonnet) == 0
-
-
-@given(TOKENS, TOKENS, TOKENS, price_lists())
-def test_a_longer_common_beginning_never_costs_more(common: int, more: int, total: int, prices: Prices) -> None:
-    assert request_cost(common + more, total, prices) <= request_cost(common, total, prices)

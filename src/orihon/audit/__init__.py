@@ -10,7 +10,6 @@ from orihon.audit.record import AuditRecord, acting_as
 from orihon.audit.trail import AuditLogger, AuditTrail, ComplianceAuditLog, audit_of, audited
 from orihon.audit.verify import (
     AuditFilter,
-    AuditFinding,
     AuditReport,
     audit_records,
     forget_person,
@@ -20,7 +19,6 @@ from orihon.audit.verify import (
 
 __all__ = [
     "AuditFilter",
-    "AuditFinding",
     "AuditLogger",
     "AuditRecord",
     "AuditReport",

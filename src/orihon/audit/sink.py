@@ -22,6 +22,7 @@ from typing import Any
 
 from orihon.audit.record import AuditDraft, Head, Person, canonical
 from orihon.settings import Settings, schema
+from orihon.settings.model import leaf
 
 #: Recorded with ``audit.level: all`` only: what is looked at, and what is added to a task.
 READING = frozenset(("read", "search"))
@@ -137,11 +138,5 @@ def _digests(settings: Settings) -> tuple[str, dict[str, str]]:
             continue
         if not origin.startswith("environment "):
             places.add(origin)
-        digests[key] = hashlib.sha256(canonical(_leaf(values, key))).hexdigest()[:_DIGITS]
+        digests[key] = hashlib.sha256(canonical(leaf(values, key))).hexdigest()[:_DIGITS]
     return hashlib.sha256(canonical(sorted(places))).hexdigest()[:_DIGITS], digests
-
-
-def _leaf(node: Any, key: str) -> Any:
-    for name in key.split("."):
-        node = node[name]
-    return node

@@ -272,9 +272,6 @@ def _with_report(pages: Pages, fold: PlannedFold) -> PlannedFold:
     return replace(fold, report=fold_report(pages.extractor.report(pages.run_of(fold), fold.text, most=MOST_LOST)))
 
 
-_MILLION = 1_000_000
-
-
 def is_worth_it(saved: int, reread: int, turns: float, prices: Prices) -> bool:
     """Do ``turns`` further requests cost less with a fold than without it?
 
@@ -302,12 +299,6 @@ def expected_turns(turns_so_far: int) -> float:
     hundreds of turns that may not come: by then the gain from any fold that pays at all is clear.
     """
     return float(min(max(turns_so_far, _FEWEST_TURNS), _MOST_TURNS))
-
-
-def request_cost(previous_tokens_in_common: int, total: int, prices: Prices) -> float:
-    """What the input of one request costs whose first tokens are in the cache; the answer is not counted."""
-    cached = min(max(previous_tokens_in_common, 0), total)
-    return (cached * prices.cached + (total - cached) * prices.written) / _MILLION
 
 
 _MOST_SHARE = 0.5  # of a run that its text may have

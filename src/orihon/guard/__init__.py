@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from orihon.guard.masking.known_values import register_secret
 from orihon.guard.masking.redaction import KEY_FILE, Redactor, load_key
 
-__all__ = ["KEY_FILE", "Redactor", "load_key", "register_secret"]
+__all__ = ["KEY_FILE", "Redactor", "load_key"]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
-from orihon.settings import EncryptionSettings
+from orihon.settings.remote_sections import EncryptionSettings
 from orihon.system.files import make_private_folder, open_private, wrapping
 
 if TYPE_CHECKING:

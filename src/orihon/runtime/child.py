@@ -22,7 +22,7 @@ from orihon.guard.logs import configure
 from orihon.runtime.queue import QueueLimits
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings
-from orihon.settings.model import schema
+from orihon.settings.model import leaf, schema
 from orihon.system import jsonio
 from orihon.texts import set_language
 
@@ -59,7 +59,7 @@ class WorkerSpec:
     def as_json(self) -> bytes:
         """As text, since the worker's code may be newer than ours. Modules are looked for where we look for them."""
         given = self.settings.as_dict(mask_secrets=False)
-        explicit = {key: _leaf(given, key) for key in schema() if self.settings.is_explicit(key)}
+        explicit = {key: leaf(given, key) for key in schema() if self.settings.is_explicit(key)}
         logs = None if self.logs is None else {**asdict(self.logs), "file": _text(self.logs.file)}
         replaced = {"settings": explicit, "base_dir": str(self.base_dir), "limits": asdict(self.limits), "logs": logs}
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in replaced}
@@ -126,12 +126,6 @@ def main() -> int:
         logger.error("worker %s ends: %s", spec.worker_id, error)
         return EXIT_FAILED
     return 0
-
-
-def _leaf(nested: dict[str, Any], key: str) -> Any:
-    for part in key.split("."):
-        nested = nested[part]
-    return nested
 
 
 def _text(path: Path | None) -> str | None:

@@ -7,56 +7,6 @@ settings is ``sections``; ``docs/settings.md`` describes them. Importing this pa
 from __future__ import annotations
 
 from orihon.settings.load import find_config, load_settings
-from orihon.settings.model import Setting, Settings, schema
-from orihon.settings.remote_sections import (
-    ArchiveSettings,
-    AuditSettings,
-    DatabaseSettings,
-    EncryptionSettings,
-    QueueSettings,
-)
-from orihon.settings.runtime_sections import (
-    MultiprocessSettings,
-    QuotaSettings,
-    RuntimeSettings,
-    SourceSettings,
-    ToolSettings,
-)
-from orihon.settings.sections import (
-    CompressionSettings,
-    ContextStorageSettings,
-    InheritanceSettings,
-    LLMSettings,
-    LoggingSettings,
-    MaskingSettings,
-    MemorySettings,
-    ProviderSettings,
-    RetentionSettings,
-)
+from orihon.settings.model import Settings, schema
 
-__all__ = [
-    "ArchiveSettings",
-    "AuditSettings",
-    "CompressionSettings",
-    "ContextStorageSettings",
-    "DatabaseSettings",
-    "EncryptionSettings",
-    "InheritanceSettings",
-    "LLMSettings",
-    "LoggingSettings",
-    "MaskingSettings",
-    "MemorySettings",
-    "MultiprocessSettings",
-    "ProviderSettings",
-    "QueueSettings",
-    "QuotaSettings",
-    "RetentionSettings",
-    "RuntimeSettings",
-    "Setting",
-    "Settings",
-    "SourceSettings",
-    "ToolSettings",
-    "find_config",
-    "load_settings",
-    "schema",
-]
+__all__ = ["Settings", "find_config", "load_settings", "schema"]

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from orihon.settings.model import Settings, schema
+from orihon.settings.model import Settings, leaf, schema
 from orihon.texts import language, text
 
 _WIDTH = 116
@@ -32,7 +32,7 @@ def settings_in_force(settings: Settings) -> list[SettingInForce]:
     """Every setting, in the order of the reference."""
     values, defaults = settings.as_dict(), Settings().as_dict()
     return [
-        SettingInForce(key, _leaf(values, key), settings.origin(key), _leaf(defaults, key), meaning_of(key))
+        SettingInForce(key, leaf(values, key), settings.origin(key), leaf(defaults, key), meaning_of(key))
         for key in schema()
     ]
 
@@ -77,9 +77,3 @@ def _wrapped(said: str, width: int) -> list[str]:
     import textwrap
 
     return textwrap.wrap(said, width, break_long_words=False, break_on_hyphens=False) or [""]
-
-
-def _leaf(node: Any, key: str) -> Any:
-    for name in key.split("."):
-        node = node[name]
-    return node

@@ -205,6 +205,13 @@ def schema() -> dict[str, Setting]:
     return {row.key: row for row in _rows(Settings(), "", ())}
 
 
+def leaf(nested: Any, key: str) -> Any:
+    """The value of a dotted key in what ``Settings.as_dict`` gives."""
+    for name in key.split("."):
+        nested = nested[name]
+    return nested
+
+
 @cache
 def names() -> dict[str, str]:
     """Every dotted name that a file may use, old spellings too, and the key that it means."""

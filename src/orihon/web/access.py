@@ -28,7 +28,7 @@ from orihon.tasks.grants import PREFIX, ROLES, Role, digest_of
 
 # ---- who asks --------------------------------------------------------------------------------------------------------
 
-__all__ = ["ROLES", "Role", "Visitor"]
+__all__ = ["Role", "Visitor"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ _REFUSALS = (400, 401, 403, 404, 409, 413, 429, 500, 502, 503)
 _JSON = "application/json"
 
 
-def document(endpoints: Sequence[Endpoint], *, server: str = "/") -> dict[str, Any]:
+def document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
@@ -38,7 +38,7 @@ def document(endpoints: Sequence[Endpoint], *, server: str = "/") -> dict[str, A
             "description": text("web.api_page.about"),
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": server}],
+        "servers": [{"url": "/"}],
         "security": [{"bearer": []}, {"session": [], "mark": []}],
         "tags": [{"name": name} for name in dict.fromkeys(map(group_of, endpoints))],
         "paths": paths,

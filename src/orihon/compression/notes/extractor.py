@@ -210,26 +210,24 @@ def summarize(
     *,
     count: Counter | None = None,
     seqs: Sequence[int] | None = None,
-    before: Sequence[Message] = (),
     after: Sequence[Message] = (),
     earlier: str = "",
 ) -> str:
     """Notes on a run of messages in at most ``max_tokens``; empty when not even their title fits.
 
-    ``before`` and ``after`` are the rest of the view: what is used there tells what will be needed. ``earlier`` is a
-    summary that the notes take over line by line. ``seqs`` numbers the run (from 1 without it).
+    ``after`` is the rest of the view: what is used there tells what will be needed. ``earlier`` is a summary that the
+    notes take over line by line. ``seqs`` numbers the run (from 1 without it).
     """
     merged = [Message("system", SUMMARY_PREFIX + earlier)] if earlier else []
-    view = [*before, *merged, *messages, *after]
-    start, end = len(before), len(view) - len(after)
+    view = [*merged, *messages, *after]
+    end = len(view) - len(after)
     numbers = [*seqs] if seqs is not None else list(range(1, len(messages) + 1))
     if not numbers:
         return ""
-    numbering = [numbers[0]] * (start + len(merged)) + numbers + [numbers[-1]] * len(after)
+    numbering = [numbers[0]] * len(merged) + numbers + [numbers[-1]] * len(after)
     extractor = Extractor(view, count or tokenizer(DEFAULT_TOKENIZER), numbering)
-    outside = {*range(start), *range(end, len(view))}
-    selection = extractor.selection(range(start, end), outside)
-    (text,) = extractor.fold_texts([FoldedRun(start, end)], selection, max_tokens)
+    selection = extractor.selection(range(end), {*range(end, len(view))})
+    (text,) = extractor.fold_texts([FoldedRun(0, end)], selection, max_tokens)
     return text if extractor.count(SUMMARY_PREFIX + text) <= max_tokens else ""
 
 

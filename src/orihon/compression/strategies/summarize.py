@@ -24,7 +24,7 @@ from orihon.compression.pages import (
     with_pinned_lines,
 )
 from orihon.texts import text
-from orihon.values.records import SUMMARY_PREFIX, FoldReport
+from orihon.values.records import SUMMARY_PREFIX
 from orihon.values.view import PlannedFold
 
 _MOST_SHARE = 0.5  # of a run that its text may have
@@ -45,8 +45,8 @@ class Summarize:
             return NothingToFold(self.name, WhyNot.NOTHING_OLD)
         if sum(map(pages.new_messages, runs)) < aim.min_to_compress:
             return NothingToFold(self.name, WhyNot.TOO_FEW)
-        noted = _notes(pages, runs, self._room(pages, runs, aim))
-        folds = tuple(fold for run, note in zip(runs, noted, strict=True) if (fold := _shorter(pages, run, *note)))
+        texts = extractive_texts(pages, runs, self._room(pages, runs, aim))
+        folds = tuple(fold for run, text in zip(runs, texts, strict=True) if (fold := _shorter(pages, run, text)))
         return FoldPlan(self.name, folds) if folds else NothingToFold(self.name, WhyNot.NO_GAIN)
 
     def _room(self, pages: Pages, runs: Sequence[FoldedRun], aim: Aim) -> int:
@@ -62,26 +62,19 @@ class Summarize:
 
 def extractive_texts(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[str]:
     """A text for each run, together within ``room`` tokens, out of lines that stand there."""
-    return [text for text, _ in _notes(pages, runs, room)]
-
-
-def _notes(pages: Pages, runs: Sequence[FoldedRun], room: int) -> list[tuple[str, FoldReport]]:
-    """Texts and what they lose."""
     extractor = pages.extractor
     places = {place for run in runs for place in range(run.start, run.end)}
     selection = extractor.selection(places, {*range(len(pages.messages))} - places)
     overhead = pages.summary_tokens("") - pages.count(SUMMARY_PREFIX)
-    texts = extractor.fold_texts(runs, selection, room, overhead)
-    return [
-        (text, fold_report(extractor.report(run, text, most=MOST_LOST))) for run, text in zip(runs, texts, strict=True)
-    ]
+    return extractor.fold_texts(runs, selection, room, overhead)
 
 
-def _shorter(pages: Pages, run: FoldedRun, text: str, report: FoldReport) -> PlannedFold | None:
+def _shorter(pages: Pages, run: FoldedRun, text: str) -> PlannedFold | None:
     """A fold with the run's pinned lines, if it is shorter than the run."""
     whole = with_pinned_lines(text, pages.pinned_lines(run))
     if pages.summary_tokens(whole) >= pages.tokens_of(run):
         return None
+    report = fold_report(pages.extractor.report(run, text, most=MOST_LOST))
     return replace(pages.fold(run, whole, reason="extractive"), report=report)
 
 

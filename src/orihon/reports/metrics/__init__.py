@@ -7,7 +7,6 @@ listens on this machine alone, requests that name another host: those come from 
 
 from __future__ import annotations
 
-from orihon.reports.metrics.families import Sample
 from orihon.reports.metrics.server import MetricsServer, collect_metrics, metric_samples
 
-__all__ = ["MetricsServer", "Sample", "collect_metrics", "metric_samples"]
+__all__ = ["MetricsServer", "collect_metrics", "metric_samples"]

@@ -6,7 +6,8 @@ import base64
 import binascii
 
 from orihon.values.message.message import Message, Part
-from orihon.values.tokens.tokens import MESSAGE_OVERHEAD, estimate, estimate_all, image_size, image_tokens, tokenizer
+from orihon.values.tokens.images import image_size, image_tokens
+from orihon.values.tokens.tokens import MESSAGE_OVERHEAD, estimate, estimate_all, tokenizer
 
 #: Enough of a picture to read its size from.
 _HEADER_CHARACTERS = 1 << 16

@@ -15,15 +15,6 @@ from orihon.errors import InvalidSettings
 from orihon.settings import Settings
 from orihon.settings.rungs import MOST_PRICE
 
-__all__ = [
-    "FREE",
-    "PRICES",
-    "UNKNOWN_MODEL",
-    "PriceList",
-    "Prices",
-    "prices_of",
-]
-
 # Stands for "not given"; compared by identity, so that no price that is given is taken for it.
 _AS_INPUT = float("-inf")
 _MILLION = 1_000_000

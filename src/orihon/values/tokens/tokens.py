@@ -20,27 +20,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from orihon.errors import InvalidSettings
-from orihon.values.tokens.images import image_size, image_tokens
 
 if TYPE_CHECKING:
     from orihon.settings import Settings
-
-__all__ = [
-    "DEFAULT_TOKENIZER",
-    "ENTRY_POINT_GROUP",
-    "MESSAGE_OVERHEAD",
-    "Budget",
-    "Correction",
-    "Counter",
-    "Gauge",
-    "estimate",
-    "estimate_all",
-    "image_size",
-    "image_tokens",
-    "reported_input_tokens",
-    "tokenizer",
-    "tokenizer_for",
-]
 
 Counter = Callable[[str], int]
 
