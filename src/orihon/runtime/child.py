@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from orihon.errors import DamagedStore, InvalidInput, NewerSchema, OrihonError
 from orihon.guard.logs import configure
