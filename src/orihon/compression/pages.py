@@ -22,7 +22,7 @@ from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Fold, FoldForm, FoldReport, Pin
 from orihon.values.tokens.message_tokens import estimate_message
-from orihon.values.tokens.tokens import Counter, estimate
+from orihon.values.tokens.tokens import TokenCounter, estimate
 from orihon.values.view import Entry, PlannedFold, SeqRange, View, foldable_runs, folded
 
 #: Facts that a fold's report names; the others are counted.
@@ -93,7 +93,7 @@ class Pages:
     view: View
     messages: Sequence[Message]  # one for each entry
     size: Callable[[Message], int] = estimate_message  # what the entries' tokens were counted with
-    count: Counter = estimate  # the same for bare text
+    count: TokenCounter = estimate  # the same for bare text
     has_recall: bool = False  # whether whoever reads the view has a tool that reads the log
 
     @property

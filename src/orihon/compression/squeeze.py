@@ -29,7 +29,7 @@ from orihon.settings.rungs import STRATEGIES
 from orihon.texts import text
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, FoldReport
-from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, Counter, tokenizer
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, TokenCounter, tokenizer
 from orihon.values.view import SYSTEM_ROLES, Entry, View
 
 _NEWEST = 4  # messages that stay word for word when they take at most half of the room
@@ -65,7 +65,7 @@ def squeeze(
     return _Squeeze(messages, budget, frozenset(pinned), tokenizer(tokenizer_name)).result()
 
 
-def message_tokens(message: Message, count: Counter) -> int:
+def message_tokens(message: Message, count: TokenCounter) -> int:
     """What a message costs: its text and its calls as a model reads them, and what the chat format adds."""
     calls = (f"{call.name} {_plain(call.arguments)}" for call in message.tool_calls)
     return count("\n".join([_content(message), *calls])) + MESSAGE_OVERHEAD
@@ -75,7 +75,7 @@ class _Squeeze:
     """One transcript on its way into its budget."""
 
     def __init__(
-        self, messages: Sequence[Mapping[str, Any]], budget: int, pinned: frozenset[int], count: Counter
+        self, messages: Sequence[Mapping[str, Any]], budget: int, pinned: frozenset[int], count: TokenCounter
     ) -> None:
         self.originals = messages
         self.messages = [Message.from_chat(message).as_chat()[0] for message in messages]

@@ -20,7 +20,7 @@ from orihon.compression.notes.layout import HEADINGS
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import Counter
+from orihon.values.tokens.tokens import TokenCounter
 
 logger = logging.getLogger("orihon.compression")
 
@@ -79,7 +79,7 @@ _LIST_NUMBER = re.compile(r"\d{1,2}[.)]\s+")
 
 
 def judge(
-    reply: SummaryReply, *, ground: Ground, instructions: str, input_tokens: int, max_tokens: int, count: Counter
+    reply: SummaryReply, *, ground: Ground, instructions: str, input_tokens: int, max_tokens: int, count: TokenCounter
 ) -> str | Failed:
     """The summary in a reply, or why there is none."""
     said = _without_fence(_without_reasoning(clean(reply.text).strip()))
@@ -147,7 +147,7 @@ def _is_json_error(said: str) -> bool:
     return {key.lower() for key in data} <= _ERROR_FIELDS
 
 
-def _bounded(written: str, input_tokens: int, max_tokens: int, count: Counter) -> str | Failed:
+def _bounded(written: str, input_tokens: int, max_tokens: int, count: TokenCounter) -> str | Failed:
     tokens = count(SUMMARY_PREFIX + written)
     if not written:
         return Failed(SummaryFailure.TOO_LONG, "cut off within its first line")

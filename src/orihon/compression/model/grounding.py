@@ -21,7 +21,7 @@ from functools import cached_property
 from orihon.compression.model.wording import (
     NamedThing,
     language_of,
-    names_in,
+    named_things,
     numbers_in,
     plain,
     sentences_in,
@@ -218,7 +218,7 @@ class Ground:
 
     def invented(self, sentence: str) -> list[str]:
         """What a sentence names and the source does not have."""
-        told = names_in(_OF_MESSAGES.sub(self._without_seqs, sentence))
+        told = named_things(_OF_MESSAGES.sub(self._without_seqs, sentence))
         if self._language:  # which may have a name in other letters
             is_translated = not language_of(sentence)
             told = (named for named in told if named.kind != "word" or (named.text[0].isupper() and not is_translated))
@@ -297,7 +297,7 @@ class Ground:
         return []
 
     def _is_allowed(self, sentence: str, statements: Sequence[_Statement]) -> bool:
-        names = [named.plain for named in names_in(sentence) if named.kind != "number"]
+        names = [named.plain for named in named_things(sentence) if named.kind != "number"]
         about = {*stems(_CLAIM.sub(" ", sentence))}
         is_no = _NEGATION.search(sentence) is not None
         is_translated = not self._is_in_one_language_with(sentence)
@@ -311,7 +311,7 @@ class Ground:
         return False
 
     def _is_wished(self, sentence: str) -> bool:
-        names = [named.plain for named in names_in(sentence) if named.kind != "number"]
+        names = [named.plain for named in named_things(sentence) if named.kind != "number"]
         about = {*stems(_CLAIM.sub(" ", sentence))}
         of = self._chunks.weight(about)
         if not self._is_in_one_language_with(sentence):
@@ -427,7 +427,7 @@ def _is_brief(said: str) -> bool:
 def _carried(said: str) -> Iterator[NamedThing]:
     """What a text names that stays the same in any language."""
     is_latin = not language_of(said)
-    for named in names_in(said):
+    for named in named_things(said):
         if not (named.kind == "word" and is_latin) and not (named.kind == "number" and _is_small(named.plain)):
             yield named
 

@@ -29,7 +29,7 @@ from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, Counter, tokenizer
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, TokenCounter, tokenizer
 
 logger = logging.getLogger("orihon.compression")
 
@@ -60,7 +60,7 @@ class RequestWriter:
         earlier: str,
         max_tokens: int,
         own_prompt: str | None,
-        count: Counter,
+        count: TokenCounter,
     ) -> None:
         self._messages = messages
         self._seqs = seqs
@@ -196,7 +196,7 @@ class LLMSummarizer:
         retries: int = 2,
         retry_delay: float = 0.5,
         timeout: float = 120.0,
-        count: Counter | None = None,
+        count: TokenCounter | None = None,
         on_answer: OnAnswer | None = None,
     ) -> None:
         """``window`` is the model's own, in tokens by ``count``; ``prompt`` replaces the built-in one, with

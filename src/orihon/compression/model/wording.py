@@ -129,7 +129,7 @@ class NamedThing:
         return plain(self.text)
 
 
-def names_in(said: str) -> Iterator[NamedThing]:
+def named_things(said: str) -> Iterator[NamedThing]:
     """Everything in a text that only its source can give: numbers, paths, names; of words those with a name's capital.
 
     In a text without blanks between its words, all words in Latin letters.

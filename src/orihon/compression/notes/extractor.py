@@ -29,7 +29,7 @@ from orihon.compression.notes.reader import LineStatistics, call_text, shown_lin
 from orihon.compression.notes.selection import Pool, Selection, feature_worth
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, Counter, tokenizer
+from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, TokenCounter, tokenizer
 
 _TOKENS_PER_HINT = 250
 _MOST_HINTS = 12
@@ -58,7 +58,7 @@ class Extractor:
     def __init__(
         self,
         messages: Sequence[Message],
-        count: Counter,
+        count: TokenCounter,
         seqs: Sequence[int] | None = None,
         sizes: Sequence[int] | None = None,
         *,
@@ -208,7 +208,7 @@ def summarize(
     messages: Sequence[Message],
     max_tokens: int,
     *,
-    count: Counter | None = None,
+    count: TokenCounter | None = None,
     seqs: Sequence[int] | None = None,
     after: Sequence[Message] = (),
     earlier: str = "",
@@ -231,7 +231,7 @@ def summarize(
     return text if extractor.count(SUMMARY_PREFIX + text) <= max_tokens else ""
 
 
-def text_tokens(message: Message, count: Counter) -> int:
+def text_tokens(message: Message, count: TokenCounter) -> int:
     """Tokens of a message's text and of its calls."""
     return count("\n".join([message.text, *(call_text(call.name, call.arguments) for call in message.tool_calls)]))
 

@@ -24,7 +24,7 @@ from collections.abc import Collection, Iterable, Sequence
 from orihon.compression.notes.facts import FactKind
 from orihon.compression.notes.reader import LineSource, LineStatistics
 from orihon.values.message.message import Message
-from orihon.values.tokens.tokens import Counter
+from orihon.values.tokens.tokens import TokenCounter
 
 _BIAS = -2.5
 _USED = 1.5
@@ -107,7 +107,7 @@ class Pool:
         self,
         messages: Sequence[Message],
         sizes: Sequence[int],
-        count: Counter,
+        count: TokenCounter,
         reading: LineStatistics,
         worth: Sequence[float],
     ) -> None:

@@ -91,7 +91,7 @@ class _Cutter:
             if not is_item and self._is_announced:
                 self._is_announced, self._lead = False, self._heading
             self._paragraph += 1
-            for at, sentence in enumerate(sentences_of(line)):
+            for at, sentence in enumerate(_sentences(line)):
                 self._put(sentence, is_item=is_item, goes_on=at > 0 and _GOES_ON.match(sentence) is not None)
             last = len(self.units) - 1
             if _HEADING.match(line):
@@ -143,7 +143,7 @@ def _unwrapped(lines: list[str]) -> Iterator[str]:
         yield joined
 
 
-def sentences_of(line: str) -> list[str]:
+def _sentences(line: str) -> list[str]:
     """The sentences of a line, short afterthoughts with what they belong to."""
     if _width(line) <= _ONE_UNIT or "\n" in line:
         return [line]

