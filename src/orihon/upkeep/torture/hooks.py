@@ -1,8 +1,8 @@
 """What one process does to the disk, seen and steered: every call that changes files below one folder.
 
 For a forked child alone, which ends afterwards: the functions of ``os`` that write and Python's ``open`` are replaced,
-and SQLite gets a file system of ours as its default one. A ``DiskWatcher`` is told of each call before it is made, when it
-may refuse it or let a part of it through, and afterwards. ``-shm`` files are left out: they never have to be durable.
+and SQLite gets a file system of ours as its default one. A ``DiskWatcher`` is told of each call before it is made, when
+it may refuse it or let a part of it through, and afterwards. ``-shm`` files are left out: they need not be durable.
 """
 
 from __future__ import annotations
