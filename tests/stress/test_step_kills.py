@@ -25,11 +25,11 @@ from orihon import (
     load_settings,
     restore_task,
 )
-from orihon.catalogue.metadata import read_object
 from orihon.errors import IllegalTransition, NotWaiting
 from orihon.store.copy import StoreContents, contents_of
 from orihon.store.factory import open_for_reading
 from orihon.store.files import FilesRecords
+from orihon.store.writer_place import holder_in
 from orihon.tasks.approvals.answers import approve, reject, sweep
 from orihon.tasks.approvals.phase_restore import restore_phase
 from orihon.tasks.base import OpenBase
@@ -212,7 +212,7 @@ def test_the_place_of_a_writer(tmp_path: Path) -> None:
     claim()
     for number in range(1, count_changes(claim) + 1):
         assert killed_at_change(number, claim)
-        assert (read_object(tmp_path / "writer.json") or {}).get("epoch"), number
+        assert (holder_in((tmp_path / "writer.json").read_bytes()) or {}).get("epoch"), number
 
 
 # ---- whole tasks -----------------------------------------------------------------------------------------------------

@@ -272,11 +272,13 @@ def test_a_file_of_the_view_that_differs(tmp_path: Path) -> None:
     view = folder / "current.jsonl"
     whole = view.read_bytes()
     view.write_bytes(whole.replace(b"two steps", b"two stops"))
+    assert found(tmp_path, uuid, "files") == [("view", "unknown_lines", "current.jsonl")]
+    view.write_bytes(b"".join(reversed(whole.splitlines(keepends=True))))
     assert found(tmp_path, uuid, "files") == [("view", "lines", "current.jsonl")]
     view.write_bytes(whole + b'{"role":"user","content":"never reached the log"}\n')
     assert found(tmp_path, uuid, "files") == [("view", "lines", "current.jsonl")]
     view.write_bytes(whole + b'{"role":"user","content":"lost"}\n' * 2)
-    assert found(tmp_path, uuid, "files") == [("view", "longer", "current.jsonl")]
+    assert found(tmp_path, uuid, "files") == [("view", "unknown_lines", "current.jsonl")]
     view.unlink()
     assert found(tmp_path, uuid, "files") == [("view", "missing", "current.jsonl")]
 
@@ -294,7 +296,7 @@ def test_a_kill_between_a_fold_and_its_view_is_no_lost_history(tmp_path: Path) -
     assert (finding.kind, finding.severity) == (("view", "lines"), "warning")
     view.write_bytes(before_the_fold + b'{"role":"user","content":"lost"}\n' * 2)
     (finding,) = verify(OpenBase(tmp_path, task.settings), task.uuid)
-    assert (finding.kind, finding.fields) == (("view", "longer"), {"surplus": 2})
+    assert (finding.kind, finding.fields) == (("view", "unknown_lines"), {"surplus": 2})
 
 
 def test_counters_that_differ(tmp_path: Path, backend: str) -> None:

@@ -5,7 +5,7 @@ Written once, when the folder is made. The catalogue can be rebuilt from it, and
 
 from __future__ import annotations
 
-from pathlib import Path
+import logging
 from typing import Any
 
 from orihon.catalogue import TaskRow
@@ -14,8 +14,10 @@ from orihon.settings import Settings
 from orihon.store.contract import RecordStore
 from orihon.system import jsonio
 from orihon.system.clock import process_identity
-from orihon.system.files import wrapping
+from orihon.system.files import keep_aside
 from orihon.values.task import TaskKey
+
+logger = logging.getLogger("orihon.context")
 
 NAME = "metadata.json"
 
@@ -47,14 +49,15 @@ def metadata_of(row: TaskRow, settings: Settings) -> dict[str, Any]:
     }
 
 
-def read_object(path: Path) -> dict[str, Any] | None:
-    """The JSON object in a small file; ``None`` when there is none that can be read as such."""
-    with wrapping(path):
-        try:
-            found = jsonio.decode(path.read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
-    return found if isinstance(found, dict) else None
+def restore_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> None:
+    """The file for an opened task where it is missing or damaged; what stood there is kept aside."""
+    raw = records.kept_file(NAME)
+    if raw is not None:
+        if is_about(read_metadata(records) or {}, row.uuid):
+            return
+        kept = keep_aside(records.folder, NAME, raw)
+        logger.warning("%s: %s was damaged; it is made anew, and kept in %s", row.uuid, NAME, kept)
+    write_metadata(records, row, settings)
 
 
 def read_metadata(records: RecordStore) -> dict[str, Any] | None:
@@ -67,6 +70,11 @@ def read_metadata(records: RecordStore) -> dict[str, Any] | None:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def is_about(metadata: dict[str, Any], uuid: str) -> bool:
+    """Does the file say whose task this is, and that it is this one?"""
+    return metadata.get("uuid") == uuid and key_in(metadata) is not None
 
 
 def key_in(metadata: dict[str, Any]) -> TaskKey | None:

@@ -20,7 +20,7 @@ Masking, encryption, numbering, tool pairs, the view: all of that is above this 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
@@ -97,9 +97,12 @@ class Records(ABC):
         """May several processes append at the same time?"""
 
     @abstractmethod
-    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+    def claim(
+        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
+    ) -> tuple[int, list[TornTail]]:
         """Become a writer. ``epoch`` is the lease's fencing token; without one, the next that is free.
 
+        ``opened`` opens a record, for who has to look up in them which epoch was reached.
         Raises ``StaleWriter`` when a higher epoch has been here, ``TaskBusy`` when a live writer of the same standing
         is at work and the back end allows only one.
         """
@@ -213,10 +216,12 @@ class ViewFile(ABC):
     """``current.jsonl``, kept line by line beside the log. ``Records.append`` adds to it; what folds, replaces it."""
 
     @abstractmethod
-    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> AbstractContextManager[None]:
+    def sync_view(
+        self, lines: Iterable[bytes], *, all_lines: Callable[[], Iterable[bytes]] | None = None
+    ) -> AbstractContextManager[None]:
         """The kept lines become exactly these when the block ends well; inside ``writing``.
 
-        ``accounted`` (after a claim) is how many lines the log can account for; more raise ``DamagedStore``.
+        ``all_lines`` (after a claim) are those that the log can make. A file with others is kept aside.
         """
 
     @abstractmethod

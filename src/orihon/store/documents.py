@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
+from orihon.errors import OrihonError
 from orihon.store.contract import RecordStore
 from orihon.store.reader import TaskReader
 from orihon.system import jsonio
@@ -32,17 +33,27 @@ def save_document(records: RecordStore, name: str, document: Mapping[str, Any]) 
 def load_document(records: RecordStore, name: str) -> dict[str, Any]:
     """What was kept; empty when it is missing or damaged, for it can be derived again."""
     raw = records.load(name)
+    body = _body(raw)
+    if body is None:
+        logger.warning("%s: %s is damaged and is made anew", records.folder.name, name)
+    return body or {}
+
+
+def is_usable(raw: bytes | None) -> bool:
+    """Is a kept document what was kept, or none at all?"""
+    return _body(raw) is not None
+
+
+def _body(raw: bytes | None) -> dict[str, Any] | None:
     if raw is None or raw == b"{}":  # nothing was kept, or it was dropped on purpose
         return {}
     try:
         document = jsonio.decode(raw)
-        body: dict[str, Any] = document["body"]
-        if document["check"] == zlib.crc32(jsonio.encode(body)):
-            return body
-    except (ValueError, KeyError, TypeError):
-        pass
-    logger.warning("%s: %s is damaged and is made anew", records.folder.name, name)
-    return {}
+        body = document["body"]
+        is_whole = document["check"] == zlib.crc32(jsonio.encode(body))
+    except (ValueError, KeyError, TypeError, OrihonError):
+        return None
+    return body if is_whole and isinstance(body, dict) else None
 
 
 # ---- exact counts --------------------------------------------------------------------------------------------------
@@ -65,7 +76,10 @@ def exact_view_tokens(store: TaskReader, tokenizer: str) -> int:
 
 def _kept(store: TaskReader, tokenizer: str) -> dict[str, int]:
     document = load_document(store.records, _COUNTS)
-    return document["entries"] if document.get("tokenizer") == tokenizer else {}
+    entries = document.get("entries")
+    if document.get("tokenizer") != tokenizer or not isinstance(entries, dict):
+        return {}
+    return entries if all(type(count) is int for count in entries.values()) else {}
 
 
 def _key(fold: Fold | None, record: dict[str, Any] | None) -> str:

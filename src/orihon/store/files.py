@@ -9,27 +9,33 @@ line too many or too few is put right at the next claim.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import secrets
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
+from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy
 from orihon.store.append_handle import AppendHandle
 from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, Stream, TornTail, ViewFile
 from orihon.store.folder_store import FolderStore
+from orihon.store.former_view import AllLines, FormerView
 from orihon.store.jsonl import JsonlFile
+from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
+from orihon.store.writer_place import NAME as WRITER
 from orihon.system import jsonio
 from orihon.system.clock import is_alive, process_identity
 from orihon.system.files import (
+    is_regular,
     keep_aside,
     make_private_folder,
+    make_way,
     open_private,
     refuse_network_file_system,
     replace_file,
@@ -37,7 +43,13 @@ from orihon.system.files import (
     storage_error,
     sync_folder,
     wrapping,
+    write_all,
 )
+
+logger = logging.getLogger("orihon.store")
+
+#: Who writes is not known: the line is empty, or cannot be read.
+LOST: Mapping[str, Any] = {**NOBODY, "pid": "?"}
 
 _WRITERS: weakref.WeakValueDictionary[str, FilesRecords] = weakref.WeakValueDictionary()
 
@@ -70,15 +82,21 @@ class FilesRecords(FolderStore, ViewFile):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+    def claim(
+        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
+    ) -> tuple[int, list[TornTail]]:
         self._drop_handles()
-        path = self.folder / "writer.json"
+        path = self.folder / WRITER
+        make_way(path, self.folder)
         with wrapping(path):
             if (self.folder / "context.db").exists():
                 raise StaleWriter("moved", path=self.folder)
             self._lock_fd = open_private(path, os.O_RDWR | os.O_CREAT)
         with self._locked():
-            granted = self._granted_epoch(self._holder(), epoch)
+            holder = self._holder()
+            if holder is LOST:
+                holder = self._holder_by_records(opened, epoch)
+            granted = self._granted_epoch(holder, epoch)
             me = process_identity()
             token = secrets.token_hex(8)
             _WRITERS[token] = self
@@ -95,7 +113,7 @@ class FilesRecords(FolderStore, ViewFile):
     def begin(self) -> None:
         """Open the section; see ``writing``."""
         self._lock()
-        if os.pread(self._lock_fd, 1024, 0) != self._place:
+        if os.pread(self._lock_fd, MOST_BYTES, 0) != self._place:
             holder = self._holder()
             self._drop_handles()  # and the lock with them
             raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
@@ -110,12 +128,14 @@ class FilesRecords(FolderStore, ViewFile):
         self._sync()
 
     def close(self) -> None:
-        if self._is_writer():
-            with suppress(StaleWriter), self.writing():
-                self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
-        self._drop_handles()
+        try:
+            if self._is_writer():
+                with suppress(StaleWriter), self.writing():
+                    self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
+        finally:
+            self._drop_handles()
 
-    def _granted_epoch(self, holder: dict[str, Any], epoch: int | None) -> int:
+    def _granted_epoch(self, holder: Mapping[str, Any], epoch: int | None) -> int:
         reached: int = holder["epoch"]
         if epoch is not None and epoch < reached:
             raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid=holder["pid"])
@@ -123,7 +143,7 @@ class FilesRecords(FolderStore, ViewFile):
             raise TaskBusy("writer", path=self.folder, host=holder["host"], pid=holder["pid"])
         return reached + 1 if epoch is None else epoch
 
-    def _is_at_work(self, holder: dict[str, Any]) -> bool:
+    def _is_at_work(self, holder: Mapping[str, Any]) -> bool:
         me = process_identity()
         if not holder["pid"] or holder["boot"] != me.boot:
             return False
@@ -139,6 +159,7 @@ class FilesRecords(FolderStore, ViewFile):
         path = self.folder / "writer.lock"
         with wrapping(path):
             if self._life_fd < 0:
+                make_way(path, self.folder)
                 self._life_fd = open_private(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(self._life_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -146,23 +167,26 @@ class FilesRecords(FolderStore, ViewFile):
                 return False
         return True
 
-    def _holder(self) -> dict[str, Any]:
-        raw = os.pread(self._lock_fd, 1024, 0)
-        if not raw:
-            return {"epoch": 0, "host": "", "pid": 0, "start": 0, "boot": "", "token": ""}
-        try:
-            # Only the first line: a longer one may have stood here, and a crash may have left its end.
-            holder: dict[str, Any] = jsonio.decode(raw.partition(b"\n")[0])
-            holder["epoch"], holder["host"], holder["pid"], holder["start"], holder["boot"], holder["token"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise DamagedStore("writer", path=self.folder / "writer.json") from error
-        return holder
+    def _holder(self) -> Mapping[str, Any]:
+        raw = os.pread(self._lock_fd, MOST_BYTES, 0)
+        return (holder_in(raw) if raw else None) or LOST
 
-    def _write_place(self, holder: dict[str, Any]) -> None:
-        place = jsonio.encode(holder) + b"\n"
-        with wrapping(self.folder / "writer.json"):
+    def _holder_by_records(self, opened: Callable[[bytes], bytes], epoch: int | None) -> Mapping[str, Any]:
+        """Nobody, with the epoch that the records have reached; a line that cannot be read is kept aside."""
+        raw = os.pread(self._lock_fd, MOST_BYTES, 0)
+        if raw:
+            if epoch is None and not self._hold_life_lock():
+                raise TaskBusy("writer", path=self.folder, host="?", pid="?")
+            kept = keep_aside(self.folder, WRITER, raw)
+            logger.warning("%s: %s could not be read; it is made anew, and kept in %s", self.folder.name, WRITER, kept)
+        return {**NOBODY, "epoch": highest_epoch(self._files["messages"].path, opened)}
+
+    def _write_place(self, holder: Mapping[str, Any]) -> None:
+        place = line_of(holder)
+        self._place = b""  # what stands there is not known until all of it is written
+        with wrapping(self.folder / WRITER):
             # Blanks over the end of a longer line: also who dies before it is cut off leaves a line that can be read.
-            os.pwrite(self._lock_fd, place.ljust(os.fstat(self._lock_fd).st_size), 0)
+            write_all(self._lock_fd, place.ljust(os.fstat(self._lock_fd).st_size), 0)
             os.ftruncate(self._lock_fd, len(place))
             if self._durable:
                 os.fsync(self._lock_fd)
@@ -235,7 +259,7 @@ class FilesRecords(FolderStore, ViewFile):
         except OSError as error:
             # After a failed fsync nothing that we hold can be trusted. What is still ours alone is taken back.
             with suppress(StaleWriter), self._locked():
-                if os.pread(self._lock_fd, 1024, 0) == self._place:
+                if os.pread(self._lock_fd, MOST_BYTES, 0) == self._place:
                     self._roll_back()
             self._written.clear()
             self._place = b""
@@ -276,14 +300,19 @@ class FilesRecords(FolderStore, ViewFile):
         return self
 
     @contextmanager
-    def sync_view(self, lines: Iterable[bytes], *, accounted: int | None = None) -> Iterator[None]:
+    def sync_view(self, lines: Iterable[bytes], *, all_lines: AllLines | None = None) -> Iterator[None]:
         path = self.folder / "current.jsonl"
-        kept = 0 if accounted is None else _count_lines(path)
-        # An append that died between view and log leaves one line too many. More means that the log has lost
-        # records: stop before the last copy of them is replaced.
-        if accounted is not None and kept > accounted + 1:
-            raise DamagedStore("log_shorter", path=self.folder, log=accounted, view=kept)
-        with replacing_file(path, (line + b"\n" for line in lines), durable=False):
+        make_way(path, self.folder)
+        former = FormerView(path)
+        new = lines if all_lines is None else former.along(lines)
+        with replacing_file(path, (line + b"\n" for line in new), durable=False):
+            if all_lines is not None and (kept := former.put_aside(self.folder, all_lines)) is not None:
+                logger.warning(
+                    "%s: %s had lines that the log does not have; it is made anew, and kept in %s",
+                    self.folder.name,
+                    path.name,
+                    kept,
+                )
             yield
         self._close_handle("current.jsonl")
 
@@ -292,7 +321,7 @@ class FilesRecords(FolderStore, ViewFile):
         with wrapping(path):
             if self._is_writer() and self._is_ours(path):
                 return path
-            if path.exists() and not self._is_writer():
+            if os.path.lexists(path) and not self._is_writer():
                 return path if _has_lines(path, lines) else None
         self.write_out("current.jsonl", lines)
         self._close_handle("current.jsonl")
@@ -304,15 +333,19 @@ class FilesRecords(FolderStore, ViewFile):
     def _is_ours(self, path: Path) -> bool:
         """Is this still the file that we append to, or has somebody removed or replaced it?"""
         handle = self._handles.get(path.name)
-        return path.exists() and (handle is None or os.fstat(handle.fd).st_ino == path.stat().st_ino)
+        return is_regular(path) and (handle is None or os.fstat(handle.fd).st_ino == path.stat().st_ino)
 
     def save(self, name: str, document: bytes) -> None:
-        replace_file(self.folder / f"{name}.json", [document], durable=False)
+        path = self.folder / f"{name}.json"
+        make_way(path, self.folder)
+        replace_file(path, [document], durable=False)
 
     def load(self, name: str) -> bytes | None:
         path = self.folder / f"{name}.json"
         with wrapping(path):
-            return path.read_bytes() if path.exists() else None
+            if is_regular(path):
+                return path.read_bytes()
+            return b"" if os.path.lexists(path) else None
 
     # ---- handles -----------------------------------------------------------------------------------------------
 
@@ -361,13 +394,7 @@ class _Section:
 
 
 def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
+    if not is_regular(path):
+        return False
     with path.open("rb") as file:
         return all(kept == line + b"\n" for kept, line in zip_longest(file, lines, fillvalue=b""))
-
-
-def _count_lines(path: Path) -> int:
-    try:
-        with path.open("rb") as file:
-            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
-    except FileNotFoundError:
-        return 0

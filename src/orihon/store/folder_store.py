@@ -7,7 +7,15 @@ from pathlib import Path
 
 from orihon.errors import InvalidId, StorageUnavailable
 from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name
-from orihon.system.files import BlobFolder, folder_size, is_unfinished, make_private_folder, replace_file, wrapping
+from orihon.system.files import (
+    BlobFolder,
+    folder_size,
+    is_unfinished,
+    make_private_folder,
+    make_way,
+    replace_file,
+    wrapping,
+)
 
 
 class FolderStore(RecordStore):
@@ -37,6 +45,7 @@ class FolderStore(RecordStore):
         if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
             raise StorageUnavailable("gone", path=self.folder)
         make_private_folder(path.parent)
+        make_way(path, self.folder)
         replace_file(path, [content])
 
     def kept_file(self, name: str) -> bytes | None:
@@ -65,6 +74,7 @@ class FolderStore(RecordStore):
 
     def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
         path = self.folder / name
+        make_way(path, self.folder)
         replace_file(path, (line + b"\n" for line in lines), durable=False)
         return path
 

@@ -69,7 +69,9 @@ class PostgresRecords(RecordStore):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+    def claim(
+        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
+    ) -> tuple[int, list[TornTail]]:
         if not self._is_user:
             self._pool.join()
             self._is_user = True

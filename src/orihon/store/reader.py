@@ -7,11 +7,12 @@ only where its entries are is remembered (``_Layout``), so that a request costs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
-from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage
+from orihon.errors import DamagedStore, IllegalFold, KeyUnavailable, NoSuchMessage, OrihonError
 from orihon.guard.sealer import is_sealed_record
 from orihon.store.contract import NUMBER_FIELD, OPEN_END, RecordStore, Stream, StreamRange
 from orihon.store.record_check import decode_record
@@ -190,6 +191,20 @@ class TaskReader:
     def view_line(self, fold: Fold | None, record: Record | None) -> bytes:
         """One line of the view."""
         return jsonio.encode(self.view_message(fold, record))
+
+    def all_lines(self) -> Iterator[bytes]:
+        """Every line that the log can make, in whatever view: each message, each fold; up to the first damage."""
+        unreadable = (OrihonError, KeyError, TypeError, ValueError, AttributeError)
+        with suppress(*unreadable):
+            for record in self.read("messages"):
+                yield self.view_line(None, record)
+        with suppress(*unreadable):
+            for summary in self.read("summaries"):
+                if summary.get("start_seq") is not None and "made_by" in summary:
+                    fold = Fold.from_record(summary)
+                    shortened = None if _stands_alone(fold) else next(self.read("messages", *seq_range(fold)), None)
+                    if shortened is not None or _stands_alone(fold):
+                        yield self.view_line(fold, shortened)
 
     def _shown(self, fold: Fold | None, record: Record | None) -> Message:
         """What an entry says."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 from orihon.errors import DamagedStore, KeyUnavailable
@@ -116,8 +117,10 @@ class SealedRecords(RecordStore):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
-        claimed = self._inner.claim(epoch)
+    def claim(
+        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
+    ) -> tuple[int, list[TornTail]]:
+        claimed = self._inner.claim(epoch, opened=partial(self._opened, "messages"))
         self._writing_sealer()
         return claimed
 

@@ -6,7 +6,7 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.resources import files
@@ -102,7 +102,9 @@ class SqliteRecords(FolderStore):
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def claim(self, epoch: int | None = None) -> tuple[int, list[TornTail]]:
+    def claim(
+        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
+    ) -> tuple[int, list[TornTail]]:
         with self._connection() as connection, transaction(connection):
             reached = self._reached_epoch(connection)
             if epoch is not None and epoch < reached:

@@ -271,9 +271,12 @@ class TaskStore(TaskReader):
     def _indexed_tail(self, seq: int) -> Tail:
         """What the derived index saves us from reading again; nothing when it is missing or from another life."""
         index = load_document(self.records, "index")
-        if not index or index["seq"] > seq:
+        try:
+            if not index or index["seq"] > seq:
+                return Tail()
+            return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=CallIds.from_text(index["calls"]))
+        except (KeyError, TypeError, ValueError):
             return Tail()
-        return Tail(seq=index["seq"], log_tokens=index["log_tokens"], used_calls=CallIds.from_text(index["calls"]))
 
     def save_index(self) -> None:
         """Keep the counters that would otherwise have to be read from the whole log; inside ``change``."""
@@ -360,7 +363,7 @@ class TaskStore(TaskReader):
         self._tidy_up()
         self._tail = None
         if (kept := self.records.kept_view) is not None:
-            with self.records.writing(), kept.sync_view(self.view_lines(), accounted=self.most_entries()):
+            with self.records.writing(), kept.sync_view(self.view_lines(), all_lines=self.all_lines):
                 pass
         self._writer_pid = os.getpid()
         if self.member is not None:
@@ -375,12 +378,6 @@ class TaskStore(TaskReader):
             return
         if removed.files:
             logger.info("%s: removed %d unfinished files (%d bytes)", self.name, removed.files, removed.bytes)
-
-    def most_entries(self) -> int:
-        """Entries that a kept view may have: a crash can have come between the last compression and its view."""
-        last, last_seq = self.records.lasts("compressions", "messages")
-        states = [self._state(number, last_seq)[0] for number in range(max(last - 1, 0), last + 1)]
-        return max(last_seq - sum(fold.message_count - 1 for fold in folds) for folds in states)
 
     def close(self) -> None:
         """Let go of the task; a later change claims it again."""

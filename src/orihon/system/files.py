@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import re
 import secrets
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.errors import DamagedStore, StorageError, StorageUnavailable
+
+logger = logging.getLogger("orihon.store")
 
 NETWORK_FILE_SYSTEMS = frozenset(
     {
@@ -307,6 +310,33 @@ def keep_aside(folder: Path, name: str, data: bytes) -> Path:
     path = folder / "aside" / f"{name}.{secrets.token_hex(4)}"
     replace_file(path, [data])
     return path
+
+
+def move_aside(path: Path, owner: Path, name: str = "") -> Path:
+    """Move a file or folder to ``aside/`` of the folder ``owner``."""
+    aside = owner / "aside"
+    make_private_folder(aside)
+    target = aside / f"{name or path.name.lstrip('.')}.{secrets.token_hex(4)}"
+    with wrapping(path):
+        move_durably(path, target)
+    return target
+
+
+def is_regular(path: Path) -> bool:
+    """Is there a file, and no folder, link, pipe or nothing at all?"""
+    with wrapping(path):
+        try:
+            return stat.S_ISREG(path.lstat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+
+def make_way(path: Path, owner: Path) -> None:
+    """What stands in the place of a file and is none goes to ``aside/`` of the folder ``owner``."""
+    if not is_regular(path) and os.path.lexists(path):
+        with suppress(FileNotFoundError):  # somebody else was quicker
+            kept = move_aside(path, owner)
+            logger.warning("%s was no file; what stood there is kept in %s", path, kept)
 
 
 def refuse_network_file_system(path: Path, mounts: Path = _MOUNTS) -> None:

@@ -7,7 +7,6 @@ is ever deleted. Safe for several threads; a catalogue that was replaced on the 
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
@@ -36,8 +35,7 @@ from orihon.system.files import (
     folder_size,
     is_abandoned,
     is_unfinished,
-    make_private_folder,
-    move_durably,
+    move_aside,
     remove_abandoned,
     wrapping,
 )
@@ -276,16 +274,6 @@ def remove_left(path: Path) -> Leftovers:
     size = folder_size(path)
     shutil.rmtree(path, ignore_errors=True)
     return Leftovers(1, size)
-
-
-def move_aside(path: Path, owner: Path, name: str = "") -> Path:
-    """Move a file or folder to ``aside/`` of the folder ``owner``."""
-    aside = owner / "aside"
-    make_private_folder(aside)
-    target = aside / f"{name or path.name.lstrip('.')}.{secrets.token_hex(4)}"
-    with wrapping(path):
-        move_durably(path, target)
-    return target
 
 
 __all__ = ["OpenBase", "is_id", "move_aside", "opened_base"]

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import WeakValueDictionary
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
-from orihon.catalogue.metadata import NAME as METADATA
-from orihon.catalogue.metadata import write_metadata
+from orihon.catalogue.metadata import restore_metadata
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
 from orihon.guard.masking.redaction import refuse_secret_in
 from orihon.store.task_store import TaskStore
@@ -239,8 +238,7 @@ class TaskOpening:
             if row.model is None:  # queued by somebody who did not know what would work on it
                 row = self._catalogue.tasks.update(row.uuid, epoch=owned.epoch, **self._means())
             self._settle(row, store)
-            if store.records.kept_file(METADATA) is None:
-                write_metadata(store.records, row, self._settings)
+            restore_metadata(store.records, row, self._settings)
             on_failure.pop_all()
         return row, store
 
@@ -252,8 +250,13 @@ class TaskOpening:
         self._refuse_lost_log(row, here)
         if here is None:
             raise self._base.missing(row.uuid)
-        store = owned.claim(here)
-        return owned.row(), store
+        with ExitStack() as on_failure:
+            store = owned.claim(here)
+            on_failure.callback(store.close)
+            row = owned.row()
+            restore_metadata(store.records, row, self._settings)
+            on_failure.pop_all()
+        return row, store
 
     def beside_owner(self, row: TaskRow) -> TaskStore | None:
         """The store of a running task that a live process owns, with that one's epoch: taken over, both are refused.

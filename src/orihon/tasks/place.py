@@ -20,13 +20,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orihon.catalogue.metadata import read_object
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
+from orihon.store.contract import SEALED
 from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
-from orihon.system.files import make_private_folder, move_durably, wrapping
+from orihon.store.writer_place import NAME as WRITER
+from orihon.store.writer_place import highest_epoch, holder_in
+from orihon.system.files import is_regular, make_private_folder, move_durably, wrapping
 from orihon.values.task import TaskStatus, check_id, folder
 
 if TYPE_CHECKING:
@@ -103,17 +105,17 @@ def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
 def reached_epoch(folder: Path, *, sure: bool = False) -> int:
     """The highest epoch that has written to a task's folder: a lower one is refused.
 
-    0 where none has, or where it cannot be told; ``sure``: that is an error.
+    Where ``writer.json`` cannot be read, the records tell. Sealed ones cannot; ``sure``: then that is an error.
     """
     if (folder / DATABASE).exists():
         return read_fence(folder / DATABASE)
-    path = folder / "writer.json"
-    epoch = (read_object(path) or {}).get("epoch")
-    if type(epoch) is int:
-        return epoch
-    if sure and path.exists():
+    path = folder / WRITER
+    with wrapping(path):
+        if is_regular(path) and (holder := holder_in(path.read_bytes())) is not None:
+            return int(holder["epoch"])
+    if sure and (folder / SEALED).exists() and os.path.lexists(path):
         raise DamagedStore("writer", path=path)
-    return 0
+    return highest_epoch(folder / "messages.jsonl")
 
 
 def tries_while_moved() -> Iterator[int]:

@@ -22,7 +22,8 @@ from orihon.drivers.objects import ObjectStorage, check_key
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
 from orihon.guard import KEY_FILE
 from orihon.store.sqlite_copies import DATABASE, database_copies, is_database_part, set_fence
-from orihon.system import jsonio
+from orihon.store.writer_place import NAME as _WRITER
+from orihon.store.writer_place import NOBODY, holder_in, line_of
 from orihon.system.clock import process_identity, utc_now
 from orihon.system.files import (
     hidden_beside,
@@ -50,7 +51,6 @@ GROWING = (
 )
 # Derived from the log, of this machine alone, or secret.
 _LEFT_OUT = frozenset(("current.jsonl", "index.json", "request.json", "writer.lock", KEY_FILE))
-_WRITER = "writer.json"
 
 
 class Mirror:
@@ -315,6 +315,5 @@ def _raise_epoch(folder: Path, epoch: int) -> None:
         set_fence(folder / DATABASE, epoch)
         return
     with suppress(FileNotFoundError):
-        holder = jsonio.decode((folder / _WRITER).read_bytes())
-        free = {**holder, "epoch": epoch, "pid": 0, "token": ""}
-        replace_file(folder / _WRITER, [jsonio.encode(free) + b"\n"])
+        holder = holder_in((folder / _WRITER).read_bytes()) or NOBODY
+        replace_file(folder / _WRITER, [line_of({**holder, "epoch": epoch, "pid": 0, "token": ""})])

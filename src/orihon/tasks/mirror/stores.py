@@ -153,8 +153,10 @@ def fetch_newer_mirror(settings: Settings, lease: Lease, here: TaskPlace | None,
     """The same when another machine has gone on since the folder ``here`` was written; that one is put aside."""
     if here is None:
         return fetch_mirror(settings, lease.uuid, place.folder)
+    if settings.archive.url is None or not settings.archive.mirror_every:
+        return False
     reached = reached_epoch(here.folder, sure=True)
-    if settings.archive.url is None or not settings.archive.mirror_every or lease.epoch <= reached + 1:
+    if lease.epoch <= reached + 1:
         return False  # nobody has had the task between our last lease and this one
     manifest = Mirror(ObjectStorage.of(settings), lease.uuid).manifest()
     if manifest is None or manifest.epoch <= reached:

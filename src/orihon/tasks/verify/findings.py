@@ -33,7 +33,7 @@ class Finding(AsJson):
     task: str = ""  # the task's UUID; empty when it is about the base folder
     severity: Severity = "error"
     repair: RepairState = "none"
-    note: str = ""  # why a repair failed
+    note: str = ""  # why a repair failed, or where it has kept what was there
     fields: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     @property

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue.metadata import NAME as METADATA
-from orihon.catalogue.metadata import key_in, read_metadata, read_object
-from orihon.store.contract import NUMBER_FIELD, REQUEST, STREAMS, RecordStore
+from orihon.catalogue.metadata import is_about, read_metadata
+from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, STREAMS, RecordStore
 from orihon.store.jsonl import JsonlFile
-from orihon.system.files import find_leftovers, folder_size, is_abandoned, storage_error, wrapping
+from orihon.store.writer_place import NAME as WRITER
+from orihon.store.writer_place import holder_in
+from orihon.system.files import find_leftovers, folder_size, is_abandoned, is_regular, storage_error, wrapping
 from orihon.tasks.verify.findings import Finding, Report
-
-WRITER = "writer.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,25 @@ def check_folder(folder: Path, *, in_use: bool, report: Report) -> None:
     check_permissions("folder", everything_in(folder), folder.parent, report)
     if in_use:
         return
-    if read_object(folder / WRITER) is None and (folder / WRITER).exists():
-        report(Finding("folder", "writer", WRITER))
+    if os.path.lexists(folder / WRITER) and not _is_readable_place(folder / WRITER):
+        report(Finding("folder", "writer", WRITER, severity="warning"))
     _check_torn_tails(folder, report)
     if is_abandoned(folder / REQUEST):
         report(Finding("folder", "request", REQUEST, severity="warning"))
     report_leftovers("folder", find_leftovers(folder), folder, report)
 
 
+def _is_readable_place(path: Path) -> bool:
+    with wrapping(path):
+        return is_regular(path) and holder_in(path.read_bytes()) is not None
+
+
 def _refuse_pipes(folder: Path) -> None:
-    """Opening one would wait for ever. The view's file is looked at by itself: nothing else is made of it."""
+    """Opening one would wait for ever. In the place of what is derived it is looked at there, and put aside."""
+    derived = {"current.jsonl", WRITER, "writer.lock", METADATA, *(f"{name}.json" for name in DERIVED)}
     with wrapping(folder):
         for path in folder.iterdir():
-            if path.is_fifo() and path.name != "current.jsonl":
+            if path.is_fifo() and path.name not in derived:
                 raise storage_error(OSError(errno.ESPIPE, os.strerror(errno.ESPIPE)), path)
 
 
@@ -92,7 +98,7 @@ def check_metadata(records: RecordStore, report: Report) -> None:
     metadata = read_metadata(records)
     if metadata is None:
         report(Finding("folder", "no_metadata", METADATA, severity="warning"))
-    elif key_in(metadata) is None or metadata.get("uuid") != records.folder.name:
+    elif not is_about(metadata, records.folder.name):
         report(Finding("folder", "metadata", METADATA))
 
 

@@ -31,7 +31,7 @@ from orihon.tasks.verify.folds import boundaries, check_compressions, read_folds
 from orihon.tasks.verify.log import check_log
 from orihon.tasks.verify.placement import check_placement, check_row
 from orihon.tasks.verify.streams import check_other_streams
-from orihon.tasks.verify.view import check_counters, check_view_file
+from orihon.tasks.verify.view import check_counters, check_documents, check_view_file
 from orihon.values.task import check_id
 
 __all__ = ["Finding", "verify", "verify_task"]
@@ -53,13 +53,18 @@ def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = 
 def _check_records(store: TaskStore, folder: Path | None, report: Report) -> None:
     if folder is not None:
         _check_database(folder / "context.db", report)
-    folds = read_folds(store, report)
-    log = check_log(store.records, boundaries(folds), report)
-    compressions = check_compressions(store, folds, log, report)
+    wrong: list[Finding] = []
+    folds = read_folds(store, wrong.append)
+    log = check_log(store.records, boundaries(folds), wrong.append)
+    compressions = check_compressions(store, folds, log, wrong.append)
+    for finding in wrong:
+        report(finding)
     check_other_streams(store.records, report)
+    check_documents(store.records, report)
     if log.whole and compressions.whole:
         check_counters(store, log, compressions, report)
-        if folder is not None:
+        # Where a record is not what was stored, the file may have the last right copy of it: nothing replaces it.
+        if folder is not None and all(finding.severity == "warning" for finding in wrong):
             check_view_file(store, folder, report)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from itertools import zip_longest
 from pathlib import Path
 
+from orihon.store.contract import DERIVED, RecordStore
+from orihon.store.documents import is_usable
+from orihon.store.former_view import FormerView
 from orihon.store.task_store import TaskStore
-from orihon.system.files import wrapping
+from orihon.system.files import is_regular, wrapping
 from orihon.tasks.verify.findings import Finding, Report
 from orihon.tasks.verify.folds import FoldFacts, saved
 from orihon.tasks.verify.log import LogFacts
@@ -42,6 +44,13 @@ def check_counters(store: TaskStore, log: LogFacts, folds: FoldFacts, report: Re
             report(Finding("view", "counters", "index", severity="warning", fields=fields))
 
 
+def check_documents(records: RecordStore, report: Report) -> None:
+    """The documents that save work: is there one that cannot be used?"""
+    for name in sorted(DERIVED):
+        if not is_usable(records.load(name)):
+            report(Finding("view", "document", name, severity="warning"))
+
+
 def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:
     """``current.jsonl``, where the back end keeps it, against the view as it is rendered now."""
     if store.records.kept_view is None or not store.count("messages"):
@@ -58,23 +67,17 @@ def check_view_file(store: TaskStore, folder: Path, report: Report) -> None:
 
 def _compared(store: TaskStore, path: Path) -> Finding | None:
     with wrapping(path):
-        if not path.is_file():  # asked first: opening a FIFO would wait for ever
+        if not is_regular(path):  # asked first: opening a FIFO would wait for ever
             detail = "no_file" if os.path.lexists(path) else "missing"
             return Finding("view", detail, path.name, severity="warning")
+        former = FormerView(path)
         try:
-            file = path.open("rb")
+            for _ in former.along(store.view_lines()):
+                pass
         except FileNotFoundError:
             return Finding("view", "missing", path.name, severity="warning")
-        with file:
-            different, lines = 0, 0
-            for number, (rendered, kept) in enumerate(zip_longest(store.view_lines(), file), start=1):
-                lines += kept is not None
-                if rendered is None or kept != rendered + b"\n":
-                    different = different or number
-    if not different:
+    if not former.first_difference:
         return None
-    # One line too many is an append that died before it reached the log; more means that the log has lost records.
-    surplus = lines - store.most_entries()
-    if surplus > 1:
-        return Finding("view", "longer", path.name, fields={"surplus": surplus})
-    return Finding("view", "lines", path.name, severity="warning", fields={"line": different})
+    if strange := former.strange_lines(store.all_lines):
+        return Finding("view", "unknown_lines", path.name, severity="warning", fields={"surplus": strange})
+    return Finding("view", "lines", path.name, severity="warning", fields={"line": former.first_difference})

@@ -28,13 +28,14 @@ import apsw
 from orihon.drivers.sqlite import database_errors, transaction
 from orihon.store.contract import DERIVED
 from orihon.store.sqlite_copies import DATABASE, copy_database
+from orihon.store.writer_place import NAME as _WRITER
+from orihon.store.writer_place import holder_in, line_of
 from orihon.system import jsonio
 from orihon.system.files import is_tame, is_unfinished, wrapping
 from orihon.tasks.base import OpenBase
 from orihon.tasks.mirror.mirror import GROWING
 from orihon.values.task import TaskStatus, parse_status
 
-_WRITER = "writer.json"
 _LEFT_OUT = frozenset(
     {
         *("current.jsonl", "request.json", "writer.lock", DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
@@ -170,8 +171,8 @@ def _writers_place(place: int) -> Iterator[SourceFile]:
     """``writer.json`` with its epoch, as the writer leaves it when it closes: the copy is nobody's."""
     with suppress(FileNotFoundError), _opened(_WRITER, place) as file:
         data = file.read()
-        with suppress(ValueError, TypeError):
-            data = jsonio.encode({**jsonio.decode(data.partition(b"\n")[0]), "pid": 0, "token": ""}) + b"\n"
+        if (holder := holder_in(data)) is not None:
+            data = line_of({**holder, "pid": 0, "token": ""})
         yield SourceFile(_WRITER, BytesIO(data), len(data), "")
 
 

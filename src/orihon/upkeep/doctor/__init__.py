@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import is_known_beside
-from orihon.errors import DamagedStore, OrihonError, StorageError
+from orihon.errors import DamagedStore, OrihonError, StorageError, TaskNotFound
 from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase, is_id
@@ -22,6 +23,7 @@ from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import check_permissions, report_leftovers
 from orihon.tasks.verify.verify import verify_folder, verify_placed
+from orihon.texts import text
 from orihon.upkeep.doctor.rebuild import check_calls
 from orihon.upkeep.doctor.repairs import REPAIRS, Operation
 
@@ -160,11 +162,22 @@ def _mended(base: OpenBase, check: _Check) -> list[Finding]:
 def _mend(base: OpenBase, finding: Finding) -> Finding:
     try:
         with base.own_if_registered(finding.task) as owned:
-            REPAIRS[finding.kind](Operation(base, finding, owned))
+            operation = Operation(base, finding, owned)
+            before = _aside(operation)
+            REPAIRS[finding.kind](operation)
+            kept = sorted(_aside(operation) - before)
     except OrihonError as error:
         return replace(finding, repair="failed", note=str(error))
     logger.info("%s: repaired: %s", finding.task or base.path, finding.cause)
-    return replace(finding, repair="done")
+    note = text("cli.findings.kept", names=", ".join(f"aside/{name}" for name in kept)) if kept else ""
+    return replace(finding, repair="done", note=note)
+
+
+def _aside(operation: Operation) -> set[str]:
+    """The names of what is kept aside where the finding is."""
+    with suppress(TaskNotFound, DamagedStore, FileNotFoundError, NotADirectoryError):
+        return {path.name for path in (operation.folder / "aside").iterdir()}
+    return set()
 
 
 def _unmended(finding: Finding, tried: Finding | None) -> Finding:

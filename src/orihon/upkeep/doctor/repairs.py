@@ -8,7 +8,7 @@ finding that is not in ``REPAIRS`` needs a person, and its text says what to do.
 from __future__ import annotations
 
 import logging
-import shutil
+import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -277,7 +277,7 @@ def close_to_others(operation: Operation) -> None:
 def rewrite_metadata(operation: Operation) -> None:
     """``metadata.json`` from the row."""
     folder = operation.folder
-    if (folder / METADATA).exists():
+    if os.path.lexists(folder / METADATA):
         move_aside(folder / METADATA, folder)
     with closing(operation.owning()) as store:
         write_metadata(store.records, operation.row, operation.base.settings)
@@ -289,19 +289,19 @@ def derive_again(operation: Operation) -> None:
         store.change(lambda tail: store.save_index())
 
 
-def derive_view_again(operation: Operation) -> None:
-    """The same; the file that differs is copied first."""
-    view = operation.file
-    with wrapping(view):
-        copy = keep_aside(operation.folder, view.name, b"")
-        shutil.copyfile(view, copy)
-    derive_again(operation)
-
-
 def replace_view(operation: Operation) -> None:
     """The same; what stands in the file's place is put aside first."""
     put_aside(operation)
     derive_again(operation)
+
+
+def drop_document(operation: Operation) -> None:
+    """A document that cannot be used; it is made when somebody needs it."""
+    with closing(operation.owning()) as store:
+        name = operation.finding.where
+        if raw := store.records.load(name):
+            keep_aside(operation.folder, f"{name}.json", raw)
+        store.records.save(name, b"{}")
 
 
 def count_view_again(operation: Operation) -> None:
@@ -337,7 +337,9 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("folder", "other_key"): rewrite_metadata,
     ("stream", "torn"): derive_again,
     ("view", "counters"): count_view_again,
-    ("view", "lines"): derive_view_again,
+    ("view", "lines"): derive_again,
+    ("view", "unknown_lines"): derive_again,
+    ("view", "document"): drop_document,
     ("view", "missing"): derive_again,
     ("view", "no_file"): replace_view,
 }
