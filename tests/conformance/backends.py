@@ -15,7 +15,7 @@ import apsw
 
 from orihon import MessageStore
 from orihon.settings import load_settings
-from orihon.store.factory import open_task_store
+from orihon.store.factory import begin_folder, open_task_store
 from tests.services import TASKS_DATABASE
 
 
@@ -44,6 +44,7 @@ class Backend(ABC):
         config = self.config()
         config["context_storage"].update(storage)
         settings = load_settings({**config, "masking": masking or {}}, environ={})
+        begin_folder(folder, settings)
         task_store = open_task_store(folder, settings, epoch=epoch, base=folder.parent)
         return MessageStore(folder, settings, task_store=task_store)
 

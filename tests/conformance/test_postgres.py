@@ -15,7 +15,7 @@ from orihon import MessageStore, PostgreSQLMessageStore
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, StaleWriter
 from orihon.store import ToolStore, postgres_pages
-from orihon.store.factory import backend_of, open_records
+from orihon.store.factory import backend_of, begin_folder, open_records
 from orihon.values.view import PlannedFold
 from tests.conformance.backends import PostgresBackend
 from tests.conformance.behaviour import add_calls, add_conversation, texts
@@ -198,5 +198,6 @@ class TestPostgres(StoreConformance):
         files = store.settings.replace(**{"context_storage.backend": "files"})
         assert open_records(store.context_dir, files).last("messages") == 1
         assert backend_of(tmp_path / "new", "files") == "files"
+        begin_folder(tmp_path / "new", files)
         open_records(tmp_path / "new", files).close()
         assert (tmp_path / "new").is_dir()

@@ -60,7 +60,7 @@ def test_an_epoch_that_is_no_number_is_damage(folder: Path, epoch: str) -> None:
 @pytest.mark.parametrize("body", ["9000000000000", "'text'", "CAST(x'ff' AS TEXT)", "NULL"])
 def test_a_derived_document_of_another_type_costs_no_more_than_a_lost_one(folder: Path, body: str) -> None:
     _change(folder, f"UPDATE documents SET body = {body}", f"INSERT OR REPLACE INTO documents VALUES ('odd', {body})")
-    with closing(open_records(folder, SETTINGS, create=False)) as records:
+    with closing(open_records(folder, SETTINGS, to_read=True)) as records:
         assert isinstance(records.load("odd"), bytes | None)
     store = MessageStore(folder, CONFIG)
     store.add_message("user", "more")

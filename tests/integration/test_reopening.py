@@ -23,7 +23,7 @@ from orihon.errors import (
     ToolCallError,
 )
 from orihon.settings import load_settings
-from orihon.store.factory import open_for_reading, open_task_store
+from orihon.store.factory import begin_folder, open_for_reading, open_task_store
 from orihon.tasks.verify.verify import verify_task
 from tests.helpers import Child, refused
 
@@ -41,6 +41,7 @@ def leased(tmp_path: Path, backend: str) -> Opener:
 
     def opened(epoch: int) -> MessageStore:
         settings = load_settings({"context_storage": {"backend": backend}})
+        begin_folder(tmp_path / "task", settings)
         store = open_task_store(tmp_path / "task", settings, epoch=epoch)
         return MessageStore(tmp_path / "task", settings, task_store=store)
 
@@ -283,6 +284,7 @@ except Exception as error:
     print(type(error).__name__, flush=True)
 """
     folder = tmp_path / "task"
+    folder.mkdir()
     words = [sys.executable, "-c", program, str(folder)]
     with Child(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

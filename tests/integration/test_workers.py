@@ -113,7 +113,8 @@ def test_misfortunes_of_a_task_are_its_own(queue: TaskQueue) -> None:
     }
     assert "the worker died in each of 3 attempts" in str(found["poison"].error_message)
     assert "on strike" in str(found["fail"].error_message)
-    assert found["twin"].lease_owner is None  # the doctor puts it right
+    assert found["twin"].lease_owner is None
+    assert len(queue.folders.places(str(found["twin"].uuid))) == 1
     assert others[0] in str(found["reach"].error_message)
     states = [worker["state"] for worker in collect_worker_stats(queue.base_dir, {})["workers"]]
     assert sorted(states) == ["dead"] * 3 + ["stopped"] * 2

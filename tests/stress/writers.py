@@ -24,6 +24,7 @@ from orihon.guard.masking.rules import built_in_finders
 from orihon.store.contract import Pieces, Stream
 from orihon.store.files import FilesRecords
 from orihon.store.task_store import TaskStore
+from orihon.system.files import make_private_folder
 from orihon.values.view import foldable_runs
 from tests.conformance.backends import BACKENDS
 
@@ -44,6 +45,7 @@ class HastyRecords(FilesRecords):
 
 
 def open_hastily(folder: Path) -> MessageStore:
+    make_private_folder(folder)
     return MessageStore(folder, task_store=TaskStore(HastyRecords(folder), Redactor(b"", enabled=False)))
 
 

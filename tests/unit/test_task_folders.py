@@ -39,11 +39,15 @@ def test_a_folder_that_is_being_moved_is_found_once(tmp_path: Path) -> None:
             stop.touch()
 
 
-def test_two_folders_that_stay_are_damage(tmp_path: Path) -> None:
+def test_two_folders_with_records_are_damage(tmp_path: Path) -> None:
     uuid, folders = str(uuid4()), TaskFolders(tmp_path)
-    folders.create(uuid)
-    (tmp_path / "completed" / uuid).mkdir(parents=True)
+    here = folders.create(uuid)
+    there = folders.create(uuid, TaskStatus.COMPLETED)
     assert len(folders.places(uuid)) == 2
+    assert folders.find(uuid) == here
+    (there.folder / "messages.jsonl").write_bytes(b'{"seq":1,"role":"user"}\n')
+    assert folders.find(uuid) == there
+    (here.folder / "messages.jsonl").write_bytes(b'{"seq":1,"role":"system"}\n')
     with pytest.raises(DamagedStore, match="more than one folder"):
         folders.find(uuid)
 

@@ -18,7 +18,7 @@ from orihon.drivers.sqlite import LOCKS, database_errors, open_database, retryin
 from orihon.errors import InvalidInput
 from orihon.system.clock import boot_id, boottime
 from orihon.system.counters import LOCK_ERRORS
-from orihon.system.files import refuse_network_file_system
+from orihon.system.files import make_private_folder, refuse_network_file_system
 
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
 _STEPS = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql", "to_version_5.sql")
@@ -174,7 +174,8 @@ def _now() -> Moment:
 
 def _connect(path: Path, timeout: float) -> apsw.Connection:
     steps = [sql_text(name) for name in _STEPS]
-    return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout)
+    make_private_folder(path.parent)
+    return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout, create=True)
 
 
 def _storable(bindings: Mapping[str, Value]) -> Mapping[str, Value]:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import apsw
 
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
-from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.files import open_private, wrapping
 
 _Result = TypeVar("_Result")
 
@@ -58,7 +58,7 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 
 
 def open_database(
-    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True, create: bool = True
+    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True, create: bool = False
 ) -> apsw.Connection:
     """A connection to a database of ours, made (``create``) or brought up to date on the way; see ``migrate``."""
     connection = connect(path, timeout=timeout, durable=durable, create=create)
@@ -80,11 +80,12 @@ def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise DamagedStore("foreign", path=path)
 
 
-def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = True) -> apsw.Connection:
-    """A connection in WAL mode; the file, if new, is for the owner only. Without ``create`` it has to be there."""
-    if create:
-        make_private_folder(path.parent)
-    elif not path.exists():
+def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = False) -> apsw.Connection:
+    """A connection in WAL mode; without ``create`` the file has to be there, its folder always.
+
+    A new file is for the owner only.
+    """
+    if not create and not path.exists():
         raise StorageUnavailable("gone", path=path.parent)
     with wrapping(path):
         if create and not path.exists():  # to open and close an existing one would drop SQLite's own locks here

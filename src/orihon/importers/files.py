@@ -164,14 +164,18 @@ class SeenFiles:
 
     def _opened(self) -> apsw.Connection:
         try:
-            return open_database(self._path, schema=_statement("schema"), steps=[], timeout=_TIMEOUT, durable=False)
+            return self._database()
         except DamagedStore:
             if self._read_only:
                 raise
             for ending in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     self._path.with_name(NAME + ending).unlink()
-            return open_database(self._path, schema=_statement("schema"), steps=[], timeout=_TIMEOUT, durable=False)
+            return self._database()
+
+    def _database(self) -> apsw.Connection:
+        schema = _statement("schema")
+        return open_database(self._path, schema=schema, steps=[], timeout=_TIMEOUT, durable=False, create=True)
 
     def task_of(self, path: Path, fingerprint: FileFingerprint, form: str | None) -> str | None:
         """A task that the file became, if its fingerprint is the same; ``form``: if it was read as that."""

@@ -274,6 +274,15 @@ class TaskQueue(QueueRequests):
         self.catalogue.queue.forgive_attempt(row.uuid)
         logger.info("%s: given back: %s", row.uuid, why)
 
+    def set_down(self, task: QueuedTask, why: object) -> TaskStatus:
+        """A person has to choose first: the task rests as it is, paused, and the claim was no attempt."""
+        row = self._still_held(task)
+        message = self.base.redactor.mask(str(why))
+        self.catalogue.tasks.change_status(row.uuid, TaskStatus.PAUSED, epoch=task.lease.epoch, error_message=message)
+        self.catalogue.queue.forgive_attempt(row.uuid)
+        logger.error("%s: paused until somebody has looked at it: %s", row.uuid, self._in_log(message))
+        return TaskStatus.PAUSED
+
     def depth(self) -> int:
         """How many tasks wait for a worker, those that are put off too."""
         return self.catalogue.queue.count_waiting()[0]

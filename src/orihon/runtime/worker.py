@@ -24,7 +24,7 @@ from typing import Any
 
 from orihon.catalogue import WorkerStatistics
 from orihon.catalogue.queue import TELL
-from orihon.errors import OrihonError, StaleWriter, StateError, StorageError, StorageUnavailable, Waiting
+from orihon.errors import DamagedStore, OrihonError, StaleWriter, StateError, StorageError, StorageUnavailable, Waiting
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.sender import send_soon
 from orihon.runtime.broker_queue import open_queue
@@ -349,6 +349,8 @@ class WorkerProcess:
             if isinstance(error, StorageUnavailable) and error.reason == "elsewhere":
                 self.queue.give_back(task, error)
                 return None
+            if isinstance(error, DamagedStore) and error.reason == "two_folders":
+                return self.queue.set_down(task, error)
             logger.debug("%s: failed", task.uuid, exc_info=True)
             return self.queue.nack(task, _described(error), retry=not is_final(error))
         if holding.reason == "timeout":

@@ -67,7 +67,7 @@ class SqliteIndex(SearchIndex):
         return str(self.path)
 
     def _opened(self) -> apsw.Connection:
-        connection = connect(self.path, timeout=self._timeout, durable=False)
+        connection = connect(self.path, timeout=self._timeout, durable=False, create=True)
         try:
             with database_errors(self.path, self._timeout):
                 connection.execute(f"PRAGMA cache_size = -{_CACHE}")

@@ -10,7 +10,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeGuard
 
 from orihon.errors import DamagedStore, StorageUnavailable
@@ -18,7 +17,7 @@ from orihon.guard.sealer import Sealer
 from orihon.store.contract import STREAMS, Pieces, RecordStore, Stream
 from orihon.store.sealed import SealedRecords, seal_like
 from orihon.store.task_store import TaskStore
-from orihon.system.files import make_private_folder
+from orihon.system.files import make_folder_inside
 
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 256
@@ -112,21 +111,22 @@ def _copy_files(source: RecordStore, target: RecordStore, part: TaskPart | None)
     # What one key has sealed, another does not open.
     may_link = part is not None and not (source.is_sealed or target.is_sealed)
     for digest in source.blob_digests() if part is None else sorted(part.blobs):
-        if not (may_link and _linked(source.folder / "blobs" / digest, target.folder / "blobs" / digest)):
+        if not (may_link and _linked(source, target, f"blobs/{digest}")):
             target.put_blob(digest, source.get_blob(digest))
     for name in source.kept_files() if part is None else sorted(part.files):
-        if not (may_link and _linked(source.folder / name, target.folder / name)):
+        if not (may_link and _linked(source, target, name)):
             content = source.kept_file(name)
             if content is None:
                 raise StorageUnavailable("gone", path=source.folder / name)
             target.keep_file(name, content)
 
 
-def _linked(source: Path, target: Path) -> bool:
-    """The same file under another name; ``False`` where that is not possible, or the file is missing."""
-    make_private_folder(target.parent)
+def _linked(source: RecordStore, target: RecordStore, name: str) -> bool:
+    """The same file in both folders; ``False`` where that is not possible, or the file is missing."""
+    path = target.folder / name
+    make_folder_inside(path.parent, target.folder)
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(source.folder / name, path, follow_symlinks=False)
     except OSError:  # another file system, or one without links: then it is copied, and what is missing is said there
         return False
     return True

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, InvalidSettings, KeyUnavailable, StorageUnavailable
-from orihon.guard import Redactor, load_key
+from orihon.guard import KEY_FILE, Redactor, load_key
 from orihon.guard.masking.known_values import register_live
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import SEALED, STREAMS, RecordStore
@@ -16,7 +16,7 @@ from orihon.store.files import FilesRecords
 from orihon.store.key_places import base_of
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
-from orihon.system.files import wrapping
+from orihon.system.files import make_private_folder, wrapping
 from orihon.values.message.extra import wrong_type
 
 # Stores that were opened by their folder alone, without a task manager, share one writer in a process.
@@ -37,14 +37,20 @@ def backend_of(folder: Path, default: str) -> str:
     return default
 
 
+def begin_folder(folder: Path, settings: Settings) -> None:
+    """Make the folder of a new task, unless its records are in the database. To open a store never makes one."""
+    if _backend(folder, settings) != "postgres":
+        make_private_folder(folder)
+
+
 def open_records(
-    folder: Path, settings: Settings, *, create: bool = True, name: str = "", keys_of: Settings | None = None
+    folder: Path, settings: Settings, *, to_read: bool = False, name: str = "", keys_of: Settings | None = None
 ) -> RecordStore:
-    """The records in a task's folder, which is made (``create``) or has to be there; or those in the database.
+    """The records in a task's folder, which has to be there; or those in the database.
 
     Those of a sealed task are opened with the keys that the settings (``keys_of``, if given) lead to.
     """
-    records = _open_bare(folder, settings, create=create)
+    records = _open_bare(folder, settings, to_read=to_read)
     encryption = settings.encryption
     if not encryption.enabled and encryption.key is None:
         with wrapping(folder):
@@ -58,15 +64,16 @@ def open_records(
     return SealedRecords(records, keys, name or folder.name, seals_new=encryption.enabled)
 
 
-def _open_bare(folder: Path, settings: Settings, *, create: bool) -> RecordStore:
+def _open_bare(folder: Path, settings: Settings, *, to_read: bool) -> RecordStore:
     storage = settings.context_storage
     backend = _backend(folder, settings)
     if backend == "postgres":
         return _open_postgres(folder, settings)
-    if not create and not folder.is_dir():
-        raise StorageUnavailable("gone", path=folder)
+    with wrapping(folder):
+        if not folder.is_dir():
+            raise StorageUnavailable("gone", path=folder)
     if backend == "files":
-        return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout, create=create)
+        return FilesRecords(folder, durability=storage.durability, lock_timeout=storage.db_timeout)
     from orihon.store.sqlite import SqliteRecords
 
     return SqliteRecords(
@@ -75,7 +82,7 @@ def _open_bare(folder: Path, settings: Settings, *, create: bool) -> RecordStore
         timeout=storage.db_timeout,
         max_retries=storage.max_retries,
         retry_delay=storage.retry_delay,
-        create=create,
+        create=not to_read,
     )
 
 
@@ -120,14 +127,14 @@ def open_task_store(
     *,
     epoch: int | None = None,
     name: str = "",
-    create: bool = True,
+    to_read: bool = False,
     keys_of: Settings | None = None,
     base: Path | None = None,
 ) -> TaskStore:
     """The log and view in a task's folder. Its placeholders are made with the key of the base that it lies in."""
     storage = settings.context_storage
     return TaskStore(
-        open_records(folder, settings, create=create, name=name, keys_of=keys_of),
+        open_records(folder, settings, to_read=to_read, name=name, keys_of=keys_of),
         make_redactor(settings, base or base_of(folder.absolute())),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,
@@ -144,7 +151,7 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
         folder,
         _for_reading(settings, backend),
         name=name,
-        create=False,
+        to_read=True,
     )
 
 
@@ -152,7 +159,7 @@ def open_bare(folder: Path, settings: Settings) -> RecordStore:
     """The records of any task as they lie there: of a sealed one, its description can be read, and nothing else."""
     wanted = settings.context_storage.backend
     backend = backend_of(folder, wanted if wanted == "postgres" else "files")
-    return _open_bare(folder, _for_reading(settings, backend), create=False)
+    return _open_bare(folder, _for_reading(settings, backend), to_read=True)
 
 
 @lru_cache(maxsize=16)
@@ -180,11 +187,18 @@ def shared_task_store(folder: Path, settings: Settings | None = None, *, base: P
         store = _OPEN.get(place)
         if store is None:
             wanted = load_settings(None) if settings is None else settings
+            if not _is_in_base(place):  # from there a folder that is missing has been moved away
+                begin_folder(place, wanted)
             store = _OPEN[place] = open_task_store(folder, wanted, base=base)
             _OPENED_WITH[store] = wanted
         elif settings is not None and _differ(settings, _OPENED_WITH[store]):
             raise InvalidSettings("other_settings", path=folder)
         return store
+
+
+def _is_in_base(folder: Path) -> bool:
+    base = base_of(folder)
+    return base != folder and any((base / name).exists() for name in ("tasks.db", KEY_FILE))
 
 
 def _differ(one: Settings, other: Settings) -> bool:

@@ -34,7 +34,6 @@ from orihon.system.clock import is_alive, process_identity
 from orihon.system.files import (
     is_regular,
     keep_aside,
-    make_private_folder,
     make_way,
     open_private,
     refuse_network_file_system,
@@ -59,13 +58,9 @@ class FilesRecords(FolderStore, ViewFile):
 
     many_writers = False
 
-    def __init__(
-        self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0, create: bool = True
-    ) -> None:
-        """``create`` makes the folder; who only looks must not, or a task that moves away has two of them."""
+    def __init__(self, folder: Path, *, durability: str = "full", lock_timeout: float = 30.0) -> None:
+        """The folder is whoever's who begins the task: made here, one that moves away would have two of them."""
         refuse_network_file_system(folder)
-        if create:
-            make_private_folder(folder)
         self._durable = durability == "full"
         self._lock_timeout = lock_timeout
         self.moved_to(folder)

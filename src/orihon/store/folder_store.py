@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from orihon.errors import InvalidId, StorageUnavailable
+from orihon.errors import InvalidId
 from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name
 from orihon.system.files import (
     BlobFolder,
     folder_size,
     is_unfinished,
-    make_private_folder,
+    make_folder_inside,
     make_way,
     replace_file,
     wrapping,
@@ -42,9 +42,7 @@ class FolderStore(RecordStore):
 
     def keep_file(self, name: str, content: bytes) -> None:
         path = self._inside(name)
-        if not self.folder.is_dir():  # a new one, where the task was once, would be taken for the task
-            raise StorageUnavailable("gone", path=self.folder)
-        make_private_folder(path.parent)
+        make_folder_inside(path.parent, self.folder)
         make_way(path, self.folder)
         replace_file(path, [content])
 

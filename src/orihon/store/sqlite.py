@@ -21,7 +21,7 @@ from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.store.contract import Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
 from orihon.store.record_check import is_whole
-from orihon.system.files import make_private_folder, refuse_network_file_system
+from orihon.system.files import refuse_network_file_system
 
 _TABLES: dict[Stream, str] = {
     "messages": "message_records",
@@ -57,12 +57,10 @@ class SqliteRecords(FolderStore):
         timeout: float = 30.0,
         max_retries: int = 3,
         retry_delay: float = 0.5,
-        create: bool = True,
+        create: bool = False,
     ) -> None:
-        """``create`` makes the folder; who only looks must not, or a task that moves away has two of them."""
+        """``create`` makes the database, never its folder: a task that moves away would have two of them."""
         refuse_network_file_system(folder)
-        if create:
-            make_private_folder(folder)
         self._durable = durability == "full"
         self._create = create
         self.timeout = timeout

@@ -76,6 +76,30 @@ def make_private_folder(path: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
+def make_folder_inside(path: Path, root: Path) -> None:
+    """The folder and what is missing between it and ``root``, which has to be there.
+
+    A task's folder may be moved at any moment: made again where it has just left, it would be a second one.
+    """
+    folder = root
+    with wrapping(path):
+        try:
+            for part in path.relative_to(root).parts:
+                folder = folder / part
+                try:
+                    folder.mkdir(mode=0o700)
+                except FileExistsError:
+                    continue
+                folder.chmod(0o700)
+                sync_folder(folder.parent)
+        except FileNotFoundError as error:
+            raise StorageUnavailable("gone", path=root) from error
+        if not path.is_dir():
+            if not root.is_dir():
+                raise StorageUnavailable("gone", path=root)
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
 def open_private(path: Path, flags: int) -> int:
     """A file descriptor; the file, if new, is for the owner only."""
     fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
@@ -306,7 +330,7 @@ def move_durably(path: Path, target: Path) -> None:
 
 def keep_aside(folder: Path, name: str, data: bytes) -> Path:
     """Store what had to be cut off under ``aside/``; nothing is ever thrown away."""
-    make_private_folder(folder / "aside")
+    make_folder_inside(folder / "aside", folder)
     path = folder / "aside" / f"{name}.{secrets.token_hex(4)}"
     replace_file(path, [data])
     return path
@@ -315,7 +339,7 @@ def keep_aside(folder: Path, name: str, data: bytes) -> Path:
 def move_aside(path: Path, owner: Path, name: str = "") -> Path:
     """Move a file or folder to ``aside/`` of the folder ``owner``."""
     aside = owner / "aside"
-    make_private_folder(aside)
+    make_folder_inside(aside, owner)
     target = aside / f"{name or path.name.lstrip('.')}.{secrets.token_hex(4)}"
     with wrapping(path):
         move_durably(path, target)
@@ -374,7 +398,7 @@ class BlobFolder:
         with wrapping(path):
             if path.exists():
                 return
-        make_private_folder(self._folder)
+        make_folder_inside(self._folder, self._folder.parent)
         replace_file(path, [data], durable=self._durable)
 
     def get(self, digest: str) -> bytes:

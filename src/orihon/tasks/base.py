@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,6 @@ from orihon.system.files import (
     folder_size,
     is_abandoned,
     is_unfinished,
-    move_aside,
     remove_abandoned,
     wrapping,
 )
@@ -219,9 +218,12 @@ class OpenBase:
         """The UUID of the task that a person means; ``user``: among that user's tasks alone."""
         return self.named(name, user=user).uuid
 
-    def store(self, place: TaskPlace, *, epoch: int | None = None, create: bool = True) -> TaskStore:
-        """The log and view of a task, to write to them; without an epoch nobody is fenced off."""
-        return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, create=create, base=self.path)
+    def store(self, place: TaskPlace, *, epoch: int | None = None) -> TaskStore:
+        """The log and view of a task, to write to them; without an epoch nobody is fenced off.
+
+        The folder has to be there: whoever begins a task makes it.
+        """
+        return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, base=self.path)
 
     def read_store(self, place: TaskPlace) -> TaskStore:
         """The same for somebody who only looks: nothing is made, nothing is locked."""
@@ -233,7 +235,15 @@ class OpenBase:
         """Own a registered task, until the block ends; ``TaskBusy`` when a live process does."""
         catalogue, _ = self.registered(check_id(uuid))
         seconds = self.settings.context_storage.lease_seconds
-        return Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+        owned = Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+        if self.folders.has_twins(uuid):
+            with ExitStack() as on_failure:
+                on_failure.callback(owned.release)
+                # What cannot be decided is said to whoever needs the folder: a repair, for one, does not.
+                with suppress(DamagedStore):
+                    self.folders.unite(uuid, owned.row().status)
+                on_failure.pop_all()
+        return owned
 
     @contextmanager
     def own_if_registered(self, uuid: str) -> Iterator[Ownership | None]:
@@ -276,4 +286,4 @@ def remove_left(path: Path) -> Leftovers:
     return Leftovers(1, size)
 
 
-__all__ = ["OpenBase", "is_id", "move_aside", "opened_base"]
+__all__ = ["OpenBase", "is_id", "opened_base"]

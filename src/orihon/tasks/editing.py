@@ -10,7 +10,7 @@ in the mirror before the task is let go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -70,9 +70,8 @@ def check_changeable(base: OpenBase, uuid: str) -> None:
     here = base.folders.find(uuid)
     if here is None or not base.is_in_use(row):
         return
-    with closing(base.read_store(here)) as store:
-        if row.status is not TaskStatus.RUNNING or not store.records.many_writers:
-            raise TaskBusy("view", uuid=uuid, owner=row.lease_owner, host=row.lease_host, pid=row.lease_pid)
+    if row.status is not TaskStatus.RUNNING or not TaskOpening(base).takes_many_writers(uuid):
+        raise TaskBusy("view", uuid=uuid, owner=row.lease_owner, host=row.lease_host, pid=row.lease_pid)
 
 
 def _refuse_unchangeable(row: TaskRow) -> None:

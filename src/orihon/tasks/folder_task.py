@@ -11,20 +11,20 @@ from __future__ import annotations
 import logging
 import os
 import weakref
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import write_metadata
-from orihon.errors import OrihonError, TaskBusy
+from orihon.errors import OrihonError, StorageError, StorageUnavailable, TaskBusy
 from orihon.guard import KEY_FILE
 from orihon.settings import Settings
-from orihon.store.factory import backend_of, shared_task_store
+from orihon.store.factory import backend_of, begin_folder, shared_task_store
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
 from orihon.tasks.base import OpenBase
 from orihon.tasks.owning import Ownership, totals_of
-from orihon.tasks.place import RESERVED, base_above
+from orihon.tasks.place import FEWEST_TRIES, RESERVED, base_above, tries_while_moved
 from orihon.tasks.task_name import is_id, key_named
 from orihon.values.task import TaskStatus
 
@@ -39,11 +39,34 @@ def task_store_in(folder: Path, settings: Settings) -> TaskStore:
     if where is None or settings.context_storage.backend == "postgres":
         return shared_task_store(folder, settings)
     base = OpenBase(where, settings, create=True)
-    here = base.folders.find(folder.name) if where.is_dir() else None
-    store = shared_task_store(folder if here is None else here.folder, settings, base=where)
+    store = _shared_store(base, folder)
     if store.member is None:
         store.member = _FolderTask(base, folder.name)
     return store
+
+
+def _shared_store(base: OpenBase, folder: Path) -> TaskStore:
+    """The store where the task lies now; its owner may move it meanwhile. Only one that lies nowhere is begun."""
+    for number in tries_while_moved():
+        here = base.folders.find(folder.name) if base.path.is_dir() else None
+        if here is None:
+            _refuse_known(base, folder.name)
+            begin_folder(folder, base.settings)
+        try:
+            return shared_task_store(folder if here is None else here.folder, base.settings, base=base.path)
+        except StorageUnavailable as error:
+            if error.reason != "gone" or number >= FEWEST_TRIES:
+                raise
+    raise AssertionError("the last of the tries returns or raises")
+
+
+def _refuse_known(base: OpenBase, uuid: str) -> None:
+    """A task with messages whose folder is gone (archived, cleaned up, lost) is not begun a second time."""
+    with suppress(StorageError):  # the log counts: it is begun although the catalogue cannot be asked
+        base.open_catalogue()
+        row = base.row(uuid)
+        if row is not None and row.total_messages:
+            raise base.missing(uuid)
 
 
 def base_of_folder(folder: Path) -> Path | None:

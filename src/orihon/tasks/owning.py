@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
@@ -20,7 +20,7 @@ from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWri
 from orihon.guard.masking.redaction import refuse_secret_in
 from orihon.store.task_store import TaskStore
 from orihon.tasks.heartbeat import Heartbeat
-from orihon.tasks.place import TaskPlace
+from orihon.tasks.place import FEWEST_TRIES, TaskPlace, tries_while_moved
 from orihon.tasks.quotas import admission, check_new_task
 from orihon.values.task import TaskKey, TaskStatus, check_change
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.context")
+
+_Found = TypeVar("_Found")
 
 
 class OpenStore(Protocol):
@@ -141,6 +143,11 @@ class Ownership:
         self.catalogue.leases.release(self.lease)
 
 
+def _is_missing(error: StorageUnavailable) -> bool:
+    """Was something not there? It may be back by now. A disk that fails is not asked again."""
+    return error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
+
+
 def _claimed(store: TaskStore) -> TaskStore:
     with ExitStack() as on_failure:
         on_failure.callback(store.close)
@@ -201,9 +208,9 @@ class TaskOpening:
         if is_resumed or key is None:
             return self._catalogue.tasks.get(uuid)  # raises: there is no such task
         check_new_task(self._catalogue, self._settings, key.user)
-        # Makes nothing, but refuses a back end or a guard that cannot be had.
-        with closing(self._base.store(self._folders.new_place(uuid))) as store:
-            refuse_secret_in(key, store.redactor)
+        refuse_secret_in(key, self._base.redactor)
+        # Before it is registered: what cannot be stored is never a task.
+        self._base.store(self._folders.create(uuid)).close()
         return self._catalogue.tasks.register(
             key,
             uuid,
@@ -228,10 +235,8 @@ class TaskOpening:
         row = owned.row()
         if row.status is not TaskStatus.RUNNING:
             self._refuse_finished(row)
-        here = self._place_of(row, owned.lease)
-        self._refuse_lost_log(row, here)
         with ExitStack() as on_failure:
-            store = owned.claim(here or self._folders.create(row.uuid))
+            store = self._claimed(owned, row)
             on_failure.callback(store.close)
             if row.status is not TaskStatus.RUNNING:
                 row = self._catalogue.tasks.change_status(row.uuid, TaskStatus.RUNNING, epoch=owned.epoch)
@@ -245,32 +250,70 @@ class TaskOpening:
     def in_place(self, owned: Ownership) -> tuple[TaskRow, TaskStore]:
         """The task's row and claimed store, in the state that it has and where tasks of that state lie."""
         row = owned.row()
-        self._place_of(row, owned.lease)  # another machine may have had it since
-        here = self._folders.settle(row.uuid, row.status)
-        self._refuse_lost_log(row, here)
-        if here is None:
-            raise self._base.missing(row.uuid)
         with ExitStack() as on_failure:
-            store = owned.claim(here)
+            store = self._claimed(owned, row, is_begun=True)
             on_failure.callback(store.close)
             row = owned.row()
             restore_metadata(store.records, row, self._settings)
             on_failure.pop_all()
         return row, store
 
+    def _claimed(self, owned: Ownership, row: TaskRow, *, is_begun: bool = False) -> TaskStore:
+        """The claimed store where the task lies; ``is_begun``: settled there, and missed where there is none."""
+
+        def claimed() -> TaskStore:
+            here = self._place_of(row, owned.lease)  # another machine may have had it since
+            if is_begun:
+                here = self._folders.settle(row.uuid, row.status)
+            self._refuse_lost_log(row, here)
+            if here is None and is_begun:
+                raise self._base.missing(row.uuid)
+            return owned.claim(here or self._folders.create(row.uuid))
+
+        return self._where_it_lies(row.uuid, claimed)
+
+    def _where_it_lies(self, uuid: str, attempt: Callable[[], _Found]) -> _Found:
+        """What ``attempt`` finds; again, so many times, when the task was moved from where it had been seen."""
+        for number in tries_while_moved():
+            before = self._folders.places(uuid)
+            try:
+                return attempt()
+            except StorageUnavailable as error:
+                has_moved = self._folders.places(uuid) != before
+                if not (has_moved or (_is_missing(error) and number < FEWEST_TRIES)):
+                    raise
+                problem = error
+        raise problem
+
     def beside_owner(self, row: TaskRow) -> TaskStore | None:
         """The store of a running task that a live process owns, with that one's epoch: taken over, both are refused.
 
         ``None`` where the back end takes one writer.
         """
-        here = self._folders.find(row.uuid)
-        if row.status is not TaskStatus.RUNNING or here is None:
+
+        def joined() -> TaskStore | None:
+            here = self._folders.find(row.uuid)
+            if row.status is not TaskStatus.RUNNING or here is None:
+                return None
+            store = self._base.store(here, epoch=row.epoch)
+            if store.records.many_writers:
+                return _claimed(store)  # now, while it is known where the task lies
+            store.close()
             return None
-        store = self._base.store(here, epoch=row.epoch)
-        if store.records.many_writers:
-            return store
-        store.close()
-        return None
+
+        return self._where_it_lies(row.uuid, joined)
+
+    def takes_many_writers(self, uuid: str) -> bool:
+        """May somebody write to the task beside its owner?"""
+
+        def many_writers() -> bool:
+            here = self._folders.find(uuid)
+            if here is None:
+                return False
+            with closing(self._base.read_store(here)) as store:
+                return store.records.many_writers
+
+        return self._where_it_lies(uuid, many_writers)
 
     def _place_of(self, row: TaskRow, lease: Lease) -> TaskPlace | None:
         """Where the task lies; ``None`` for one that nobody has worked on.
@@ -278,7 +321,7 @@ class TaskOpening:
         A task of this catalogue may have been another machine's: then it is fetched from its mirror, or refused where
         there is none. To begin it anew would give it two histories.
         """
-        here, place = self._folders.find(row.uuid), self._folders.new_place(row.uuid)
+        here, place = self._folders.unite(row.uuid, row.status), self._folders.new_place(row.uuid)
         if lease.epoch <= 1 or self._settings.database.url is None or (here or place).is_in_database:
             return here
         if self._fetch is not None and self._fetch(lease, here, place):

@@ -1,8 +1,8 @@
 """Where a task lies (``TaskPlace``), and moving it so that a crash leaves it in one place.
 
 The catalogue decides: it is updated first, then the folder follows. A folder found elsewhere was left behind by a
-crash between the two and is moved at the next look. A folder in two places is never touched here; that is for
-``orihon doctor``.
+crash between the two and is moved at the next look. Of two folders of one task the owner puts one aside where the
+records leave no doubt (see ``twins``); who only looks passes over one that holds no record.
 
 A task whose records are in a database has no place on this machine's disk, only a scratch folder for the files that a
 request is made of; that is gone when nobody works on the task.
@@ -10,16 +10,18 @@ request is made of; that is gone when nobody works on the task.
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orihon.catalogue.metadata import NAME as METADATA
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
@@ -28,11 +30,14 @@ from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import highest_epoch, holder_in
-from orihon.system.files import is_regular, make_private_folder, move_durably, wrapping
+from orihon.system.files import is_regular, make_private_folder, move_aside, move_durably, wrapping
+from orihon.tasks.twins import count_messages, is_husk, whole_ones
 from orihon.values.task import TaskStatus, check_id, folder
 
 if TYPE_CHECKING:
     from orihon.drivers.postgres.pool import Postgres
+
+logger = logging.getLogger("orihon.context")
 
 PLACES = ("running", "paused", "completed")
 #: How often a folder is looked for before it is taken to be missing.
@@ -118,6 +123,18 @@ def reached_epoch(folder: Path, *, sure: bool = False) -> int:
     return highest_epoch(folder / "messages.jsonl")
 
 
+def _has_no_description(place: TaskPlace) -> bool:
+    """Of folders without a record, the one that says which task it is was begun by the task's owner."""
+    return not (place.folder / METADATA).exists()
+
+
+def undecided(places: Sequence[TaskPlace]) -> DamagedStore:
+    """What is said about folders of a task of which each holds what another does not."""
+    counts = ((place, count_messages(place.folder)) for place in places)
+    told = ", ".join(f"{place} ({'?' if count is None else count})" for place, count in counts)
+    return DamagedStore("two_folders", uuid=places[0].uuid, places=told)
+
+
 def tries_while_moved() -> Iterator[int]:
     """The numbers of the tries to read a task whose owner may move its folder in between; the last one after seconds.
 
@@ -139,6 +156,9 @@ class TaskFolders:
 
     def places(self, uuid: str) -> list[TaskPlace]:
         """Every place of this task; more than one is damage."""
+        return self._on_disk(uuid)
+
+    def _on_disk(self, uuid: str) -> list[TaskPlace]:
         check_id(uuid)
         # The owner may move the folder between our looks at two places: it was then seen nowhere, or twice.
         # There and back, or two that go in step could miss each other again and again.
@@ -170,14 +190,43 @@ class TaskFolders:
     def find(self, uuid: str) -> TaskPlace | None:
         """Where the task lies."""
         found = self.places(uuid)
+        for _ in range(_LOOKS):
+            if len(found) < 2:
+                return found[0] if found else None
+            holding = [place for place in found if not is_husk(place.folder)]
+            before, found = found, self.places(uuid)
+            if found != before:
+                continue  # its owner has moved it while we looked into it
+            if not holding:
+                return min(found, key=lambda place: (_has_no_description(place), place.position != PLACES[0]))
+            if len(holding) == 1:
+                return holding[0]
+            break
+        raise undecided(found)
+
+    def has_twins(self, uuid: str) -> bool:
+        """Does the task have more than one folder?"""
+        return len(self._on_disk(uuid)) > 1
+
+    def unite(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
+        """Where the task lies, for its owner: a second folder that holds nothing more goes aside, as a whole."""
+        found = self._on_disk(uuid)
         if len(found) > 1:
-            raise DamagedStore("two_folders", uuid=uuid, places=", ".join(str(place) for place in found))
-        return found[0] if found else None
+            whole = whole_ones([place.folder for place in found])
+            ranked = sorted(found, key=lambda place: (not place.is_right_for(status), _has_no_description(place)))
+            best = next((place for place in ranked if place.folder in whole), None)
+            others = [place for place in found if place != best]
+            if best is None or any(place.is_fixed for place in others):
+                raise undecided(found)
+            for place in others:
+                kept = move_aside(place.folder, self.base_dir, f"{uuid}.{place.position}")
+                logger.warning("%s: had a second folder with nothing of its own; it is kept in %s", uuid, kept)
+        return self.find(uuid)
 
     def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Put the folder where its status says; ``None`` when there is no folder."""
         wanted = folder(status)
-        here = self.find(uuid)
+        here = self.unite(uuid, status)
         if here is None or wanted is None or here.is_right_for(status):
             return here
         target = TaskPlace(self.base_dir / wanted / uuid)
@@ -233,11 +282,11 @@ class SharedTaskFolders(TaskFolders):
         self._backend = backend
 
     def places(self, uuid: str) -> list[TaskPlace]:
-        found = super().places(uuid)
+        found = self._on_disk(uuid)
         return found if found or not self._is_in_database(uuid) else [self.in_database(uuid)]
 
     def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
-        here = self.find(uuid)
+        here = self.unite(uuid, status)
         if here is None or not here.is_in_database:
             return super().settle(uuid, status)
         if status is not TaskStatus.RUNNING:

@@ -30,7 +30,7 @@ from orihon.store.steps import check_step, compression_at
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
-from orihon.system.files import publish_folder, staged_folder
+from orihon.system.files import make_private_folder, publish_folder, staged_folder
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import FEWEST_TRIES, OF_A_MOVE, TaskPlace, tries_while_moved
 from orihon.tasks.quotas import admission, check_new_task
@@ -126,6 +126,7 @@ class _Fork:
         remove_unfinished(self._place.parent, FORK)
         # A name of its own: of a fork that has died under the same name, not a byte may be in this one.
         with staged_folder(self._place.with_name(f".{self._new}.{secrets.token_hex(4)}{FORK}")) as staged:
+            make_private_folder(staged)
             row = self._filled(staged, source, cut, here.backend())
             publish_folder(staged, self._place)
         return row

@@ -18,11 +18,10 @@ from orihon.catalogue import Lease
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import InvalidId, StaleWriter, StorageError
 from orihon.settings import Settings, load_settings
-from orihon.store.factory import folder_of, open_task_store
+from orihon.store.factory import begin_folder, folder_of, open_task_store
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
-from orihon.system.files import wrapping
-from orihon.tasks.base import move_aside
+from orihon.system.files import move_aside, wrapping
 from orihon.tasks.message_store import Config, MessageStore
 from orihon.tasks.mirror.manifest import Manifest
 from orihon.tasks.mirror.mirror import Mirror
@@ -201,6 +200,7 @@ class S3MessageStore(MirroredMessageStore):
         mirror = Mirror(ObjectStorage.of(settings), task_key, "contexts", writer=str(self.local_cache))
         self.object_key = mirror.key
         epoch = _brought_up_to_date(mirror, self.local_cache)
+        begin_folder(self.local_cache, settings)
         store = open_task_store(self.local_cache, settings, epoch=epoch)
         every = settings.archive.mirror_every or USUAL
         super().__init__(

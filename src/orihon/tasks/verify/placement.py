@@ -11,7 +11,8 @@ from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.store.contract import Stream
 from orihon.store.task_store import TaskStore
-from orihon.tasks.place import TaskPlace, reached_epoch
+from orihon.tasks.place import TaskPlace, reached_epoch, undecided
+from orihon.tasks.twins import whole_ones
 from orihon.tasks.verify.findings import Finding, Report
 from orihon.values.task import TaskStatus, folder
 
@@ -24,8 +25,7 @@ def check_placement(
     ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
     """
     if len(places) > 1:
-        fields = {"places": ", ".join(f"{place.position}/" for place in places)}
-        report(Finding("catalogue", "two_folders", "tasks.db", fields=fields))
+        _check_twins(places, report)
     elif row is None:
         kind = "not_moved" if is_known_beside else "no_row"
         report(Finding("catalogue", kind, f"{places[0].position}/", severity="warning"))
@@ -38,6 +38,16 @@ def check_placement(
             report(Finding("catalogue", "misplaced", f"{places[0].position}/", severity="warning", fields=fields))
         if FOLDER_LOST in row.metadata:
             report(Finding("catalogue", "found_again", f"{places[0].position}/", severity="warning"))
+
+
+def _check_twins(places: Sequence[TaskPlace], report: Report) -> None:
+    """A folder with nothing of its own is out of the way as soon as somebody owns the task."""
+    if whole_ones([place.folder for place in places]):
+        fields = {"places": ", ".join(f"{place.position}/" for place in places)}
+        report(Finding("catalogue", "two_folders", "tasks.db", severity="warning", fields=fields))
+        return
+    refusal = undecided(places)
+    report(Finding("catalogue", "two_histories", "tasks.db", fields=refusal.fields))
 
 
 def _check_absence(row: TaskRow, report: Report) -> None:

@@ -129,6 +129,7 @@ class Work:
 
     def _export(self, place: Path, folder: Path) -> None:
         """Everything as a new folder of the ``files`` back end: the same each time, so a second run finds its like."""
+        make_private_folder(folder)
         with closing(self._store(place, "postgres")) as source, closing(self._store(folder, "files")) as copy:
             fence(source, self.lease.epoch, self._owned.raise_epoch)
             copy_task(source, copy)
@@ -276,7 +277,7 @@ class Work:
         if backend_of(folder, "files") == "files" and not (folder / _WRITER).exists():
             # Packed without a writer's place, it gets one: lower epochs are refused.
             durability = self._settings.context_storage.durability
-            with closing(FilesRecords(folder, durability=durability, create=False)) as records:
+            with closing(FilesRecords(folder, durability=durability)) as records:
                 records.claim(self.lease.epoch)
         publish_folder(folder, place.folder)
         return place

@@ -21,8 +21,15 @@ from orihon.settings import Settings
 from orihon.store.contract import DERIVED, STREAMS
 from orihon.store.copy import is_beginning
 from orihon.store.task_store import TaskStore
-from orihon.system.files import make_private_folder, move_durably, publish_folder, sync_folder, wrapping
-from orihon.tasks.base import is_id, move_aside
+from orihon.system.files import (
+    make_private_folder,
+    move_aside,
+    move_durably,
+    publish_folder,
+    sync_folder,
+    wrapping,
+)
+from orihon.tasks.base import is_id
 from orihon.tasks.place import TaskFolders, TaskPlace, folders_of
 from orihon.transfer.staging import MOVE, StagedRecords, open_unguarded, remove_from_database
 from orihon.values.task import TaskStatus, folder
@@ -141,6 +148,7 @@ class FolderTransfer(Transfer):
 
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         self._drop_staged(uuid)
+        make_private_folder(self._staged(uuid))
         # Contents and files stay in the folder, so the copy is sealed if they are, whatever is wanted for new tasks.
         return self.store(self._staged(uuid), uuid, self.target, epoch, seals_new=False)
 
@@ -178,7 +186,7 @@ class FolderTransfer(Transfer):
     def _refuse_other_lines(self, uuid: str, place: Path) -> None:
         from orihon.store.files import FilesRecords
 
-        with closing(FilesRecords(place, create=False)) as lines, closing(self.store(place, uuid, "sqlite")) as whole:
+        with closing(FilesRecords(place)) as lines, closing(self.store(place, uuid, "sqlite")) as whole:
             if not is_beginning(lines, whole.records.bare):
                 raise DamagedStore("two_places", uuid=uuid, source=self.source, target=self.target)
 
@@ -235,6 +243,7 @@ class FromDatabase(_DatabaseTransfer):
 
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         self._drop_staged(uuid)
+        make_private_folder(self._staged(uuid))
         return self.store(self._staged(uuid), uuid, self.target, epoch)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:

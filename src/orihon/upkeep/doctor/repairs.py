@@ -24,8 +24,8 @@ from orihon.search import rebuild_index
 from orihon.search.maintenance import throw_away
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
-from orihon.system.files import keep_aside, remove_abandoned, remove_leftovers, wrapping
-from orihon.tasks.base import OpenBase, move_aside, remove_left
+from orihon.system.files import keep_aside, move_aside, remove_abandoned, remove_leftovers, wrapping
+from orihon.tasks.base import OpenBase, remove_left
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding
@@ -176,24 +176,10 @@ def adopt_folder(operation: Operation) -> None:
     operation.catalogue.usage.replace(row.uuid, used)
 
 
-def keep_longest_folder(operation: Operation) -> None:
-    """One folder for the task: the one with the longest log; the others are put aside."""
-    base = operation.base
-    row = base.row(operation.uuid)
-    wanted = "" if row is None else row.status.value
-    places = base.folders.places(operation.uuid)
-    best = max(places, key=lambda place: (_length(place, operation), place.position == wanted))
-    for place in places:
-        if place != best:
-            move_aside(place.folder, base.path, f"{place.uuid}.{place.position}")
-
-
-def _length(place: TaskPlace, operation: Operation) -> int:
-    with closing(operation.base.read_store(place)) as store:
-        try:
-            return store.count("messages")
-        except StorageError:
-            return -1
+def unite_folders(operation: Operation) -> None:
+    """One folder for the task: the one that holds all the others do; those are put aside."""
+    row = operation.base.row(operation.uuid)
+    operation.base.folders.unite(operation.uuid, TaskStatus.RUNNING if row is None else row.status)
 
 
 def settle_folder(operation: Operation) -> None:
@@ -316,7 +302,7 @@ Repair = Callable[[Operation], None]
 REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "missing"): make_catalogue,
     ("catalogue", "damaged"): replace_catalogue,
-    ("catalogue", "two_folders"): keep_longest_folder,
+    ("catalogue", "two_folders"): unite_folders,
     ("catalogue", "no_row"): adopt_folder,
     ("catalogue", "no_folder"): note_loss,
     ("catalogue", "found_again"): forget_loss,

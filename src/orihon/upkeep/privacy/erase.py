@@ -180,7 +180,7 @@ class Erasing(Cleaning):
             if (place / DATABASE).exists():
                 set_fence(place / DATABASE, self.lease.epoch)
             else:
-                with closing(FilesRecords(place, durability="normal", create=False)) as records:
+                with closing(FilesRecords(place, durability="normal")) as records:
                     records.claim(self.lease.epoch)
         except OrihonError as error:  # what is damaged is erased all the same
             logger.warning("%s: %s", self._uuid, error)
