@@ -31,7 +31,7 @@ from orihon.compression.pages import (
 )
 from orihon.compression.rule_pins import rule_pins
 from orihon.compression.strategies.summarize import Shorten, Summarize
-from orihon.compression.trust import shielded
+from orihon.compression.trust import is_summary, shielded
 from orihon.errors import BudgetExceeded, InvalidInput
 from orihon.settings.rungs import Rung
 from orihon.system.json_shapes import AsJson
@@ -336,7 +336,7 @@ def written_by(
 def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> str:
     """The model's text for a run and the users' rules that it forgot; empty when it gives none that can be used."""
     places = range(run.start, run.end)
-    new = [place for place in places if not _is_summary(pages.messages[place])]
+    new = [place for place in places if not is_summary(pages.messages[place])]
     summaries = sorted({*places}.difference(new))
     earlier = (pages.messages[place].text.removeprefix(SUMMARY_PREFIX) for place in summaries)
     answer = model.summarize(
@@ -349,7 +349,3 @@ def _said(model: ModelSummarizer, pages: Pages, run: FoldedRun, room: int) -> st
         return ""
     added = pages.extractor.rules_for_lost(run, answer, min(int(room * _MOST_ADDED), room - pages.count(answer)))
     return "\n\n".join(filter(None, (answer, added)))
-
-
-def _is_summary(message: Message) -> bool:
-    return message.role == "system" and message.text.startswith(SUMMARY_PREFIX)

@@ -263,12 +263,13 @@ def _is_binding(heading: str) -> bool:
     return heading.strip() in binding_headings() or any(title in lower for title in _binding_titles())
 
 
-def _is_summary(message: Message) -> bool:
+def is_summary(message: Message) -> bool:
+    """Whether a message is the text of a fold."""
     return message.role == "system" and message.text.startswith(SUMMARY_PREFIX)
 
 
 def _trust_of(message: Message) -> Trust:
-    if _is_summary(message):
+    if is_summary(message):
         return "tool" if any(_untrusted(message)) else "assistant"
     return _OF_ROLE.get(message.role, "tool")
 
@@ -277,12 +278,12 @@ def _untrusted(message: Message) -> list[str]:
     """What of a message tools have printed: all of a result, what an earlier summary quotes or has from a tool."""
     if _OF_ROLE.get(message.role) is None:
         return [message.text]
-    return [said for speaker, said in _notes(message) if speaker and is_tools(speaker)] if _is_summary(message) else []
+    return [said for speaker, said in _notes(message) if speaker and is_tools(speaker)] if is_summary(message) else []
 
 
 def _ordered(message: Message) -> list[str]:
     """What of a message those have said who may order something."""
-    if _is_summary(message):
+    if is_summary(message):
         return [said for speaker, said in _notes(message) if speaker in _WHO_ORDER]
     return [message.text] if message.role in _WHO_ORDER else []
 

@@ -219,14 +219,12 @@ class WorkerProcess:
             task = self._next()
             if task is not None:
                 self._work(task)
-                nap = _SHORTEST_NAP
-                self._report_ends()
-                self._process_waiting()
-                self._send_notifications()
-                continue
             self._report_ends()
             self._process_waiting()
             self._send_notifications()
+            if task is not None:
+                nap = _SHORTEST_NAP
+                continue
             if self._until_empty and self._is_empty():
                 return
             if nap == _SHORTEST_NAP or time.monotonic() >= self._next_note:

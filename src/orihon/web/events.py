@@ -39,7 +39,7 @@ def events(
     live: Broadcaster,
     topic: str,
     *,
-    render: Callable[[TopicState], Awaitable[TopicState | None]] | None = None,
+    render: Callable[[TopicState], Awaitable[TopicState | None]],
     numbered: str = "",
 ) -> StreamingResponse:
     """The changes of a topic, as long as the one who hears them is let in.
@@ -57,7 +57,7 @@ def events(
                 if state is None:
                     yield b": still here\n\n"
                     continue
-                said = state if render is None else await render(state)
+                said = await render(state)
                 if said is None:
                     continue
                 number = f"id: {said[numbered]}\n" if numbered else ""
@@ -99,7 +99,6 @@ class TaskEvents:
     language: str
     rendered: Rendered
     after: int
-    _told: dict[str, Any] = field(default_factory=dict)
 
     async def of(self, state: TopicState) -> TopicState:
         """What to tell it about this state."""
