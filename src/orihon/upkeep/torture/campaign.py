@@ -7,7 +7,7 @@ itself unless it has played everything there is; the runner stops it. What must 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -106,6 +106,6 @@ class Campaign(Protocol):
     name: ClassVar[str]
     backends: ClassVar[tuple[str, ...]]
 
-    def trials(self, arena: Arena) -> Iterator[Trial]:
+    def trials(self, arena: Arena) -> Generator[Trial, None, None]:
         """Trial after trial. What is cleaned up at its end stands in ``finally``: the runner closes it anywhere."""
         ...

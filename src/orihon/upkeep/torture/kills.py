@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import count
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ class Kills:
     name: ClassVar[str] = "kills"
     backends: ClassVar[tuple[str, ...]] = BACKENDS
 
-    def trials(self, arena: Arena) -> Iterator[Trial]:
+    def trials(self, arena: Arena) -> Generator[Trial, None, None]:
         chance, config = arena.chance, arena.config(context_storage=STORAGE)
         for number in count():
             place, key, promises = arena.place(), f"task-{arena.job}-{number}", Promises()

@@ -32,6 +32,10 @@ from orihon.upkeep.torture.nursery import Nursery, die_with_parent
 #: By name, in the order of the table, each as ``module:class`` of this package.
 CAMPAIGNS = {
     "kills": "kills:Kills",
+    "stops": "stops:Stops",
+    "writers": "writers:Writers",
+    "fleet": "fleet:Fleet",
+    "clock": "clock:Clock",
     "cuts": "cuts:Cuts",
 }
 _LOOK_SECONDS = 0.2
@@ -257,14 +261,12 @@ def _leave(*_: object) -> None:
 
 
 def _played(campaign: Campaign, arena: Arena, at_end: ExitStack) -> Iterator[Trial]:
-    """The trials; an error of the campaign itself is one too."""
+    """The trials; an error that comes out of the campaign is one too, and it begins anew."""
     trials = campaign.trials(arena)
-    if close := getattr(trials, "close", None):
-        at_end.callback(close)
-    while True:
+    at_end.callback(trials.close)
+    for _ in range(_MOST_TOLD):
         try:
-            yield next(trials)
-        except StopIteration:
+            yield from trials
             return
         except Exception as error:  # noqa: BLE001 - whatever it is, the table has to tell it
             traceback.print_exc(file=sys.stderr)
@@ -273,6 +275,7 @@ def _played(campaign: Campaign, arena: Arena, at_end: ExitStack) -> Iterator[Tri
             arena.nursery.clear()
             yield trial
             trials = campaign.trials(arena)
+            at_end.callback(trials.close)
 
 
 def _remove_places(folder: Path, kept: set[Path]) -> None:

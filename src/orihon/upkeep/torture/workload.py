@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from orihon.errors import NothingToUndo, OrihonError
+from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.task import Task
@@ -31,7 +32,7 @@ _MOST_SHOWN = 3
 class Writer:
     """A life of changes at one task; only harm ends it. ``life`` makes every text one of its kind."""
 
-    def __init__(self, say: Say, base: OpenBase, key: str, life: str, seed: int) -> None:
+    def __init__(self, say: Say, base: OpenBase, key: str, life: str, seed: int, *, rests: bool = True) -> None:
         self._say = say
         self._base = base
         self._chance = random.Random(seed)  # noqa: S311 - the same again from the same seed
@@ -50,16 +51,14 @@ class Writer:
             self.open_or_edit: 4,
             self.plan: 3,
             self.begin_phase: 2,
-            self.rest: 3,
+            self.rest: 3 if rests else 0,
         }
 
     def act(self) -> None:
         """One act by chance; what there is nothing for is left out."""
         (act,) = self._chance.choices(list(self._acts), list(self._acts.values()))
-        try:
+        with suppress(NothingToUndo, IllegalFold, NoSuchMessage):
             act()
-        except NothingToUndo:
-            return
 
     def add(self) -> None:
         self._append("user", "あ" * self._chance.randrange(600))
@@ -95,11 +94,7 @@ class Writer:
         view = self.task.view()
         assert isinstance(view, View)
         pinned = {pin.seq for pin in view.pins}
-        try:
-            self._changed(self.task.unpin(min(pinned)) if pinned else self.task.pin(seq))
-        except OrihonError as error:
-            if error.reason not in ("pinned", "is_pinned") and type(error).__name__ not in ("NoSuchMessage",):
-                raise
+        self._changed(self.task.unpin(min(pinned)) if pinned else self.task.pin(seq))
 
     def open_or_edit(self) -> None:
         view = self.task.view()
@@ -159,14 +154,16 @@ class Promises:
         self.kept: dict[tuple[str, int | str], str] = {}
         self.uuid = ""
 
-    def hear(self, said: Iterable[list[Any]], trial: Trial) -> None:
-        """What writers said; their own errors are faults, for nobody has disturbed them but us."""
+    def hear(self, said: Iterable[list[Any]], trial: Trial, refusals: Collection[str] = ()) -> None:
+        """What writers said. An error that ended one is a fault, but for the ``refusals`` that it has to expect."""
         for what, *rest in said:
             if what == "open":
                 self.uuid = rest[0]
             elif what == "traceback":
                 trial.fail("tracebacks", rest[0])
             elif what == "error":
+                if rest[0] in refusals:
+                    continue
                 trial.fail("shut", f"a writer was refused: {rest[0]} {rest[1]}: {rest[2]}")
             elif what == "checkpoints":
                 self.kept[what, rest[1]] = rest[1]
@@ -209,14 +206,13 @@ def look_at(base: OpenBase, promises: Promises, trial: Trial) -> Task:
 
 
 def check_steps(task: Task, trial: Trial) -> None:
-    """A step back and forth again leads to the same view."""
+    """A step back and forth again leads to the same view, where no pin forbids the way."""
     store = task.context.message_store
     before = store.get_messages_for_llm()
     try:
-        task.undo()
-    except NothingToUndo:
+        task.redo(task.undo().parent)
+    except (NothingToUndo, IllegalFold):
         return
-    task.redo()
     if store.get_messages_for_llm() != before:
         trial.fail("lost", f"{task.context.uuid}: undo and redo lead to another view")
 
