@@ -52,7 +52,7 @@ def torture(
     plan = TorturePlan(
         campaigns=campaigns or list(CAMPAIGNS),
         backends=backends or usual,
-        folder=Path(tempfile.mkdtemp(prefix="orihon-torture-", dir=folder)),
+        folder=(folder or Path(tempfile.gettempdir())) / f"orihon-torture-{secrets.token_hex(4)}",
         seed=secrets.randbits(_SEED_BITS) if seed is None else seed,
         jobs=jobs or min(_MOST_JOBS, os.cpu_count() or 1),
         minutes=_MINUTES if minutes is None and trials is None else minutes,

@@ -19,8 +19,8 @@ from orihon.upkeep.torture.workload import STORAGE, Promises, check_whole, diges
 LEASE_SECONDS = 1.0
 #: Seconds after which nobody should have to wait any more for a task whose owner is silent.
 _TAKEN_WITHIN, _LEAST_TRIES = LEASE_SECONDS + 10.0, 5
-#: What a writer is told from whom the task was taken.
-REFUSALS = ("StaleWriter", "TaskBusy", "IllegalTransition")
+#: What a writer is told from whom the task was taken, or whose time to wait for a server is over when it wakes.
+REFUSALS = ("StaleWriter", "TaskBusy", "IllegalTransition", "StorageUnavailable")
 _AT_ONCE, _ROUNDS, _MOST_HEARD, _SECONDS = 8, 4, 14, 0.004
 _ADDED = 3
 
@@ -76,17 +76,17 @@ class Stops:
             victim.go_on()
             promises.hear(victim.kill(), trial, REFUSALS)
             task = open_task(base, promises.uuid)
-            promises.check(task, trial)
+            promises.check(task.context.message_store, trial)
             task.close()
             return
-        promises.check(task, trial)
+        promises.check(task.context.message_store, trial)
         messages, changes = len(task.log()), len(task.compressions())
         task.context.message_store.answer_open_calls("interrupted")
         texts = [f"[{sleeper.life} taken over] {number}" for number in range(_ADDED)]
         added = [["messages", task.add("user", text), digest(text)] for text in texts]
         victim.go_on()
         promises.hear([*added, *victim.wait()], trial, REFUSALS)
-        promises.check(task, trial)
+        promises.check(task.context.message_store, trial)
         stale = [
             stored.seq for stored in task.log(messages + 1) if f"[{sleeper.life}." in str(stored.message.content)[:200]
         ]

@@ -15,6 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from orihon.errors import IllegalFold, NoSuchMessage, NothingToUndo
+from orihon.store import TaskMessages
+from orihon.store.checkpoints import read_ledger
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.task import Task
@@ -172,19 +174,19 @@ class Promises:
                 self.kept[what, rest[0]] = rest[1]
                 trial.acknowledged += 1
 
-    def check(self, task: Task, trial: Trial) -> None:
+    def check(self, messages: TaskMessages, trial: Trial) -> None:
         """Is everything there, once?"""
+        store = messages.task_store
         found: dict[tuple[str, int | str], str] = {}
         texts: Counter[str] = Counter()
-        for stored in task.log():
+        for stored in messages.get_messages():
             found["messages", stored.seq] = said = digest(stored.message.content)
             texts[said] += str(stored.message.content).startswith("[")
-        for change in task.compressions():
+        for change in messages.compressions():
             found["compressions", change.id] = change.kind
-        store = task.context.task_store
         for stream in ("tools", "planning"):
             found |= {(stream, at): jsonio.encode(record).decode() for at, record in enumerate(store.read(stream), 1)}
-        found |= {("checkpoints", phase.name): phase.name for phase in task.context.checkpoints.read().phases}
+        found |= {("checkpoints", phase.name): phase.name for phase in read_ledger(store).phases}
         gone = [
             f"{stream} {number}"
             for (stream, number), mark in self.kept.items()
@@ -200,21 +202,24 @@ class Promises:
 def look_at(base: OpenBase, promises: Promises, trial: Trial) -> Task:
     """The task, opened as any program opens it, with everything that was acknowledged."""
     task = open_task(base, promises.uuid)
-    promises.check(task, trial)
+    promises.check(task.context.message_store, trial)
     check_steps(task, trial)
     return task
 
 
 def check_steps(task: Task, trial: Trial) -> None:
-    """A step back and forth again leads to the same view, where no pin forbids the way."""
+    """A step back and forth again leads to the same view, unless a pin forbids the way or has gone a part of it."""
     store = task.context.message_store
     before = store.get_messages_for_llm()
     try:
-        task.redo(task.undo().parent)
+        undone = task.undo()
+        redone = task.redo(undone.parent)
     except (NothingToUndo, IllegalFold):
         return
-    if store.get_messages_for_llm() != before:
-        trial.fail("lost", f"{task.context.uuid}: undo and redo lead to another view")
+    if (redone.folds, redone.removed) == (undone.removed, undone.folds) and store.get_messages_for_llm() != before:
+        trial.fail(
+            "lost", f"{task.context.uuid}: change {undone.id} undid {undone.parent}, and redo led to another view"
+        )
 
 
 def check_whole(base: OpenBase, uuid: str, trial: Trial) -> None:

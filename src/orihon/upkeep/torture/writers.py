@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Generator, Mapping
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ from typing import Any, ClassVar
 from orihon.errors import InvalidInput, StateError, StorageUnavailable
 from orihon.tasks.editing import changing_task
 from orihon.tasks.message_store import MessageStore
+from orihon.tasks.verify.verify import verify_task
 from orihon.upkeep.torture.campaign import BACKENDS, Arena, Trial, base_at
 from orihon.upkeep.torture.nursery import PATIENCE, Say
 from orihon.upkeep.torture.workload import STORAGE, Promises, check_whole, digest, look_at, write_on
@@ -61,9 +63,12 @@ class Writers:
         adding = [arena.nursery.start(add_on, str(place / name), config, life) for life in lives]
         for one in adding:
             promises.hear(one.wait(), trial)
-        with base_at(place, config) as base:
-            look_at(base, promises, trial).close()
-            check_whole(base, name, trial)
+        settings = base_at(place, config).settings
+        with closing(MessageStore(place / name, settings)) as store:
+            promises.check(store, trial)
+            wrong = [finding for finding in verify_task(store.task_store, place / name) if finding.severity == "error"]
+        if wrong:
+            trial.fail("shut", f"{name}: {'; '.join(map(str, wrong))}")
         return trial
 
 
