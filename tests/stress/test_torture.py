@@ -55,7 +55,7 @@ CELLS = [
 @pytest.mark.parametrize(("campaign", "backend"), CELLS)
 def test_what_must_be_zero_is_zero(campaign: str, backend: str, tmp_path: Path) -> None:
     report = played(campaign, backend, tmp_path)
-    assert report["failures"] == []
+    assert report["failures"] == [], json.dumps(report["failures"], indent=1)
     assert report["is_complete"]
     (row,) = report["rows"]
     assert {name: row[name] for name in MUST_BE_ZERO} == dict.fromkeys(MUST_BE_ZERO, 0)
