@@ -14,7 +14,7 @@ import apsw
 from orihon.catalogue.counters import add_counts
 from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value, sql_text, statement
 from orihon.drivers.connections import ThreadConnections
-from orihon.drivers.sqlite import LOCKS, database_errors, open_database, retrying
+from orihon.drivers.sqlite import LOCKS, SqliteConnection, database_errors, open_database, retrying
 from orihon.errors import InvalidInput
 from orihon.system.clock import boot_id, boottime
 from orihon.system.counters import LOCK_ERRORS
@@ -27,7 +27,7 @@ _STEPS = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql", "to_versio
 class SqliteStatements:
     """Runs statements by name on one connection."""
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: SqliteConnection) -> None:
         self._connection = connection
 
     def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
@@ -64,7 +64,7 @@ class SqliteTasks:
         self._max_retries = max_retries
         self._retry_delay = retry_delay
         # No reference back to this object: a forgotten catalogue closes at once, not at some later collection.
-        self._connections = ThreadConnections(partial(_connect, path, timeout))
+        self._connections = ThreadConnections(partial(_connect, path, timeout), SqliteConnection.is_usable)
 
     @property
     def where(self) -> str:
@@ -82,16 +82,17 @@ class SqliteTasks:
         self._connections.close()
 
     def all(self, name: str, /, *conditions: str, **bindings: Value) -> list[DatabaseRow]:
-        with self._connection() as connection:
-            return self._patiently(lambda: SqliteStatements(connection).all(name, *conditions, **bindings))
+        return self._read(lambda statements: statements.all(name, *conditions, **bindings))
 
     def one(self, name: str, /, **bindings: Value) -> DatabaseRow | None:
-        with self._connection() as connection:
-            return self._patiently(lambda: SqliteStatements(connection).one(name, **bindings))
+        return self._read(lambda statements: statements.one(name, **bindings))
 
     def values(self, name: str, /, **bindings: Value) -> list[tuple[Any, ...]]:
+        return self._read(lambda statements: statements.values(name, **bindings))
+
+    def _read(self, action: Callable[[SqliteStatements], Result]) -> Result:
         with self._connection() as connection:
-            return self._patiently(lambda: SqliteStatements(connection).values(name, **bindings))
+            return self._patiently(lambda: connection.steadily(lambda: action(SqliteStatements(connection))))
 
     def moment(self) -> Moment:
         return _now()
@@ -129,19 +130,18 @@ class SqliteTasks:
         stop.wait(seconds)
 
     @contextmanager
-    def _transaction(self, connection: apsw.Connection) -> Iterator[None]:
-        self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+    def _transaction(self, connection: SqliteConnection) -> Iterator[None]:
+        self._patiently(connection.begin)
         try:
             yield
-            connection.execute("COMMIT")
+            connection.commit()
         except (apsw.ConstraintError, OverflowError) as error:  # the latter: a number of more than 64 bits
             raise InvalidInput("column_value", detail=str(error)) from error
         finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
+            connection.roll_back()
 
     @contextmanager
-    def _connection(self) -> Iterator[apsw.Connection]:
+    def _connection(self) -> Iterator[SqliteConnection]:
         with self._connections.use() as connection, database_errors(self.path, self._timeout):
             yield connection
 
@@ -172,7 +172,7 @@ def _now() -> Moment:
     return Moment(boottime(), boot_id(), is_shared=False)
 
 
-def _connect(path: Path, timeout: float) -> apsw.Connection:
+def _connect(path: Path, timeout: float) -> SqliteConnection:
     steps = [sql_text(name) for name in _STEPS]
     make_private_folder(path.parent)
     return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout, create=True)

@@ -30,8 +30,12 @@ _Connection = TypeVar("_Connection", bound=Closable)
 class ThreadConnections(Generic[_Connection]):
     """The connections of one process to one database, one for each thread."""
 
-    def __init__(self, open_connection: Callable[[], _Connection]) -> None:
+    def __init__(
+        self, open_connection: Callable[[], _Connection], is_usable: Callable[[_Connection], bool] | None = None
+    ) -> None:
+        """``is_usable`` is asked before each use; a connection that is not is closed, and another opened."""
         self._open_connection = open_connection
+        self._is_usable = is_usable
         self._local = threading.local()
         self._slots: WeakSet[_Slot[_Connection]] = WeakSet()
         _close_at_forks()
@@ -52,6 +56,8 @@ class ThreadConnections(Generic[_Connection]):
         slot = self._slot()
         slot.lock.acquire()
         try:
+            if slot.connection is not None and self._is_usable is not None and not self._is_usable(slot.connection):
+                slot.close()
             if slot.connection is None:
                 slot.connection = self._open_connection()
             return slot.connection

@@ -1,26 +1,31 @@
 """SQLite as Orihon uses it: a current build (``apsw``), WAL, private files, errors of our own tree.
 
 Owns opening and wrapping, shared by the catalogue and by the ``sqlite`` back end. Python's own ``sqlite3`` may be a
-build with the WAL-reset corruption bug (before 3.51.3); it is never used to write.
+build with the WAL-reset corruption bug (before 3.51.3); it is never used to write. What it does to our files when
+others use it in this process is kept off by ``sqlite_guard``; what was done all the same (a log removed by hand, a
+database put in the place of another) is seen before anything is acknowledged.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
+from orihon.drivers import sqlite_guard
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
-from orihon.system.files import open_private, wrapping
+from orihon.system.files import make_private_folder, open_private, wrapping
 
 _Result = TypeVar("_Result")
 
-_LONGEST_NAP = 0.01
+#: How often a read is repeated that somebody may have overtaken.
+_MOST_READS = 10
 
 
 class LockErrors:
@@ -57,9 +62,220 @@ _UNAVAILABLE: dict[type[apsw.Error], str] = {
 }
 
 
+class SqliteConnection(apsw.Connection):
+    """A connection that knows its files: nothing is acknowledged that they do not hold under their names.
+
+    It writes between ``begin`` and ``commit``, or ``alone``, and nowhere else.
+    """
+
+    def __init__(self, path: Path, *, timeout: float, flags: int = apsw.SQLITE_OPEN_READWRITE) -> None:
+        self.path = path
+        self._name, self._log = str(path), f"{path}-wal"
+        self._timeout = timeout
+        self._files: tuple[tuple[int, int], tuple[int, int]] | None = None
+        self._turn: int | None = None
+        self._guard = sqlite_guard.enter(self._name)
+        try:
+            self._hold()
+            super().__init__(self._name, flags=flags)
+            wait_fairly(self, timeout)
+        except BaseException:
+            self.close()
+            raise
+
+    def _hold(self) -> None:
+        if self._guard is not None:
+            self._guard.hold(self._name, self._timeout)
+
+    def remember_files(self) -> None:
+        """These are its files, from now on; call it when they have been opened."""
+        self._hold()
+        self.execute("PRAGMA user_version")  # opens the log
+        with suppress(FileNotFoundError):
+            self._files = _identity(self._name), _identity(self._log)
+
+    def close(self, force: bool = False) -> None:
+        """Close it; the last one of all empties and removes the log."""
+        if self._guard is None:
+            super().close(force)
+            return
+        with suppress(apsw.Error, StorageError):
+            self._prepare_to_close()
+        if self._turn is not None:
+            self._guard.keep_turn(self._turn)
+            self._turn = None
+        sqlite_guard.leave(self._guard, lambda: apsw.Connection.close(self, force))
+        self._guard = None
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self.close()
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start to write; nobody else does until ``commit`` or ``roll_back``."""
+        self.roll_back()  # an interrupt may have come between the start of a transaction and its end
+        self._take_turn()
+        try:
+            self.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._let_go()
+            raise
+
+    def commit(self) -> None:
+        """Everything since ``begin`` counts, and will be found by whoever opens the file."""
+        self.execute("COMMIT")
+        try:
+            if not self.is_linked():
+                self._relink()
+        finally:
+            self._let_go()
+
+    def roll_back(self) -> None:
+        """End a transaction that is open, if one is."""
+        try:
+            if self.in_transaction:
+                self.execute("ROLLBACK")
+        finally:
+            self._let_go()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """For what writes and cannot be in a transaction: ``VACUUM``, a checkpoint."""
+        self.roll_back()
+        self._take_turn()
+        try:
+            yield
+        finally:
+            self._let_go()
+
+    def _take_turn(self) -> None:
+        if self._guard is not None and self._guard.is_held:
+            if self._turn is None:
+                self._turn = self._guard.new_turn()
+            self._guard.take_turn(self._turn, self._timeout)
+
+    def _let_go(self) -> None:
+        if self._turn is not None and self._guard is not None:
+            self._guard.give_turn(self._turn)
+
+    # ---- its files -------------------------------------------------------------------------------------------------
+
+    def is_linked(self) -> bool:
+        """Do the names of the database and of its log still lead to the files that this connection has open?"""
+        try:
+            return self._files is None or self._files == (_identity(self._name), _identity(self._log))
+        except FileNotFoundError:
+            return False
+
+    def is_usable(self) -> bool:
+        """May it go on? Looked at before each use. What only its log holds is saved when that has lost its name."""
+        if self.is_linked() or self.in_transaction:
+            return True
+        place = self.place()
+        if place is None:
+            return False
+        if place == self.path:
+            with database_errors(self.path, self._timeout), self.alone():
+                self._relink()
+            return False
+        return True  # moved as a whole, with its folder
+
+    def place(self) -> Path | None:
+        """Where the database is: where it was, or where its folder was moved under the same name.
+
+        ``None`` when it is gone, or put away: its folder has another name, or another database is in its place.
+        """
+        assert self._files is not None
+        with suppress(FileNotFoundError):
+            return self.path if self._files[0] == _identity(self._name) else None
+        found = None if self._guard is None else self._guard.place()
+        return found if found is not None and found.parts[-2:] == self.path.parts[-2:] else None
+
+    def _relink(self) -> None:
+        """What this connection has committed is in the database that others open, or it is an error."""
+        place = self.place()
+        if place is None:
+            raise StorageUnavailable("replaced", path=self.path)
+        log = place.with_name(f"{place.name}-wal")
+        try:
+            found = log.stat()
+        except FileNotFoundError:
+            found = None
+        assert self._files is not None
+        if found is not None and (found.st_dev, found.st_ino) == self._files[1]:
+            return  # moved as a whole
+        _, frames, saved = self.execute("PRAGMA wal_checkpoint(NOOP)").get
+        if frames == saved:
+            return
+        is_other = found is not None and found.st_size > 0
+        if is_other and self._is_current(log):
+            return
+        is_busy, frames, saved = (1, 1, 0) if is_other else self.execute("PRAGMA wal_checkpoint(FULL)").get
+        if is_busy or frames != saved:
+            raise DamagedStore("log_replaced", path=log, kept=self._put_aside())
+
+    def _put_aside(self) -> Path:
+        """A copy of the database as only this connection still sees it."""
+        make_private_folder(self.path.parent / "aside")
+        copy = self.path.parent / "aside" / f"{self.path.name}.{secrets.token_hex(4)}"
+        with wrapping(copy):
+            os.close(open_private(copy, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        copy_into(self, copy)
+        return copy
+
+    def _is_current(self, log: Path) -> bool:
+        """Does the index speak of the log that is there now? Then somebody else has saved ours before."""
+        index = b"" if self._guard is None else self._guard.index()
+        with suppress(OSError), log.open("rb") as file:
+            return bool(index) and file.read(24)[16:] == index[:8]
+        return False
+
+    def _prepare_to_close(self) -> None:
+        """As the last one it would remove a log that is not its own."""
+        if self.is_linked() or self._files is None:
+            return
+        self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        if self.place() == self.path:
+            with self.alone():
+                self._relink()
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, values: Sequence[str | int] = ()) -> list[Any]:
+        """What a statement gives, read steadily."""
+        return self.steadily(lambda: self.execute(statement, values).fetchall())
+
+    def steadily(self, action: Callable[[], _Result]) -> _Result:
+        """What a read gives that nobody has overtaken.
+
+        A second copy of SQLite that closes the file in another thread takes the lock of a reader with it; somebody
+        else may then put newer pages, or another log, under its statement. That can be seen in the index.
+        """
+        if self._guard is None or self.in_transaction:
+            return action()
+        for _ in range(_MOST_READS):
+            before = self._guard.index()
+            try:
+                result = action()
+            except apsw.Error:
+                if before == self._guard.index():
+                    raise
+                continue
+            if before == self._guard.index():
+                return result
+        return action()
+
+
+def _identity(name: str) -> tuple[int, int]:
+    status = os.stat(name)
+    return status.st_dev, status.st_ino
+
+
 def open_database(
     path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True, create: bool = False
-) -> apsw.Connection:
+) -> SqliteConnection:
     """A connection to a database of ours, made (``create``) or brought up to date on the way; see ``migrate``."""
     connection = connect(path, timeout=timeout, durable=durable, create=create)
     try:
@@ -80,7 +296,7 @@ def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise DamagedStore("foreign", path=path)
 
 
-def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = False) -> apsw.Connection:
+def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = False) -> SqliteConnection:
     """A connection in WAL mode; without ``create`` the file has to be there, its folder always.
 
     A new file is for the owner only.
@@ -92,20 +308,40 @@ def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = 
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        connection = apsw.Connection(str(path), flags=flags)
+        connection = SqliteConnection(path, timeout=timeout, flags=flags)
         try:
-            _set_up(connection, timeout, durable)
+            _set_up(connection, durable)
         except BaseException:
             connection.close()  # or it would keep its lock on the file for as long as somebody holds the error
             raise
         return connection
 
 
-def _set_up(connection: apsw.Connection, timeout: float, durable: bool) -> None:
-    wait_fairly(connection, timeout)
+def _set_up(connection: SqliteConnection, durable: bool) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.remember_files()
+
+
+def open_existing(path: Path, *, timeout: float) -> SqliteConnection:
+    """A connection to a database of ours as it is, whatever its version."""
+    with database_errors(path, timeout):
+        connection = SqliteConnection(path, timeout=timeout)
+        try:
+            connection.remember_files()
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def copy_into(source: apsw.Connection, target: Path) -> None:
+    """Everything that is committed in a database, into an empty file; whoever keeps that syncs it."""
+    with closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as there:
+        there.execute("PRAGMA synchronous = OFF")
+        with there.backup("main", source, "main") as backup:
+            backup.step(-1)
 
 
 def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
@@ -123,8 +359,7 @@ def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
             deadline = now + timeout
         if now >= deadline:
             return False
-        uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
-        time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
+        sqlite_guard.nap(attempt)
         return True
 
     connection.set_busy_handler(nap)
@@ -166,32 +401,30 @@ def retrying(
 
 
 @contextmanager
-def transaction(connection: apsw.Connection) -> Iterator[None]:
+def transaction(connection: SqliteConnection) -> Iterator[None]:
     """Everything inside happens, or nothing."""
-    roll_back(connection)  # an interrupt may have come between the start of a transaction and its end
-    connection.execute("BEGIN IMMEDIATE")
+    connection.begin()
     try:
         yield
+        connection.commit()
     except BaseException:
-        roll_back(connection)
+        connection.roll_back()
         raise
-    connection.execute("COMMIT")
 
 
-def roll_back(connection: apsw.Connection) -> None:
-    """End a transaction that is open, if one is."""
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
+def write_anew(connection: SqliteConnection, *, completely: bool = False) -> None:
+    """Make the file as small as what is in it; nothing of what was removed or replaced lies on in it or in its log.
+
+    While somebody reads, the log is left to the next one; ``completely``: that is an error.
+    """
+    with connection.alone():
+        connection.execute("VACUUM")
+        is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
+    if is_busy and completely:
+        raise StorageUnavailable("log_in_use", path=connection.path)
 
 
-def empty_log(connection: apsw.Connection, path: Path) -> None:
-    """Leave nothing in the write-ahead log; an error while somebody still reads what stands there."""
-    is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").get
-    if is_busy:
-        raise StorageUnavailable("log_in_use", path=path)
-
-
-def migrate(connection: apsw.Connection, path: Path, *, schema: str, steps: list[str]) -> None:
+def migrate(connection: SqliteConnection, path: Path, *, schema: str, steps: list[str]) -> None:
     """Bring the database to version ``1 + len(steps)``: a new one by ``schema``, an old one step by step.
 
     Each step and its mark are one transaction. A database from a newer Orihon is refused.

@@ -18,10 +18,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-import apsw
-
 from orihon.drivers.postgres import statements
-from orihon.drivers.sqlite import database_errors, open_database
+from orihon.drivers.sqlite import SqliteConnection, database_errors, open_database, transaction, write_anew
 from orihon.errors import DamagedStore
 from orihon.importers.registry import HEAD_BYTES, Problem
 
@@ -157,12 +155,12 @@ class SeenFiles:
     def __init__(self, base_dir: Path, user: str, *, read_only: bool) -> None:
         self._path = base_dir / NAME
         self._user = user
-        self._connection: apsw.Connection | None = None
+        self._connection: SqliteConnection | None = None
         self._read_only = read_only
         if not read_only or self._path.exists():
             self._connection = self._opened()
 
-    def _opened(self) -> apsw.Connection:
+    def _opened(self) -> SqliteConnection:
         try:
             return self._database()
         except DamagedStore:
@@ -200,16 +198,16 @@ class SeenFiles:
             "head": fingerprint.head,
             "task": task,
         }
-        with database_errors(self._path, _TIMEOUT):
+        with database_errors(self._path, _TIMEOUT), transaction(self._connection):
             self._connection.execute(_statement("keep_file"), {**self._key(path), **values})
 
     def forget(self) -> None:
         """Drop what is known of this user's files, from the free pages of the database, too."""
         if self._connection is not None:
             with database_errors(self._path, _TIMEOUT):
-                self._connection.execute(_statement("forget_user"), {"user": self._user})
-                self._connection.execute("VACUUM")
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                with transaction(self._connection):
+                    self._connection.execute(_statement("forget_user"), {"user": self._user})
+                write_anew(self._connection)
 
     def close(self) -> None:
         if self._connection is not None:

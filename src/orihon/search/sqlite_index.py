@@ -20,7 +20,14 @@ from typing import Any
 import apsw
 
 from orihon.drivers.postgres import statements
-from orihon.drivers.sqlite import connect, database_errors, empty_log, transaction, version
+from orihon.drivers.sqlite import (
+    SqliteConnection,
+    connect,
+    database_errors,
+    transaction,
+    version,
+    write_anew,
+)
 from orihon.errors import DamagedStore, NewerSchema
 from orihon.search.index import (
     MOST_CANDIDATES,
@@ -66,7 +73,7 @@ class SqliteIndex(SearchIndex):
     def where(self) -> str:
         return str(self.path)
 
-    def _opened(self) -> apsw.Connection:
+    def _opened(self) -> SqliteConnection:
         connection = connect(self.path, timeout=self._timeout, durable=False, create=True)
         try:
             with database_errors(self.path, self._timeout):
@@ -78,7 +85,7 @@ class SqliteIndex(SearchIndex):
             raise
         return connection
 
-    def _bring_up_to_date(self, connection: apsw.Connection) -> None:
+    def _bring_up_to_date(self, connection: SqliteConnection) -> None:
         found = version(connection)
         if found == _VERSION:
             return
@@ -135,20 +142,20 @@ class SqliteIndex(SearchIndex):
                 for name in ("texts", "documents", "tasks", "progress"):
                     self._connection.execute(f"DROP TABLE IF EXISTS {name}")
                 _make(self._connection)
-            self._connection.execute("VACUUM")
+            write_anew(self._connection)
 
     def purge(self) -> None:
         with database_errors(self.path, self._timeout):
-            self._connection.execute("INSERT INTO texts (texts) VALUES ('optimize')")
-            self._connection.execute("VACUUM")
-            empty_log(self._connection, self.path)
+            with transaction(self._connection):
+                self._connection.execute("INSERT INTO texts (texts) VALUES ('optimize')")
+            write_anew(self._connection, completely=True)
 
     def note_progress(self, place: str, progress: IndexProgress) -> None:
-        with database_errors(self.path, self._timeout):
+        with database_errors(self.path, self._timeout), transaction(self._connection):
             self._run("note_progress", place=place, since=progress.since, compared=progress.compared)
 
     def compare_again(self) -> None:
-        with database_errors(self.path, self._timeout):
+        with database_errors(self.path, self._timeout), transaction(self._connection):
             self._run("compare_again")
 
     # ---- reading ---------------------------------------------------------------------------------------------------
@@ -203,7 +210,8 @@ class SqliteIndex(SearchIndex):
                 answer = str(self._connection.execute("PRAGMA quick_check(1)").get)
                 if answer != "ok":
                     return answer
-                self._connection.execute("INSERT INTO texts (texts) VALUES ('integrity-check')")
+                with transaction(self._connection):
+                    self._connection.execute("INSERT INTO texts (texts) VALUES ('integrity-check')")
         except DamagedStore as error:
             return error.cause
         return None

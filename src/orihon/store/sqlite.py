@@ -7,7 +7,7 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,15 @@ from typing import Any
 import apsw
 
 from orihon.drivers.connections import ThreadConnections
-from orihon.drivers.sqlite import database_errors, open_database, retrying, roll_back, storage_error, transaction
+from orihon.drivers.sqlite import (
+    SqliteConnection,
+    database_errors,
+    open_database,
+    retrying,
+    storage_error,
+    transaction,
+    write_anew,
+)
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.store.contract import Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
@@ -68,29 +76,28 @@ class SqliteRecords(FolderStore):
         self._retry_delay = retry_delay
         self.moved_to(folder)
         self._epoch: int | None = None
-        self._writer: apsw.Connection | None = None
-        self._seen: tuple[apsw.Connection, object] | None = None
+        self._writer: SqliteConnection | None = None
+        self._seen: tuple[SqliteConnection, object] | None = None
 
     def moved_to(self, folder: Path) -> None:
         self._live_in(folder, durable=self._durable)
         self.path = self.folder / "context.db"
         # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
-        self._connections = ThreadConnections(partial(_connect, self.path, self.timeout, self._durable, self._create))
+        connect = partial(_connect, self.path, self.timeout, self._durable, self._create)
+        self._connections = ThreadConnections(connect, SqliteConnection.is_usable)
 
     # ---- connection --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _connection(self) -> Iterator[apsw.Connection]:
+    def _connection(self) -> Iterator[SqliteConnection]:
         with self._connections.use() as connection, database_errors(self.path, self.timeout):
             yield connection
 
-    def reading_connection(self) -> apsw.Connection:
+    def reading_connection(self) -> SqliteConnection:
         """A read-only connection for people and for tests; rows can be asked by number and by name."""
         with self._connection():
             pass  # there is a database now
-        # Not the standard library's sqlite3: closing it would drop the locks that apsw holds on the same file.
-        connection = apsw.Connection(str(self.path), flags=apsw.SQLITE_OPEN_READONLY)
-        connection.set_busy_timeout(round(self.timeout * 1000))
+        connection = SqliteConnection(self.path, timeout=self.timeout, flags=apsw.SQLITE_OPEN_READONLY)
         connection.row_trace = _named
         return connection
 
@@ -122,9 +129,8 @@ class SqliteRecords(FolderStore):
         """Open the section; see ``writing``."""
         connection = self._writer = self._connections.take()
         try:
-            roll_back(connection)  # an interrupt may have come between the start of a transaction and its end
             retrying(
-                lambda: connection.execute("BEGIN IMMEDIATE"),
+                connection.begin,
                 path=self.path,
                 timeout=self.timeout,
                 max_retries=self._max_retries,
@@ -138,7 +144,7 @@ class SqliteRecords(FolderStore):
             self.roll_back()
             raise
 
-    def _others_wrote(self, connection: apsw.Connection) -> bool:
+    def _others_wrote(self, connection: SqliteConnection) -> bool:
         # Changes with every commit of another connection, and only then: most appends need not look further.
         seen = connection.execute("PRAGMA data_version").get
         others_wrote = (connection, seen) != self._seen
@@ -153,10 +159,13 @@ class SqliteRecords(FolderStore):
         """What was written in the section counts from now on."""
         assert self._writer is not None
         try:
-            self._writer.execute("COMMIT")
+            self._writer.commit()
         except apsw.Error as error:
             self.roll_back()
             raise storage_error(error, self.path, self.timeout) from error
+        except StorageUnavailable as error:
+            self.roll_back()
+            raise (StaleWriter("moved", path=self.folder) if error.reason == "replaced" else error) from error
         except BaseException:
             self.roll_back()
             raise
@@ -166,12 +175,12 @@ class SqliteRecords(FolderStore):
         """Nothing of the section was written."""
         assert self._writer is not None
         try:
-            roll_back(self._writer)
+            self._writer.roll_back()
         finally:
             self._connections.give_back()
 
     @staticmethod
-    def _reached_epoch(connection: apsw.Connection) -> int:
+    def _reached_epoch(connection: SqliteConnection) -> int:
         epoch = connection.execute("SELECT epoch FROM fence").get
         if not isinstance(epoch, int):
             raise DamagedStore("database", path=connection.filename, detail="no epoch")
@@ -190,8 +199,7 @@ class SqliteRecords(FolderStore):
                 self._writer.execute(_UPDATE[stream], (record, number))
         with self._connection() as connection:
             # What was replaced must not lie on in the log or in free pages.
-            connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            write_anew(connection)
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
@@ -201,7 +209,7 @@ class SqliteRecords(FolderStore):
             # A page at a time: a reader must not keep a transaction open while its caller thinks.
             while expected <= last:
                 with self._connection() as connection:
-                    page = list(connection.execute(_PAGE_OF[stream], (expected, last)))
+                    page = connection.rows(_PAGE_OF[stream], (expected, last))
                 for number, record in page:
                     if number != expected or record is None:  # no NULL is ever written: only damage brings one about
                         raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
@@ -214,19 +222,19 @@ class SqliteRecords(FolderStore):
 
     def last(self, stream: Stream) -> int:
         with self._connection() as connection:
-            return int(connection.execute(_LAST[stream]).get or 0)
+            return int(connection.rows(_LAST[stream])[0][0] or 0)
 
     def save(self, name: str, document: bytes) -> None:
-        with self._connection() as connection:
+        with self._connection() as connection, nullcontext() if connection.in_transaction else transaction(connection):
             connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
 
     def load(self, name: str) -> bytes | None:
         with self._connection() as connection:
-            body = connection.execute("SELECT CAST(body AS BLOB) FROM documents WHERE name = ?", (name,)).get
-        return body if isinstance(body, bytes) else None
+            found = connection.rows("SELECT CAST(body AS BLOB) FROM documents WHERE name = ?", (name,))
+        return found[0][0] if found and isinstance(found[0][0], bytes) else None
 
 
-def _connect(path: Path, timeout: float, durable: bool, create: bool) -> apsw.Connection:
+def _connect(path: Path, timeout: float, durable: bool, create: bool) -> SqliteConnection:
     if not path.parent.is_dir():
         raise StorageUnavailable("gone", path=path.parent)
     if not path.exists() and path.with_name("writer.json").exists():

@@ -47,37 +47,27 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def _copy_into(source: Path, target: Path) -> None:
-    import apsw
+    from orihon.drivers.sqlite import copy_into, database_errors, open_existing
 
-    from orihon.drivers.sqlite import database_errors
-
-    with (
-        database_errors(source, _TIMEOUT),
-        closing(apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)) as here,
-        closing(apsw.Connection(str(target), flags=apsw.SQLITE_OPEN_READWRITE)) as there,
-    ):
-        here.set_busy_timeout(round(_TIMEOUT * 1000))
-        there.execute("PRAGMA synchronous = OFF")  # whoever keeps the copy syncs it
-        with there.backup("main", here, "main") as backup:
-            backup.step(-1)
+    with database_errors(source, _TIMEOUT), closing(open_existing(source, timeout=_TIMEOUT)) as here:
+        here.steadily(lambda: copy_into(here, target))
 
 
 def read_fence(path: Path) -> int:
     """The highest epoch that has written to a task's database."""
-    import apsw
+    from orihon.drivers.sqlite import database_errors, open_existing
 
-    from orihon.drivers.sqlite import database_errors
-
-    with database_errors(path, _TIMEOUT), closing(apsw.Connection(str(path))) as connection:
-        connection.set_busy_timeout(round(_TIMEOUT * 1000))
-        return int(connection.execute("SELECT epoch FROM fence").get or 0)
+    with database_errors(path, _TIMEOUT), closing(open_existing(path, timeout=_TIMEOUT)) as connection:
+        return int(connection.rows("SELECT max(epoch) FROM fence")[0][0] or 0)
 
 
 def set_fence(path: Path, epoch: int) -> None:
     """Refuse every lower epoch from now on; for a copy that nobody writes to yet."""
-    import apsw
+    from orihon.drivers.sqlite import database_errors, open_existing, transaction
 
-    from orihon.drivers.sqlite import database_errors
-
-    with database_errors(path, _TIMEOUT), closing(apsw.Connection(str(path))) as connection:
+    with (
+        database_errors(path, _TIMEOUT),
+        closing(open_existing(path, timeout=_TIMEOUT)) as connection,
+        transaction(connection),
+    ):
         connection.execute("UPDATE fence SET epoch = ?", (epoch,))

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from orihon.audit.record import actor
 from orihon.audit.trail import audited
 from orihon.catalogue.rows import CLEANED
-from orihon.drivers.sqlite import database_errors
+from orihon.drivers.sqlite import database_errors, open_existing, write_anew
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy
 from orihon.search import forget
 from orihon.store.redaction import Hit, Redaction
@@ -128,12 +128,8 @@ def _put_away_again(base: OpenBase, scanned: list[Scanned]) -> list[Scanned]:
 
 def _wipe(database: Path) -> None:
     """What was replaced in a database of SQLite lies on in its log and in free places until it is made anew."""
-    import apsw
-
-    with database_errors(database, _PATIENCE), closing(apsw.Connection(str(database))) as connection:
-        connection.set_busy_timeout(round(_PATIENCE * 1000))
-        connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    with database_errors(database, _PATIENCE), closing(open_existing(database, timeout=_PATIENCE)) as connection:
+        write_anew(connection)
 
 
 def _scanned(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun | None, *, packed: bool) -> Scanned:

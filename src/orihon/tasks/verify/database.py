@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from orihon.drivers.sqlite import connect, database_errors
+from orihon.drivers.sqlite import SqliteConnection, connect, database_errors
 
 _PATIENCE = 30.0
 
@@ -22,14 +22,14 @@ def damage_in(path: Path) -> str | None:
         return None
     with _opened(path) as connection:
         try:
-            answer = str(connection.execute("PRAGMA quick_check(1)").get)
+            answer = str(connection.rows("PRAGMA quick_check(1)")[0][0])
         except apsw.SQLError as error:  # a table definition that has become nonsense
             answer = str(error)
     return None if answer == "ok" else answer
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[apsw.Connection]:
+def _opened(path: Path) -> Iterator[SqliteConnection]:
     connection = connect(path, timeout=_PATIENCE)
     try:
         with database_errors(path, _PATIENCE):

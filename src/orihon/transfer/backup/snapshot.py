@@ -25,7 +25,7 @@ from typing import BinaryIO, Self
 
 import apsw
 
-from orihon.drivers.sqlite import database_errors, transaction
+from orihon.drivers.sqlite import database_errors
 from orihon.store.contract import DERIVED
 from orihon.store.sqlite_copies import DATABASE, copy_database
 from orihon.store.writer_place import NAME as _WRITER
@@ -268,7 +268,7 @@ class CatalogueCopy:
             return
         with self._opened() as connection:
             raising = _statement("raise_epoch")
-            with transaction(connection):
+            with connection:
                 for uuid, epoch in self._epochs.items():
                     connection.execute(raising, {"uuid": uuid, "epoch": epoch})
         with self.path.open("rb") as file:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orihon.drivers.postgres import postgres_of
-from orihon.errors import StateError, StorageError, StorageUnavailable
+from orihon.errors import StateError, StorageError
 from orihon.settings import Settings
 from orihon.system import ProgressObserver
 from orihon.system.files import Leftovers, folder_size, open_private, wrapping
@@ -32,9 +32,8 @@ from orihon.tasks.place import TaskFolders
 from orihon.values.task import FINISHED
 
 if TYPE_CHECKING:
-    import apsw
-
     from orihon.drivers.postgres.pool import Postgres
+    from orihon.drivers.sqlite import SqliteConnection
 
 logger = logging.getLogger("orihon.retention")
 
@@ -117,24 +116,15 @@ def _vacuum_task(base: OpenBase, uuid: str, path: Path, run: VacuumRun) -> None:
 
 
 def _vacuum_file(path: Path, settings: Settings, run: VacuumRun, *, always: bool = False) -> None:
+    from orihon.drivers.sqlite import write_anew
+
     with closing(_connection(path, settings)) as connection, _errors(path, settings):
         before, free = _size_and_room(connection)
         run.bytes_before += before
         run.databases += 1 if free else 0
         if (free or always) and not run.dry_run:
-            connection.execute("VACUUM")
-            _empty_log(connection, path, is_needed=always)
+            write_anew(connection, completely=always)
         run.bytes_after += before - free if run.dry_run else _size_and_room(connection)[0]
-
-
-def _empty_log(connection: apsw.Connection, path: Path, *, is_needed: bool) -> None:
-    from orihon.drivers.sqlite import empty_log
-
-    try:
-        empty_log(connection, path)
-    except StorageUnavailable:  # somebody reads: the next one empties it
-        if is_needed:
-            raise
 
 
 def _has_room(path: Path, settings: Settings) -> bool:
@@ -142,13 +132,13 @@ def _has_room(path: Path, settings: Settings) -> bool:
         return _size_and_room(connection)[1] > 0
 
 
-def _size_and_room(connection: apsw.Connection) -> tuple[int, int]:
+def _size_and_room(connection: SqliteConnection) -> tuple[int, int]:
     """The bytes of a database, its newest in the log included, and those of them that nothing is in."""
     page, pages, free = (int(connection.pragma(name)) for name in ("page_size", "page_count", "freelist_count"))
     return page * pages, page * free
 
 
-def _connection(path: Path, settings: Settings) -> apsw.Connection:
+def _connection(path: Path, settings: Settings) -> SqliteConnection:
     from orihon.drivers.sqlite import connect
 
     return connect(path, timeout=settings.context_storage.db_timeout)

@@ -1,0 +1,261 @@
+"""What keeps a second copy of SQLite in this process (Python's own ``sqlite3``) from taking a database apart.
+
+SQLite's locks belong to the process. The other copy does not see those of ours, drops them when it closes a file, and
+then removes the write-ahead log as the last one who uses it. Locks on open file descriptions belong to nobody but the
+description: while this process has a connection, it holds
+
+- a shared lock inside the range that whoever removes the log must lock alone,
+- a shared lock on the byte of the index that says "somebody is here", so that nobody empties it, and
+- while it writes or checkpoints, a lock of its own on a byte that SQLite does not use: SQLite's may be gone.
+
+A system without such locks goes on without them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import apsw
+
+#: Bytes of the database file: the last one of SQLite's shared range, and one that no database ever reaches.
+_SOMEBODY, _WRITER = 0x40000002 + 509, 1 << 62
+#: The byte of the index (``-shm``) that each process holds that has it open.
+_INDEX_IN_USE = 128
+_INDEX_BYTES = 132
+_DESCRIPTORS = Path("/proc/self/fd")
+_SET: int | None = getattr(fcntl, "F_OFD_SETLK", None) if _DESCRIPTORS.is_dir() else None
+_LONGEST_NAP = 0.01
+
+
+def _lock(kind: int, byte: int) -> bytes:
+    return struct.pack("@hhqqi0q", kind, os.SEEK_SET, byte, 1, 0)
+
+
+_HERE, _AWAY = _lock(fcntl.F_RDLCK, _SOMEBODY), _lock(fcntl.F_UNLCK, _SOMEBODY)
+_TURN, _NO_TURN = _lock(fcntl.F_WRLCK, _WRITER), _lock(fcntl.F_UNLCK, _WRITER)
+_FIRST, _USED, _UNUSED = (_lock(kind, _INDEX_IN_USE) for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK))
+
+
+class FileGuard:
+    """What this process holds on one database file, for all of its connections to it.
+
+    To close any descriptor of the file would drop SQLite's own locks: all of them are kept until nobody uses it.
+    """
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._index: int | None = None
+        self._holding = threading.RLock()
+        self._free: list[int] = []  # descriptions for connections that write: one alone would not exclude another
+        self._kept: list[int] = [file]
+        self.members = 0
+        self.is_closed = self.is_held = False
+
+    # ---- somebody is here ------------------------------------------------------------------------------------------
+
+    def hold(self, path: str, seconds: float) -> None:
+        """Keep the log and the index of the database, once it has a log; ``path`` is where it lies.
+
+        Where the system refuses such locks it goes on without.
+        """
+        with self._holding, suppress(OSError):
+            if self.is_held or not self._has_log(path):
+                return
+            # Refused only while the last one of before is removing its log.
+            if not _patiently(self._file, _HERE, seconds):
+                raise apsw.BusyError("the write-ahead log is being removed")
+            self._hold_index(f"{path}-shm", seconds)
+            self.is_held = True
+
+    def _hold_index(self, name: str, seconds: float) -> None:
+        if self._index is None or not _is_same(self._index, name):  # never twice: see is_beside_another
+            self._index = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._kept.append(self._index)
+        if _try(self._index, _FIRST):  # as SQLite does it: an index that nobody uses may be older than the log
+            os.fchmod(self._index, stat.S_IMODE(os.fstat(self._file).st_mode))
+            os.ftruncate(self._index, 3)
+        _patiently(self._index, _USED, seconds)
+
+    def _has_log(self, path: str) -> bool:
+        is_wal = os.pread(self._file, 2, 18) == b"\2\2"
+        return is_wal and not Path(f"{path}-journal").exists()  # a journal that is to be rolled back needs us away
+
+    def let_go(self) -> None:
+        """The last connection closes: it may remove the log. Not while the other copy has it open in this process."""
+        if self.is_held and self._index is not None and not self.is_beside_another():
+            _set(self._index, _UNUSED)
+            _set(self._file, _AWAY)
+            self.is_held = False
+
+    def is_beside_another(self) -> bool:
+        """Does another copy of SQLite in this process have the index open? Each opens it once."""
+        if self._index is None:
+            return False
+        index, found = os.fstat(self._index), 0
+        for descriptor in _DESCRIPTORS.iterdir():
+            with suppress(OSError):
+                found += os.path.samestat(os.fstat(int(descriptor.name)), index)
+        return found > (2 if self.members else 1)
+
+    def close(self) -> None:
+        """Nobody uses it any more."""
+        self.is_closed, self.is_held = True, False
+        self._free.clear()
+        while self._kept:
+            os.close(self._kept.pop())
+
+    # ---- one writes ------------------------------------------------------------------------------------------------
+
+    def new_turn(self) -> int:
+        """A place from which one connection asks for the right to write."""
+        try:
+            return self._free.pop()
+        except IndexError:
+            self._kept.append(os.open(_DESCRIPTORS / str(self._file), os.O_RDWR | os.O_CLOEXEC))
+            return self._kept[-1]
+
+    def take_turn(self, turn: int, seconds: float) -> None:
+        """The right to write, among all processes; ``give_turn`` gives it back."""
+        if not _patiently(turn, _TURN, seconds):
+            raise apsw.BusyError("database is locked")
+
+    def give_turn(self, turn: int) -> None:
+        """Done with writing; also when nobody knows whether it had begun."""
+        if not self.is_closed:  # by a fork
+            _set(turn, _NO_TURN)
+
+    def keep_turn(self, turn: int) -> None:
+        """For another connection."""
+        self.give_turn(turn)
+        self._free.append(turn)
+
+    # ---- where it is -----------------------------------------------------------------------------------------------
+
+    def place(self) -> Path | None:
+        """The name that the file has now; ``None`` when it has none, or nobody can tell."""
+        with suppress(OSError):
+            if os.fstat(self._file).st_nlink:
+                return (_DESCRIPTORS / str(self._file)).readlink()
+        return None
+
+    def index(self) -> bytes:
+        """The salts of the log, and how far checkpoints have tried to go in it; see SQLite's "WAL-index format"."""
+        if self._index is None:
+            return b""
+        found = os.pread(self._index, _INDEX_BYTES, 0)
+        return found[32:40] + found[128:]
+
+
+def naps(seconds: float) -> Iterator[None]:
+    """Short uneven naps for so long, between one attempt and the next."""
+    deadline, attempt = time.monotonic() + seconds, 0
+    while time.monotonic() < deadline:
+        nap(attempt)
+        attempt += 1
+        yield
+
+
+def nap(attempt: int) -> None:
+    """A little longer each time, and never quite as long as somebody else's."""
+    uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
+    time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
+
+
+def _set(descriptor: int, lock: bytes) -> None:
+    assert _SET is not None
+    fcntl.fcntl(descriptor, _SET, lock)
+
+
+def _is_same(descriptor: int, name: str) -> bool:
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), os.stat(name))
+    return False
+
+
+def _try(descriptor: int, lock: bytes) -> bool:
+    try:
+        _set(descriptor, lock)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _patiently(descriptor: int, lock: bytes, seconds: float) -> bool:
+    return _try(descriptor, lock) or any(_try(descriptor, lock) for _ in naps(seconds))
+
+
+# ---- one for each file -----------------------------------------------------------------------------------------------
+
+_guards: dict[tuple[int, int], FileGuard] = {}
+# Re-entrant: a forgotten connection may be collected at any moment. So every step leaves something whole.
+_entering = threading.RLock()
+
+
+def enter(path: str) -> FileGuard | None:
+    """One more connection of this process to the database; ``leave`` must follow. ``None`` where there are no locks."""
+    if _SET is None:
+        return None
+    with _entering:
+        _sweep()
+        while True:
+            try:
+                guard = _guards.get(_identity(os.stat(path))) or _new(path)
+            except OSError:  # read-only, or gone: whoever opens it gets told
+                return None
+            guard.members += 1
+            if not guard.is_closed:
+                return guard
+
+
+def leave(guard: FileGuard, close: Callable[[], None]) -> None:
+    """A connection is closed, by ``close``."""
+    with _entering:
+        if guard.members == 1:
+            guard.let_go()
+    try:
+        close()
+    finally:
+        with _entering:
+            guard.members -= 1
+            _sweep()
+
+
+def _new(path: str) -> FileGuard:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    identity = _identity(os.fstat(file))
+    if identity in _guards:  # put there in just this moment
+        _guards[identity]._kept.append(file)
+        return _guards[identity]
+    guard = _guards[identity] = FileGuard(file)
+    return guard
+
+
+def _sweep() -> None:
+    """Close what nobody uses; a guard that another copy of SQLite keeps here, once that is gone."""
+    for identity, guard in list(_guards.items()):
+        if guard.members == 0 and not (guard.is_held and guard.is_beside_another()):
+            _guards.pop(identity, None)
+            guard.close()
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
+
+
+def _forget() -> None:
+    """In a forked child: the locks are the parent's, and would live on with the child."""
+    global _entering
+    _entering = threading.RLock()
+    while _guards:
+        _guards.popitem()[1].close()
+
+
+os.register_at_fork(after_in_child=_forget)
