@@ -207,6 +207,13 @@ class Base(OpenBase):
 
         return search_history(self, query, limit=limit, **filters)
 
+    def sql(self, question: str, *parameters: Any) -> list[dict[str, Any]]:
+        """What the catalogue answers to a ``SELECT`` of your own, row by row; ``?`` stands for each parameter.
+
+        Read-only, and with the library that writes: reading ``tasks.db`` needs no other. Sealed texts stay sealed.
+        """
+        return self.needed_catalogue().ask(question, parameters)
+
     def costs(self, by: str = "task", since: str | None = None, until: str | None = None) -> CostReport:
         """What calls of models have cost, by ``task``, ``user``, ``repository``, ``model`` or ``day``."""
         from orihon.reports.costs import cost_report

@@ -14,8 +14,9 @@ that uses it: closing that file would drop SQLite's locks on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from orihon.catalogue.counters import Counters, RateLimits
 from orihon.catalogue.grants import Grant, Grants, Tombstones
@@ -99,6 +100,10 @@ class Catalogue:
     def where(self) -> str:
         """Where the catalogue is, for people; without a password."""
         return self._db.where
+
+    def ask(self, question: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """The rows that a question in SQL gives, as they are stored; ``InvalidInput`` for anything else."""
+        return self._db.ask(question, parameters)
 
     def __enter__(self) -> Catalogue:
         return self

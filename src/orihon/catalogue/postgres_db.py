@@ -19,7 +19,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -28,6 +28,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 from psycopg.types.numeric import Int8
 
+from orihon.catalogue.questions import refuse_changes, with_marks
 from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value, statement
 from orihon.drivers.postgres.errors import is_conflict, is_lost
 from orihon.drivers.postgres.pool import Connection, Postgres
@@ -166,6 +167,20 @@ class PostgresTasks:
                     LOCKS.note()
                 logger.info("a change in %s is begun again: %s", self._postgres.where, error.cause)
             time.sleep(_NAP)
+
+    def ask(self, question: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+        refuse_changes(question)
+        with self._postgres.transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
+            connection.execute("SET TRANSACTION READ ONLY")
+            try:
+                # Prepared: the server then takes one statement alone.
+                return cursor.execute(
+                    with_marks(question, parameters).encode(), parameters or None, prepare=True
+                ).fetchall()
+            except psycopg.errors.ReadOnlySqlTransaction as error:
+                raise InvalidInput("sql_change") from error
+            except (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError) as error:
+                raise InvalidInput("sql", detail=" ".join(str(error).split())) from error
 
     def merge_rollups(self) -> None:
         """Put what the triggers have appended together; whoever else is at it does it for all."""

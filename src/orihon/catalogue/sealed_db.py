@@ -9,7 +9,7 @@ written plain stay so until they are written anew.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -189,6 +189,9 @@ class SealedTasks(_SealedReading[TasksDatabase]):
             done=None if done is None else looked,
             durable=durable,
         )
+
+    def ask(self, question: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+        return self._inner.ask(question, parameters)
 
     def merge_rollups(self) -> None:
         self._inner.merge_rollups()

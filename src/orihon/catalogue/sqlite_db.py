@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 
 from orihon.catalogue.counters import add_counts
+from orihon.catalogue.questions import ask_file, refuse_changes
 from orihon.catalogue.tasks_db import DatabaseRow, Moment, Result, Statements, Value, sql_text, statement
 from orihon.drivers.connections import ThreadConnections
 from orihon.drivers.sqlite import LOCKS, SqliteConnection, database_errors, open_database, retrying
@@ -121,6 +122,11 @@ class SqliteTasks:
     ) -> Result:
         with self.write(durable=durable) as statements:
             return action(statements)
+
+    def ask(self, question: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+        refuse_changes(question)
+        self.open()  # there is one, of this version
+        return ask_file(self.path, self._timeout, question, parameters)
 
     def merge_rollups(self) -> None:
         """Nothing: here the sums change with the rows."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -93,6 +93,9 @@ class TasksDatabase(Reading, Protocol):
         Whether the transaction took effect is not known when the answer to its end is lost. Then ``done`` looks, and
         gives the result if it did; without ``done`` the action is one that may be done twice.
         """
+
+    def ask(self, question: str, parameters: Sequence[Any]) -> list[dict[str, Any]]:
+        """The rows that somebody's own question gives, as they are stored; ``InvalidInput`` for anything else."""
 
     def merge_rollups(self) -> None:
         """Put the sums together, where they grow by parts."""
