@@ -275,6 +275,12 @@ os._exit(0)
     found(tmp_path, said)
 
 
+def made(path: Path) -> SqliteConnection:
+    """A new database in a folder that may be new, or the one that is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return connect(path, timeout=20, create=True)
+
+
 def test_the_last_close_removes_the_log_as_ever(tmp_path: Path) -> None:
     with Base(tmp_path, context_storage={"backend": "sqlite"}) as base, base.task("me") as task:
         task.add("user", "hello")
@@ -283,7 +289,7 @@ def test_the_last_close_removes_the_log_as_ever(tmp_path: Path) -> None:
 
 def test_a_forgotten_connection_lets_go(tmp_path: Path) -> None:
     path = tmp_path / "some.db"
-    connection = connect(path, timeout=1)
+    connection = made(path)
     with transaction(connection):
         connection.execute("CREATE TABLE t (x)")
     del connection
@@ -330,7 +336,7 @@ os._exit(0)
 
 def test_a_log_with_other_contents_in_its_place_is_an_error_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "some.db"
-    connection = connect(path, timeout=1)
+    connection = made(path)
     with transaction(connection):
         connection.execute("CREATE TABLE t (x)")
         connection.execute("INSERT INTO t VALUES (1)")
@@ -347,7 +353,7 @@ def test_a_log_with_other_contents_in_its_place_is_an_error_and_nothing_is_lost(
 
 def test_what_is_committed_into_a_database_that_was_replaced_is_not_acknowledged(tmp_path: Path) -> None:
     folder = tmp_path / "task"
-    connection = connect(folder / "some.db", timeout=1)
+    connection = made(folder / "some.db")
     with transaction(connection):
         connection.execute("CREATE TABLE t (x)")
 
@@ -355,7 +361,7 @@ def test_what_is_committed_into_a_database_that_was_replaced_is_not_acknowledged
         with transaction(connection):
             connection.execute("INSERT INTO t VALUES (1)")
             folder.rename(tmp_path / "taken")
-            other = connect(folder / "some.db", timeout=1)
+            other = made(folder / "some.db")
             with transaction(other):
                 other.execute("CREATE TABLE u (x)")
             others.append(other)
@@ -371,7 +377,7 @@ def test_what_is_committed_into_a_database_that_was_replaced_is_not_acknowledged
 
 
 def test_a_folder_that_was_put_away_under_another_name_takes_no_more_writes(tmp_path: Path) -> None:
-    connection = connect(tmp_path / "task" / "some.db", timeout=1)
+    connection = made(tmp_path / "task" / "some.db")
 
     def write_late() -> None:
         with transaction(connection):
@@ -384,7 +390,7 @@ def test_a_folder_that_was_put_away_under_another_name_takes_no_more_writes(tmp_
 
 def test_a_folder_that_moves_as_a_whole_keeps_what_is_being_written(tmp_path: Path) -> None:
     (tmp_path / "paused").mkdir()
-    connection = connect(tmp_path / "running" / "task" / "some.db", timeout=1)
+    connection = made(tmp_path / "running" / "task" / "some.db")
     with transaction(connection):
         connection.execute("CREATE TABLE t (x)")
         (tmp_path / "running" / "task").rename(tmp_path / "paused" / "task")
@@ -410,7 +416,7 @@ with base.needed_catalogue()._db.write():
 def test_a_fork_does_not_keep_the_turn_of_its_parent(tmp_path: Path) -> None:
     """The locks belong to what both have open; the child closes it at once."""
     code = """
-connection = connect(base_dir / "some.db", timeout=30)
+connection = connect(base_dir / "some.db", timeout=30, create=True)
 connection.begin()
 pid = os.fork()
 if pid == 0:
@@ -427,7 +433,7 @@ os._exit(0)
         (pid,) = json.loads(process.stdout.readline())
         process.wait(60)
         os.kill(pid, 0)  # the child lives
-        connection = connect(tmp_path / "some.db", timeout=20)
+        connection = made(tmp_path / "some.db")
         with transaction(connection):
             connection.execute("CREATE TABLE t (x)")
         connection.close()

@@ -171,7 +171,7 @@ class SeenFiles:
                     self._path.with_name(NAME + ending).unlink()
             return self._database()
 
-    def _database(self) -> apsw.Connection:
+    def _database(self) -> SqliteConnection:
         schema = _statement("schema")
         return open_database(self._path, schema=schema, steps=[], timeout=_TIMEOUT, durable=False, create=True)
 
