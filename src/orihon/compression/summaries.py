@@ -24,7 +24,7 @@ from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.files import replace_file, wrapping
 from orihon.values.message.message import Message
-from orihon.values.records import ModelCall
+from orihon.values.records import FINAL_SUMMARY, ModelCall
 
 if TYPE_CHECKING:
     from orihon.compression.contract import FoldedTask
@@ -80,7 +80,7 @@ def keep_final_summary(store: TaskStore, summary: str, calls: tuple[ModelCall, .
     written = summary.encode("utf-8", "replace")
 
     def keep(_: Tail) -> None:
-        store.records.keep_file("final_summary.txt", written)
+        store.records.keep_file(FINAL_SUMMARY, written)
         keep_calls(store, calls)
 
     store.change(keep)  # a writer that was replaced has nothing to say any more

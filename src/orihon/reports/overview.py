@@ -26,12 +26,12 @@ from orihon.tasks.chain import Inherited, without_others
 from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading, ViewStatistics
+from orihon.values.records import FINAL_SUMMARY
 from orihon.values.task import TaskStatus
 
 LAST_MESSAGES = 5
 #: Of more tool calls than this, those that failed are not counted.
 _MOST_TOOLS_LOOKED_AT = 5000
-_FINAL_SUMMARY = "final_summary.txt"
 
 #: Where the task's records are: here; packed away; removed on purpose; there are none.
 Records = Literal["here", "archived", "removed", "none"]
@@ -122,7 +122,7 @@ def task_overview(base: OpenBase, task: str, *, last: int = LAST_MESSAGES, user:
         with reading_task(base, uuid) as (store, _):
             newest = tuple(store.messages(store.count("messages") - last + 1))
             figures = _statistics(base, store, row)
-            said = (store.records.kept_file(_FINAL_SUMMARY) or b"").decode("utf-8", "replace")
+            said = (store.records.kept_file(FINAL_SUMMARY) or b"").decode("utf-8", "replace")
     except (TaskNotFound, IllegalTransition):  # packed, gone, or cleaned up
         return TaskOverview(uuid, row, _records_of(row), None, inherited, children, (), kept_summary(row))
     return TaskOverview(uuid, row, "here", figures, inherited, children, newest, said)

@@ -24,10 +24,10 @@ from orihon.store import PlanningHistoryStore
 from orihon.store.checkpoints import Checkpoint, CheckpointLog
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
+from orihon.values.records import FINAL_SUMMARY
 from orihon.values.task import FINISHED, TaskStatus
 
 DEEPEST = 3  # children of children of children start none
-_SUMMARY = "final_summary.txt"
 _NAMESPACE = uuids.UUID("6f2d9a54-9c3e-4a53-8d0b-0d6a5c1f7e21")
 
 #: Works on a child until it is done or has to stop; raises when it fails.
@@ -122,7 +122,7 @@ def _summary(parent: TaskContextManager, uuid: str) -> str:
     if place is None:
         return ""
     with closing(parent.base.read_store(place)) as store:
-        return (store.records.kept_file(_SUMMARY) or b"").decode("utf-8", "replace")
+        return (store.records.kept_file(FINAL_SUMMARY) or b"").decode("utf-8", "replace")
 
 
 ASK = "checkpoint_ask"

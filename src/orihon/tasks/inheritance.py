@@ -29,6 +29,7 @@ from orihon.system import jsonio
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.place import folders_of
 from orihon.texts import text
+from orihon.values.records import FINAL_SUMMARY
 from orihon.values.task import FINISHED, TaskKey, TaskStatus
 from orihon.values.tokens.tokens import estimate
 
@@ -191,7 +192,7 @@ class ContextInheritanceManager:
         )
 
     def _load_final_summary(self, uuid: str) -> str | None:
-        raw = self._load_file(uuid, "final_summary.txt")
+        raw = self._load_file(uuid, FINAL_SUMMARY)
         return None if raw is None else raw.decode("utf-8", "replace").strip()
 
     def _load_metadata(self, uuid: str) -> dict[str, Any]:

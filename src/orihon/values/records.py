@@ -21,6 +21,8 @@ REWIND = "rewind"
 Trust = Literal["system", "user", "assistant", "tool"]
 #: How a fold is introduced to the model.
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
+#: The file beside a task's records with what it ended with.
+FINAL_SUMMARY = "final_summary.txt"
 
 _MOST_TOKENS = 10**9  # no call has so many: a larger figure is a fault of the server
 

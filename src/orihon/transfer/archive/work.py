@@ -38,6 +38,7 @@ from orihon.texts import text
 from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, Shelf, key_of
 from orihon.transfer.archive.packed_file import contents_of, pack
 from orihon.transfer.staging import RESTORE, StagedRecords, copy_task, fence, open_unguarded, remove_from_database
+from orihon.values.records import FINAL_SUMMARY as FINAL_SUMMARY
 from orihon.values.task import FINISHED, TaskStatus, check_change
 
 logger = logging.getLogger("orihon.archive")
@@ -46,7 +47,6 @@ logger = logging.getLogger("orihon.archive")
 ARCHIVED = "archived"
 #: The same, while a task's records are being removed: what its tombstone will say.
 CLEANING = "cleaning"
-FINAL_SUMMARY = "final_summary.txt"
 #: Characters of it that a row keeps.
 _MOST_SUMMARY = 8000
 #: A writer's place: of no use in a packed folder, and never twice the same.

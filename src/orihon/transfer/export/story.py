@@ -23,14 +23,13 @@ from orihon.store.record_codec import StoredMessage
 from orihon.tasks.base import OpenBase
 from orihon.tasks.reader import reading_task
 from orihon.tasks.view_reader import ViewReading
-from orihon.values.records import Compression, Fold, Pin
+from orihon.values.records import FINAL_SUMMARY, Compression, Fold, Pin
 from orihon.values.task import TaskStatus
 from orihon.values.view import layout
 
 # What comes later in this order may be mentioned by what comes earlier; see ``RecordStore.lasts``.
 _ORDER: tuple[Stream, ...] = ("checkpoints", "compressions", "summaries", "planning", "tools", "messages")
 _LOOKS = 5
-_SUMMARY_FILE = "final_summary.txt"
 #: Results are recorded about when they are told: a record so many calls away from its message is not looked for.
 _MOST_WAITING = 256
 
@@ -138,7 +137,7 @@ class Story:
 
     @property
     def final_summary(self) -> str:
-        return (self.task.records.kept_file(_SUMMARY_FILE) or b"").decode("utf-8", "replace")
+        return (self.task.records.kept_file(FINAL_SUMMARY) or b"").decode("utf-8", "replace")
 
     @property
     def files(self) -> list[str]:

@@ -22,7 +22,7 @@ from orihon.transfer.export.message_view import (
     shown_message,
 )
 from orihon.transfer.export.story import StoryMessage
-from orihon.values.records import Fold
+from orihon.values.records import FINAL_SUMMARY, Fold
 from orihon.values.view import history
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.conversation import Broken, Closed, ConversationRange, ConversationReader, Stretch, inside
@@ -31,7 +31,6 @@ from orihon.web.pages.task_views import can_of, standing
 from orihon.web.task_head import TaskHead, open_task_head, size_of, subject_of, title_of
 from orihon.web.task_memory import ChangeMark, TaskMemory
 
-_FINAL_SUMMARY = "final_summary.txt"
 _LONGEST_SUMMARY = 200_000
 
 
@@ -145,7 +144,7 @@ def final_summary(task: TaskHead) -> Any:
     """What the task ended with; of one that is packed or gone, what the row keeps of it."""
     said = kept_summary(task.row)
     with suppress(OrihonError):
-        kept = None if task.store is None else task.store.records.kept_file(_FINAL_SUMMARY)
+        kept = None if task.store is None else task.store.records.kept_file(FINAL_SUMMARY)
         said = said if kept is None else kept[:_LONGEST_SUMMARY].decode("utf-8", "replace")
     return said_text(said) if said.strip() else None
 
