@@ -92,10 +92,10 @@ def _noted(walk: Walk) -> Iterator[None]:
     mark = _MARK.encode()
 
     def appending(really: Callable[..., None]) -> Callable[..., None]:
-        def append(handle: AppendHandle, lines: Any) -> None:
+        def append(handle: AppendHandle, lines: Any, **how: Any) -> None:
             if any(mark in bytes(piece) for line in lines for piece in line):
                 walk.writes.append((*_calls(sys._getframe(1)), ("store/append_handle.py", "append")))
-            really(handle, lines)
+            really(handle, lines, **how)
 
         return append
 

@@ -73,7 +73,7 @@ def paused_task(base: Path, backend: str, *, uuid: str | None = None, key: TaskK
 def read_record(folder: Path, stream: Stream, number: int) -> bytes:
     """A record as it is stored."""
     if not (folder / "context.db").exists():
-        return (folder / f"{stream}.jsonl").read_bytes().splitlines()[number - 1]
+        return (folder / f"{stream}.jsonl").read_bytes().splitlines()[number - 1].rstrip(b" ")
     with closing(apsw.Connection(str(folder / "context.db"))) as connection:
         record = connection.execute(f"SELECT record FROM {_TABLES[stream]} WHERE id = ?", (number,)).get
         return str(record).encode()
@@ -84,7 +84,7 @@ def edit_record(folder: Path, stream: Stream, number: int, change: Callable[[byt
     if not (folder / "context.db").exists():
         path = folder / f"{stream}.jsonl"
         lines: list[bytes | None] = [*path.read_bytes().splitlines()]
-        lines[number - 1] = change(lines[number - 1] or b"")
+        lines[number - 1] = change((lines[number - 1] or b"").rstrip(b" "))
         path.write_bytes(b"".join(line + b"\n" for line in lines if line is not None))
         return
     table, database = _TABLES[stream], folder / "context.db"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.store.jsonl import JsonlFile
+from orihon.system import jsonio
 from tests.helpers import refused
 
 
@@ -117,6 +119,11 @@ def test_damage_raises(file: JsonlFile, path: Path, broken: list[bytes]) -> None
 
 def test_a_last_line_that_has_no_number(file: JsonlFile, path: Path) -> None:
     path.write_bytes(line(1) + b"\nnot json\n")
+    assert file.last() == 1  # nothing is known but that it cannot be read: it may never have been finished
+    assert file.torn_tail() == b"not json\n"
+    settled = {path.stem: path.stat().st_size}
+    check = zlib.crc32(jsonio.encode(settled))
+    path.with_name("settled.json").write_bytes(jsonio.encode({"check": check, "body": settled}))
     with refused(DamagedStore, "line"):
         file.last()
 

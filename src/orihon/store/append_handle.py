@@ -1,7 +1,8 @@
 """``AppendHandle``: a file of the ``files`` back end while lines are appended to it.
 
-Lines are written in one call, whole or not at all: a disk that takes only a part of them is full. What was appended
-since the last commit can be taken back. When it reaches the disk (``sync``) is the business of its owner.
+Lines are written whole or not at all: a disk that takes only a part of them is full. What was appended since the last
+commit can be taken back. When it reaches the disk (``sync``) is the business of its owner; only the last of several
+lines that belong together waits for the others, so that it tells that they are all there (see ``jsonl``).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Sequence
 
 from orihon.store.contract import Pieces
+from orihon.store.jsonl import CONTINUED
 
 # The system takes no more of them in one write.
 _MOST_PIECES = 1000
@@ -28,8 +30,13 @@ class AppendHandle:
         self.grown = 0
         self._is_synced = True
 
-    def append(self, lines: Sequence[Pieces]) -> None:
-        data: list[bytes | memoryview] = [piece for line in lines for piece in (*line, b"\n")]
+    def append(self, lines: Sequence[Pieces], *, together: bool, ending: bytes = b"\n") -> None:
+        """Lines that are all there, or do not count (``together``), or that do not know of each other."""
+        if together and len(lines) > 1:
+            self.append(lines[:-1], together=False, ending=CONTINUED)
+            self.sync()
+            lines = lines[-1:]
+        data: list[bytes | memoryview] = [piece for line in lines for piece in (*line, ending)]
         if len(data) > _MOST_PIECES:
             data = [b"".join(data)]
         length = sum(map(len, data))

@@ -56,7 +56,7 @@ SEALED = "sealed.json"
 #: The request that is being sent; locked by who sends it.
 REQUEST = "request.json"
 #: The documents that stores derive for themselves; see ``Files.save``.
-DERIVED = frozenset({"index", "counts"})
+DERIVED = frozenset({"index", "counts", "settled"})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
 OWN_NAMES = frozenset(
     {

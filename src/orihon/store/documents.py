@@ -33,7 +33,7 @@ def save_document(records: RecordStore, name: str, document: Mapping[str, Any]) 
 def load_document(records: RecordStore, name: str) -> dict[str, Any]:
     """What was kept; empty when it is missing or damaged, for it can be derived again."""
     raw = records.load(name)
-    body = _body(raw)
+    body = document_in(raw)
     if body is None:
         logger.warning("%s: %s is damaged and is made anew", records.folder.name, name)
     return body or {}
@@ -41,10 +41,11 @@ def load_document(records: RecordStore, name: str) -> dict[str, Any]:
 
 def is_usable(raw: bytes | None) -> bool:
     """Is a kept document what was kept, or none at all?"""
-    return _body(raw) is not None
+    return document_in(raw) is not None
 
 
-def _body(raw: bytes | None) -> dict[str, Any] | None:
+def document_in(raw: bytes | None) -> dict[str, Any] | None:
+    """What was kept in these bytes; ``None`` when they are damaged, empty when there are none."""
     if raw is None or raw == b"{}":  # nothing was kept, or it was dropped on purpose
         return {}
     try:

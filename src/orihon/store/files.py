@@ -21,12 +21,13 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy
+from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
 from orihon.store.append_handle import AppendHandle
 from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, Stream, TornTail, ViewFile
+from orihon.store.documents import save_document
 from orihon.store.folder_store import FolderStore
 from orihon.store.former_view import AllLines, FormerView
-from orihon.store.jsonl import JsonlFile
+from orihon.store.jsonl import SETTLED, JsonlFile, settled_sizes
 from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
 from orihon.store.writer_place import NAME as WRITER
 from orihon.system import jsonio
@@ -40,6 +41,7 @@ from orihon.system.files import (
     replace_file,
     replacing_file,
     storage_error,
+    sync_file,
     sync_folder,
     wrapping,
     write_all,
@@ -98,7 +100,9 @@ class FilesRecords(FolderStore, ViewFile):
             self._write_place({"epoch": granted, **asdict(me), "token": token})
             self._pid = me.pid
             self._hold_life_lock()
-            return granted, [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
+            torn = [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
+            self._settle()
+            return granted, torn
 
     def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         if not self._is_writer():
@@ -126,6 +130,7 @@ class FilesRecords(FolderStore, ViewFile):
         try:
             if self._is_writer():
                 with suppress(StaleWriter), self.writing():
+                    self._settle()
                     self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
         finally:
             self._drop_handles()
@@ -226,6 +231,23 @@ class FilesRecords(FolderStore, ViewFile):
             os.truncate(file.path, file.path.stat().st_size - len(torn))
         return TornTail(stream, len(torn), kept_in)
 
+    def _settle(self) -> None:
+        """All that the files hold is on the disk, and noted: from here on it is never taken for unfinished.
+
+        The note itself need not be on the disk; an older one only says less.
+        """
+        if not self._durable:
+            return
+        known: dict[str, int] = settled_sizes(self.folder)
+        sizes: dict[str, int] = {stream: known.get(stream, 0) for stream in STREAMS}
+        for stream, file in self._files.items():
+            with wrapping(file.path), suppress(FileNotFoundError, DamagedStore):
+                sizes[stream] = file.size()
+                if sizes[stream] != known.get(stream):
+                    sync_file(file.path)
+        if sizes != known:
+            save_document(self, SETTLED, sizes)
+
     # ---- records -----------------------------------------------------------------------------------------------
 
     def append(self, stream: Stream, first: int, records: Sequence[Pieces], view_lines: Sequence[bytes] = ()) -> None:
@@ -238,12 +260,12 @@ class FilesRecords(FolderStore, ViewFile):
         if len(view_lines) == 1:
             lines.reverse()
         try:
-            if self._written and self._written[-1] is not log:
+            if self._written:
                 self._sync_written()  # what this record may mention must be on the disk before it
             for handle, new in lines:
                 if handle not in self._written:
                     self._written.append(handle)
-                handle.append(new)
+                handle.append(new, together=handle is log)
         except OSError as error:
             raise storage_error(error, self.folder / f"{stream}.jsonl") from error
 
@@ -277,9 +299,17 @@ class FilesRecords(FolderStore, ViewFile):
     def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
         path = self.folder / f"{stream}.jsonl"
         with self.writing():
+            self._forget_settled()
             lines = (records.get(number, line) + b"\n" for number, line in enumerate(self._files[stream].read(1), 1))
             replace_file(path, lines)
             self._close_handle(path.name)
+
+    def _forget_settled(self) -> None:
+        """The files get other sizes: what is known of them would be wrong, and must not come back after a crash."""
+        path = self.folder / f"{SETTLED}.json"
+        with wrapping(path):
+            path.unlink(missing_ok=True)
+            sync_folder(self.folder)
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:

@@ -284,8 +284,8 @@ class Folding:
         )
 
     def _keep_texts(self, change: Change) -> None:
-        for fold in change.added:
-            self._store.add_inside("summaries", fold.as_dict())
+        if change.added:
+            self._store.add_inside("summaries", *(fold.as_dict() for fold in change.added))
 
     def _visible(self, view: View, fold_id: int) -> Fold:
         for fold in view.folds:

@@ -1,9 +1,14 @@
 """One append-only JSON Lines file, read by number without an index.
 
 Every line starts with its number (``{"seq":17,…``) and numbers have no gaps, so a line is found by bisection over
-the bytes of the file: nothing beside the file has to be kept, and nothing can get out of step with it. What follows
-the last line feed is an append in progress, or one that never finished; readers stop before it, and before empty
-lines at the end. Any other line that does not carry the number it should is damage and raises.
+the bytes of the file: nothing beside the file has to be kept, and nothing can get out of step with it.
+
+A section that was not finished when the machine died may have left any of its pages, or none. It is told from damage by
+what it can look like: of several lines each but the last has a blank before its line feed (``CONTINUED``), and the last
+is written when the others are on the disk. So whatever stands after the last line that is whole and ends a section was
+never acknowledged; readers stop before it, and before empty lines at the end. ``settled.json`` beside the file says how
+long it was when all of it was known to be on the disk: nothing before that is taken for unfinished, whatever has become
+of it. Any other line that does not carry the number it should, or is not what its check says, is damage and raises.
 """
 
 from __future__ import annotations
@@ -16,10 +21,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.store.documents import document_in
 from orihon.store.record_check import is_whole
-from orihon.system.files import wrapping
+from orihon.system.files import is_regular, wrapping
 
 _CHUNK = 1 << 16
+#: How a line ends that is not the last one of its section.
+CONTINUED = b" \n"
+#: The document that says how long each file was when all of it was on the disk.
+SETTLED = "settled"
 
 
 class JsonlFile:
@@ -46,7 +56,7 @@ class JsonlFile:
                     line = file.readline()
                     if self._number_of(line) != number:
                         raise DamagedStore("line", path=self.path, number=number, offset=position)
-                    record = line[:-1]
+                    record = _record_in(line)
                     if not is_whole(record):
                         raise DamagedStore("check", path=self.path, stream=self.path.stem, number=number)
                     yield record
@@ -65,8 +75,17 @@ class JsonlFile:
                     return 0
                 return self._number_at(file, self._line_start_before(file, end - 1))
 
+    def size(self) -> int:
+        """How many bytes of the file count."""
+        with wrapping(self.path):
+            file = self._opened()
+            if file is None:
+                return 0
+            with file:
+                return self._whole_size(file)
+
     def torn_tail(self) -> bytes:
-        """What stands after the last whole line."""
+        """What stands after the last line that counts."""
         with wrapping(self.path):
             file = self._opened()
             if file is None:
@@ -145,8 +164,45 @@ class JsonlFile:
         return 0
 
     def _whole_size(self, file: BinaryIO) -> int:
+        """The size up to and including the line feed of the last line that counts."""
+        end = start = self._lines_size(file)
+        lines = 0
+        while start > 0:
+            first = self._line_start_before(file, start - 1)
+            line = os.pread(file.fileno(), start - first, first)
+            if self._number_of(line) > 0 and is_whole(_record_in(line)) and not line.endswith(CONTINUED):
+                break
+            start = first
+            lines += 1
+        size = os.fstat(file.fileno()).st_size
+        if start == end == size:
+            return end
+        settled = settled_sizes(self.path.parent).get(self.path.stem)
+        if settled is not None and end < min(size, settled):
+            raise DamagedStore("line", path=self.path, number="?", offset=end)
+        if start == end:
+            return end
+        if settled is None:
+            # Nothing is known: no more than one line that cannot be read is taken for unfinished.
+            return start if lines == 1 and not line.endswith(CONTINUED) else end
+        return start if start >= settled else end
+
+    def _lines_size(self, file: BinaryIO) -> int:
         """The size up to and including the line feed of the last line that says anything."""
         end = self._line_start_before(file, os.fstat(file.fileno()).st_size)
         while end > 0 and os.pread(file.fileno(), 2, max(end - 2, 0)) in (b"\n\n", b"\n"):
             end -= 1  # an editor has left an empty line behind
         return end
+
+
+def settled_sizes(folder: Path) -> dict[str, int]:
+    """How long the files of the streams in a folder were when all of them was known to be on the disk."""
+    path = folder / f"{SETTLED}.json"
+    try:
+        return document_in(path.read_bytes() if is_regular(path) else None) or {}
+    except OSError:
+        return {}
+
+
+def _record_in(line: bytes) -> bytes:
+    return line[: -len(CONTINUED)] if line.endswith(CONTINUED) else line[:-1]

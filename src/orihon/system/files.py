@@ -142,6 +142,15 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
+def sync_file(path: Path) -> None:
+    """Make what a file holds durable, whoever has written it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def replace_file(path: Path, chunks: Iterable[bytes], *, durable: bool = True) -> None:
     """Write a file whole or not at all: temporary file, fsync, rename, fsync of the folder."""
     with replacing_file(path, chunks, durable=durable):

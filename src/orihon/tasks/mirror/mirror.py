@@ -50,7 +50,7 @@ GROWING = (
     *("tools.jsonl", "planning.jsonl"),
 )
 # Derived from the log, of this machine alone, or secret.
-_LEFT_OUT = frozenset(("current.jsonl", "index.json", "request.json", "writer.lock", KEY_FILE))
+_LEFT_OUT = frozenset(("current.jsonl", "index.json", "settled.json", "request.json", "writer.lock", KEY_FILE))
 
 
 class Mirror:

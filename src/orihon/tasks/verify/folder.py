@@ -6,13 +6,15 @@ import errno
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import is_about, read_metadata
+from orihon.errors import DamagedStore
 from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, STREAMS, RecordStore
-from orihon.store.jsonl import JsonlFile
+from orihon.store.jsonl import JsonlFile, settled_sizes
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import holder_in
 from orihon.system.files import find_leftovers, folder_size, is_abandoned, is_regular, storage_error, wrapping
@@ -103,8 +105,17 @@ def check_metadata(records: RecordStore, report: Report) -> None:
 
 
 def _check_torn_tails(folder: Path, report: Report) -> None:
+    settled = settled_sizes(folder)
     for stream in STREAMS:
-        torn = JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream]).torn_tail()
+        path = folder / f"{stream}.jsonl"
+        with wrapping(path):
+            size = path.stat().st_size if path.exists() else 0
+        if size < settled.get(stream, 0):
+            fields = {"size": size, "settled": settled[stream]}
+            report(Finding("stream", "short", path.name, fields=fields))
+        torn = b""
+        with suppress(DamagedStore):  # who reads the records reports it
+            torn = JsonlFile(path, NUMBER_FIELD[stream]).torn_tail()
         if torn:
             fields = {"size": len(torn)}
             report(Finding("stream", "torn", f"{stream}.jsonl", severity="warning", fields=fields))
