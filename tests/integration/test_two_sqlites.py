@@ -281,6 +281,37 @@ def made(path: Path) -> SqliteConnection:
     return connect(path, timeout=20, create=True)
 
 
+def test_another_connection_by_our_own_library_is_left_in_peace(tmp_path: Path) -> None:
+    """What we close would drop its locks, and whoever comes next would empty the index that it has mapped."""
+    said = run(
+        """
+import apsw, subprocess
+say("task", base.enqueue("before"))
+viewer = apsw.Connection(str(base_dir / "tasks.db"))
+viewer.execute("BEGIN")
+assert viewer.execute("SELECT count(*) FROM tasks").get == 1
+for number in range(3):
+    base.close()
+    say("task", base.enqueue(f"task {number}"))
+    base.close()
+    code = "import sys; from orihon import Base; print(Base(sys.argv[1]).enqueue('other'))"
+    other = subprocess.run([sys.executable, "-c", code, sys.argv[1]], capture_output=True, text=True)
+    say("task", other.stdout.strip())
+    assert viewer.execute("SELECT count(*) FROM tasks").get == 1
+viewer.execute("COMMIT")
+assert viewer.execute("SELECT count(*) FROM tasks").get == 7
+viewer.close()
+say("task", base.enqueue("last"))
+base.close()
+assert [path.name for path in base_dir.glob("tasks.db*")] == ["tasks.db"]
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert len(said) == 8
+    found(tmp_path, said)
+
+
 def test_the_last_close_removes_the_log_as_ever(tmp_path: Path) -> None:
     with Base(tmp_path, context_storage={"backend": "sqlite"}) as base, base.task("me") as task:
         task.add("user", "hello")

@@ -31,7 +31,7 @@ class ThreadConnections(Generic[_Connection]):
     """The connections of one process to one database, one for each thread."""
 
     def __init__(
-        self, open_connection: Callable[[], _Connection], is_usable: Callable[[_Connection], bool] | None = None
+        self, open_connection: Callable[[], _Connection], is_usable: Callable[[_Connection], bool] = lambda _: True
     ) -> None:
         """``is_usable`` is asked before each use; a connection that is not is closed, and another opened."""
         self._open_connection = open_connection
@@ -51,12 +51,15 @@ class ThreadConnections(Generic[_Connection]):
         finally:
             self.give_back()
 
-    def take(self) -> _Connection:
-        """The same without a block; ``give_back`` must follow in this thread."""
+    def take(self, *, is_looked_at: bool = True) -> _Connection:
+        """The same without a block; ``give_back`` must follow in this thread.
+
+        Not ``is_looked_at``: whoever takes it finds out at the end whether it was usable.
+        """
         slot = self._slot()
         slot.lock.acquire()
         try:
-            if slot.connection is not None and self._is_usable is not None and not self._is_usable(slot.connection):
+            if is_looked_at and slot.connection is not None and not self._is_usable(slot.connection):
                 slot.close()
             if slot.connection is None:
                 slot.connection = self._open_connection()

@@ -74,6 +74,7 @@ class SqliteConnection(apsw.Connection):
         self._timeout = timeout
         self._files: tuple[tuple[int, int], tuple[int, int]] | None = None
         self._turn: int | None = None
+        self._is_at_turn = False
         self._guard = sqlite_guard.enter(self._name)
         try:
             self._hold()
@@ -103,7 +104,7 @@ class SqliteConnection(apsw.Connection):
             self._prepare_to_close()
         if self._turn is not None:
             self._guard.keep_turn(self._turn)
-            self._turn = None
+            self._turn, self._is_at_turn = None, False
         sqlite_guard.leave(self._guard, lambda: apsw.Connection.close(self, force))
         self._guard = None
 
@@ -116,8 +117,8 @@ class SqliteConnection(apsw.Connection):
     def begin(self) -> None:
         """Start to write; nobody else does until ``commit`` or ``roll_back``."""
         self.roll_back()  # an interrupt may have come between the start of a transaction and its end
-        self._take_turn()
         try:
+            self._take_turn()
             self.execute("BEGIN IMMEDIATE")
         except BaseException:
             self._let_go()
@@ -144,8 +145,8 @@ class SqliteConnection(apsw.Connection):
     def alone(self) -> Iterator[None]:
         """For what writes and cannot be in a transaction: ``VACUUM``, a checkpoint."""
         self.roll_back()
-        self._take_turn()
         try:
+            self._take_turn()
             yield
         finally:
             self._let_go()
@@ -154,11 +155,13 @@ class SqliteConnection(apsw.Connection):
         if self._guard is not None and self._guard.is_held:
             if self._turn is None:
                 self._turn = self._guard.new_turn()
+            self._is_at_turn = True  # first: an interrupt may come in between
             self._guard.take_turn(self._turn, self._timeout)
 
     def _let_go(self) -> None:
-        if self._turn is not None and self._guard is not None:
+        if self._is_at_turn and self._turn is not None and self._guard is not None:
             self._guard.give_turn(self._turn)
+            self._is_at_turn = False
 
     # ---- its files -------------------------------------------------------------------------------------------------
 
@@ -171,7 +174,7 @@ class SqliteConnection(apsw.Connection):
 
     def is_usable(self) -> bool:
         """May it go on? Looked at before each use. What only its log holds is saved when that has lost its name."""
-        if self.is_linked() or self.in_transaction:
+        if self.in_transaction or self.is_linked():
             return True
         place = self.place()
         if place is None:

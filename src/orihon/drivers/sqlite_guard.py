@@ -239,9 +239,9 @@ def _new(path: str) -> FileGuard:
 
 
 def _sweep() -> None:
-    """Close what nobody uses; a guard that another copy of SQLite keeps here, once that is gone."""
+    """Close what nobody uses; beside connections that are not ours, once they are gone: to close drops their locks."""
     for identity, guard in list(_guards.items()):
-        if guard.members == 0 and not (guard.is_held and guard.is_beside_another()):
+        if guard.members == 0 and not guard.is_beside_another():
             _guards.pop(identity, None)
             guard.close()
 

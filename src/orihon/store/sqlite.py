@@ -127,7 +127,7 @@ class SqliteRecords(FolderStore):
 
     def begin(self) -> bool:
         """Open the section; see ``writing``."""
-        connection = self._writer = self._connections.take()
+        connection = self._writer = self._connections.take(is_looked_at=False)
         try:
             retrying(
                 connection.begin,

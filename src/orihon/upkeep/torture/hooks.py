@@ -130,7 +130,7 @@ class Hooks:
             return fd
 
         place = self._place(path, dir_fd) if flags & (os.O_CREAT | os.O_TRUNC) else None
-        if place is None:
+        if place is None or place[1].endswith("-shm"):
             return opened()
         there = self._known(path, dir_fd)
         if there and flags & os.O_TRUNC and not flags & os.O_EXCL:
