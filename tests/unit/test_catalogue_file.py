@@ -113,7 +113,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 def test_migrations_go_forward_one_transaction_each(tmp_path: Path) -> None:
     path = tmp_path / "x.db"
-    connection = connect(path, timeout=1)
+    connection = connect(path, timeout=1, create=True)
     migrate(connection, path, schema="CREATE TABLE t (a)", steps=[])
     connection.execute("INSERT INTO t VALUES (1)")
     good = "ALTER TABLE t ADD COLUMN b; UPDATE t SET b = a + 1"
@@ -124,7 +124,7 @@ def test_migrations_go_forward_one_transaction_each(tmp_path: Path) -> None:
     assert version(connection) == 3
     assert connection.execute("SELECT * FROM t").fetchall() == [(1, 2, 3)]
     connection.close()
-    fresh = connect(tmp_path / "y.db", timeout=1)
+    fresh = connect(tmp_path / "y.db", timeout=1, create=True)
     migrate(fresh, tmp_path / "y.db", schema="CREATE TABLE t (a, b, c)", steps=["broken", "broken"])
     assert version(fresh) == 3
     fresh.close()
