@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,7 +70,7 @@ def torture(
     else:
         print_table(_heads(), map(_cells, report.rows), flexible=0)
         for failure in report.failures:
-            typer.echo(shown(text("cli.torture.failure", failure=failure)))
+            typer.echo(shown(text("cli.torture.failure", **asdict(failure))))
         _say_outcome(report, plan.folder)
     raise typer.Exit(1 if not report.is_clean else 0 if report.is_complete else 128 + signal.SIGINT)
 

@@ -157,12 +157,19 @@ def _live(pipe: int, work: Callable[..., object], arguments: tuple[Any, ...]) ->
         work(say, *arguments)
     except OrihonError as error:
         say("error", type(error).__name__, error.reason, str(error))
-    except Exception:  # noqa: BLE001 - this is what is looked for
-        say("traceback", traceback.format_exc())
+    except Exception as error:  # noqa: BLE001 - this is what is looked for
+        traceback.print_exc()
+        say("traceback", f"{where_raised(error)}: {type(error).__name__}: {error}")
         code = 1
     finally:
         sys.stdout.flush()
         os._exit(code)
+
+
+def where_raised(error: BaseException) -> str:
+    """The file and line that an error comes from."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    return f"{last.filename}:{last.lineno}"
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

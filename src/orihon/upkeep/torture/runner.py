@@ -24,10 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput, OrihonError
+from orihon.guard.masking.rules import built_in_finders
 from orihon.settings import Settings
 from orihon.system.files import make_private_folder
 from orihon.upkeep.torture.campaign import BACKENDS, MUST_BE_ZERO, Arena, Campaign, Trial
-from orihon.upkeep.torture.nursery import Nursery, die_with_parent
+from orihon.upkeep.torture.nursery import Nursery, die_with_parent, where_raised
 
 #: By name, in the order of the table, each as ``module:class`` of this package.
 CAMPAIGNS = {
@@ -235,6 +236,7 @@ def _job(
         output = at_end.enter_context((folder / "output.txt").open("a", buffering=1))
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
+        _warm_up(backend)
         nursery = Nursery()
         at_end.callback(nursery.close)
         schema = _new_schema()
@@ -256,6 +258,13 @@ def _job(
                 break
 
 
+def _warm_up(backend: str) -> None:
+    """What takes long is done once, and not in every child."""
+    import_module(f"orihon.store.{backend}")
+    import_module("orihon.audit.files_sink")
+    built_in_finders(email=False, ssn=False)
+
+
 def _leave(*_: object) -> None:
     raise SystemExit
 
@@ -271,7 +280,8 @@ def _played(campaign: Campaign, arena: Arena, at_end: ExitStack) -> Iterator[Tri
         except Exception as error:  # noqa: BLE001 - whatever it is, the table has to tell it
             traceback.print_exc(file=sys.stderr)
             trial = Trial()
-            trial.fail("shut" if isinstance(error, OrihonError) else "tracebacks", f"{type(error).__name__}: {error}")
+            column = "shut" if isinstance(error, OrihonError) else "tracebacks"
+            trial.fail(column, f"{where_raised(error)}: {type(error).__name__}: {error}")
             arena.nursery.clear()
             yield trial
             trials = campaign.trials(arena)
