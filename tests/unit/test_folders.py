@@ -7,6 +7,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from orihon.system.files import (
     folder_size,
     keep_aside,
     make_private_folder,
+    make_way,
     open_private,
     refuse_network_file_system,
     replace_file,
@@ -205,3 +207,23 @@ def test_a_blob_is_stored_once(tmp_path: Path) -> None:
         blobs.get(digest)
     with refused(DamagedStore, "blob_missing"):
         blobs.get("0" * 64)
+
+
+def test_a_file_that_is_just_being_made_is_not_in_the_way(tmp_path: Path) -> None:
+    """Whoever looks twice could take a live file for what is none, and move it from under its owner."""
+    path, is_over = tmp_path / "writer.json", threading.Event()
+
+    def make_and_remove() -> None:
+        while not is_over.is_set():
+            path.touch()
+            path.unlink()
+
+    other = threading.Thread(target=make_and_remove)
+    other.start()
+    try:
+        for _ in range(20_000):
+            make_way(path, tmp_path)
+    finally:
+        is_over.set()
+        other.join()
+    assert not (tmp_path / "aside").exists()

@@ -365,9 +365,13 @@ def is_regular(path: Path) -> bool:
 
 
 def make_way(path: Path, owner: Path) -> None:
-    """What stands in the place of a file and is none goes to ``aside/`` of the folder ``owner``."""
-    if not is_regular(path) and os.path.lexists(path):
-        with suppress(FileNotFoundError):  # somebody else was quicker
+    """What stands in the place of a file and is none goes to ``aside/`` of the folder ``owner``.
+
+    One look says both that something is there and what it is: a file that comes between two would be taken away from
+    the process that has just made it, and with it the lock on it.
+    """
+    with wrapping(path), suppress(FileNotFoundError, NotADirectoryError):  # nothing is there, or no more
+        if not stat.S_ISREG(path.lstat().st_mode):
             kept = move_aside(path, owner)
             logger.warning("%s was no file; what stood there is kept in %s", path, kept)
 
