@@ -34,7 +34,7 @@ from orihon.store.record_check import is_whole
 from orihon.store.record_codec import matches_digest, restored_body
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
-from orihon.system.files import is_unfinished, publish_folder, staged_folder
+from orihon.system.files import is_unfinished, make_private_folder, publish_folder, staged_folder
 from orihon.transfer.export.lines import SEALED_VERSION, VERSION, open_lines
 from orihon.transfer.staging import IMPORT, StagedRecords, copy_task, open_unguarded, remove_unfinished
 from orihon.values.task import check_id, folder
@@ -147,6 +147,7 @@ class _Staging:
         remove_unfinished(self._home, IMPORT)
         with ExitStack() as stack:
             self._path = stack.enter_context(self._staged_folder())
+            make_private_folder(self._path)
             self.store = self._opened(self._path, self._backend, self._path.name)
             stack.callback(self._let_go)
             self.store.records.claim(1)
