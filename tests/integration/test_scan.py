@@ -72,6 +72,20 @@ def places_with_the_secret(base: Path, config: dict[str, Any]) -> list[str]:
     return found
 
 
+def test_a_fix_takes_the_secret_out_of_what_was_kept_aside(tmp_path: Path) -> None:
+    base, config = tmp_path / "base", {"context_storage": {"backend": "files"}}
+    uuid = leaky_task(base, config)
+    folder = base / "paused" / uuid
+    view = folder / "current.jsonl"
+    view.write_bytes(view.read_bytes() + b'{"role":"user","content":"of a lost record"}\n' * 2)
+    with closing(OpenBase(base, settings_of(config, masking=True))) as opened:
+        with closing(opened.store(opened.folders.places(uuid)[0])) as store:
+            store.claim()
+        assert SECRET.encode() in next((folder / "aside").iterdir()).read_bytes()
+    scan_tasks(base, settings_of(config, masking=True), fix=True)
+    assert places_with_the_secret(base, config) == []
+
+
 def test_a_fix_takes_the_secret_out_and_keeps_the_proof(tmp_path: Path, config: dict[str, Any]) -> None:
     base = tmp_path / "base"
     uuid = leaky_task(base, config)

@@ -297,9 +297,12 @@ class FilesRecords(FolderStore, ViewFile):
         self._written.clear()
 
     def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
-        path = self.folder / f"{stream}.jsonl"
+        path, view = self.folder / f"{stream}.jsonl", self.folder / "current.jsonl"
         with self.writing():
             self._forget_settled()
+            with wrapping(view):
+                self._close_handle(view.name)
+                view.unlink(missing_ok=True)  # before: nothing of what is taken out may be left in it, or kept aside
             lines = (records.get(number, line) + b"\n" for number, line in enumerate(self._files[stream].read(1), 1))
             replace_file(path, lines)
             self._close_handle(path.name)

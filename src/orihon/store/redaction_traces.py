@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from orihon.system import jsonio
-from orihon.system.files import is_unfinished, replace_file, wrapping
+from orihon.system.files import is_regular, is_unfinished, replace_file, wrapping
 
 NAME: Final = "redacting.json"
 #: The same for tasks that were packed, and are to be packed again.
 REPACKING: Final = "repacking.json"
-_REQUEST = "request.json"
+_REQUEST, _ASIDE = "request.json", "aside"
 
 
 class Begun:
@@ -69,14 +69,15 @@ class Begun:
 
 
 def leftovers(folder: Path, mask: Callable[[str], str]) -> list[Path]:
-    """Files of a process that died, and the last request, in which ``mask`` finds something."""
+    """Files of a process that died, the last request, and what was kept aside, in which ``mask`` finds something."""
     found: list[Path] = []
     if not folder.is_dir():
         return found
     for path in sorted(folder.rglob("*")):
         # One that vanishes meanwhile belongs to somebody who is at work.
         with wrapping(path), suppress(FileNotFoundError):
-            if path.is_file() and (is_unfinished(path.name) or path.name == _REQUEST):
+            is_aside = path.relative_to(folder).parts[0] == _ASIDE
+            if is_regular(path) and (is_aside or is_unfinished(path.name) or path.name == _REQUEST):
                 text = path.read_bytes().decode("utf-8", "surrogateescape")
                 if mask(text) != text:
                     found.append(path)
