@@ -25,8 +25,7 @@ from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBus
 from orihon.store.append_handle import AppendHandle
 from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, Stream, TornTail, ViewFile
 from orihon.store.documents import save_document
-from orihon.store.folder_store import FolderStore
-from orihon.store.former_view import AllLines, FormerView
+from orihon.store.folder_store import AllLines, FolderStore, FormerView
 from orihon.store.jsonl import SETTLED, JsonlFile, settled_sizes
 from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
 from orihon.store.writer_place import NAME as WRITER

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orihon.store.contract import DERIVED, RecordStore
 from orihon.store.documents import is_usable
-from orihon.store.former_view import FormerView
+from orihon.store.folder_store import FormerView
 from orihon.store.task_store import TaskStore
 from orihon.system.files import is_regular, wrapping
 from orihon.tasks.verify.findings import Finding, Report
