@@ -1,0 +1,88 @@
+"""Random damage to the records of a task, by every kind that a disk or a person brings about: none goes unnoticed.
+
+``verify`` names it, and no read gives anything that was not written.
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from orihon.errors import OrihonError
+from orihon.store.contract import STREAMS, Stream
+from orihon.store.factory import open_for_reading
+from orihon.tasks.base import OpenBase
+from orihon.tasks.verify.verify import verify
+from tests.damage import paused_task, settings_for
+
+ROUNDS = 60
+
+
+def damaged(whole: bytes, generator: random.Random) -> bytes:
+    """The file with one damage."""
+    lines = whole.splitlines(keepends=True)
+    kind = generator.choice(("flip", "zeros", "hole", "end", "swap", "delete", "double"))
+    at, other = generator.randrange(len(whole)), generator.randrange(len(lines))
+    size = generator.randrange(1, 200)
+    if kind == "flip":
+        return whole[:at] + bytes([whole[at] ^ (1 << generator.randrange(8))]) + whole[at + 1 :]
+    if kind == "zeros":
+        return whole[:at] + bytes(min(size, len(whole) - at)) + whole[at + size :]
+    if kind == "hole":
+        return whole[:at] + whole[at + size :]
+    if kind == "end":
+        return b"".join(lines[:other])
+    if kind == "swap":
+        second = generator.randrange(len(lines))
+        lines[other], lines[second] = lines[second], lines[other]
+    elif kind == "delete":
+        del lines[other]
+    else:
+        lines.insert(other, lines[other])
+    return b"".join(lines)
+
+
+@pytest.mark.parametrize("stream", [stream for stream in STREAMS if stream != "checkpoints"])
+def test_no_damage_to_a_stream_goes_unnoticed(tmp_path: Path, stream: Stream) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    settings = settings_for("files")
+    base = OpenBase(tmp_path, settings)
+    path = folder / f"{stream}.jsonl"
+    whole = path.read_bytes()
+    written = {line.rstrip(b" ") for line in whole.splitlines()}
+    generator = random.Random(f"damage {stream}")
+    for turn in range(ROUNDS):
+        wrong = damaged(whole, generator)
+        if wrong == whole:
+            continue
+        path.write_bytes(wrong)
+        assert verify(base, uuid), (turn, wrong)
+        with closing(open_for_reading(folder, settings, name=uuid)) as store, suppress(OrihonError):
+            for line in store.records.read(stream):
+                assert line in written, turn
+    path.write_bytes(whole)
+    assert verify(base, uuid) == []
+
+
+def test_no_damage_to_a_database_goes_unnoticed(tmp_path: Path) -> None:
+    uuid, folder = paused_task(tmp_path, "sqlite")
+    settings = settings_for("sqlite")
+    base = OpenBase(tmp_path, settings)
+    path = folder / "context.db"
+    whole = path.read_bytes()
+    with closing(open_for_reading(folder, settings, name=uuid)) as store:
+        written = {stream: set(store.records.read(stream)) for stream in STREAMS}
+    places = [(stream, line) for stream in STREAMS for line in sorted(written[stream]) if whole.count(line) == 1]
+    generator = random.Random("damage sqlite")
+    for turn in range(ROUNDS):
+        _, line = generator.choice(places)
+        at = whole.index(line) + generator.randrange(len(line))
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 << generator.randrange(8))]) + whole[at + 1 :])
+        assert verify(base, uuid), turn
+        with closing(open_for_reading(folder, settings, name=uuid)) as store:
+            for stream in STREAMS:
+                with suppress(OrihonError):
+                    assert set(store.records.read(stream)) <= written[stream], turn
