@@ -312,6 +312,54 @@ os._exit(0)
     found(tmp_path, said)
 
 
+REWRITE = """
+import sys
+from pathlib import Path
+from orihon.drivers.sqlite import connect, transaction
+
+connection = connect(Path(sys.argv[1]), timeout=20)
+with transaction(connection):
+    connection.execute("UPDATE t SET x = 2")
+connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+"""
+
+
+def test_a_read_that_was_overtaken_is_made_again(tmp_path: Path) -> None:
+    """The other copy has dropped the lock of the read; somebody writes everything anew under it."""
+    said = run(
+        """
+import subprocess
+from orihon.drivers.sqlite import connect, transaction
+
+path, attempts = base_dir / "some.db", []
+connection = connect(path, timeout=20, create=True)
+connection.execute("PRAGMA cache_size = 1")
+with transaction(connection):
+    connection.execute("CREATE TABLE t (x, filler)")
+    for _ in range(200):
+        connection.execute("INSERT INTO t VALUES (1, zeroblob(3000))")
+with connection.alone():
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+def read():
+    rows = connection.execute("SELECT x FROM t")
+    attempts.append([next(rows)[0]])
+    if len(attempts) == 1:
+        look()
+        subprocess.run([sys.executable, "-c", sys.argv[2], str(path)], check=True)
+    attempts[-1] += [row[0] for row in rows]
+    return attempts[-1]
+
+say("answer", sorted(set(connection.steadily(read))))
+say("attempts", [sorted(set(found)) for found in attempts])
+os._exit(0)
+""",
+        tmp_path,
+        REWRITE,
+    )
+    assert dict(said) == {"answer": [2], "attempts": [[1, 2], [2]]}
+
+
 def test_the_last_close_removes_the_log_as_ever(tmp_path: Path) -> None:
     with Base(tmp_path, context_storage={"backend": "sqlite"}) as base, base.task("me") as task:
         task.add("user", "hello")
