@@ -6,16 +6,21 @@ none at all.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
+import zlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import apsw
 import pytest
 
+from orihon import MessageStore
 from orihon.catalogue.metadata import is_about, read_metadata
+from orihon.errors import StorageUnavailable
 from orihon.store.documents import exact_view_tokens
 from orihon.store.writer_place import NOBODY, holder_in, line_of
 from orihon.system import jsonio
@@ -24,6 +29,7 @@ from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
 from orihon.upkeep.doctor import examine, repair
 from tests.damage import KEY, edit_record, paused_task, settings_for, with_fields
+from tests.helpers import refused
 
 DERIVED = {
     "files": ("current.jsonl", "index.json", "counts.json", "writer.json", "writer.lock", "metadata.json"),
@@ -205,3 +211,40 @@ def test_a_line_without_a_check_is_still_read() -> None:
     assert holder_in(new + b"the end of a longer line") == jsonio.decode(new)
     wrong = [new[:place] + bytes([new[place] ^ 1]) + new[place + 1 :] for place in range(len(new) - 1)]
     assert [line for line in wrong if holder_in(line) is not None] == []
+
+
+@pytest.mark.parametrize("name", ["index", "counts"])
+def test_whatever_a_document_of_the_database_says(tmp_path: Path, name: str) -> None:
+    uuid, folder = paused_task(tmp_path, "sqlite")
+    chance = random.Random(name)
+    unfit = {"check": zlib.crc32(b"[1]"), "body": [1]}, {"check": zlib.crc32(b'{"seq":"x"}'), "body": {"seq": "x"}}
+    for body in (*(jsonio.encode(document) for document in unfit), *(spoilt(chance, b'{"check":1}') for _ in range(6))):
+        with closing(apsw.Connection(str(folder / "context.db"))) as connection:
+            connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
+        opened_by_all(tmp_path, uuid, "sqlite")
+
+
+def test_the_writers_place_is_written_whole_or_not_the_writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short write is finished; after one that failed nobody is the writer, and the next claim makes the line anew."""
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(data[:7]), offset))
+    store = MessageStore(tmp_path / "task")
+    assert store.add_message("user", "one") == 1
+    store.close()
+    holder = holder_in((tmp_path / "task" / "writer.json").read_bytes())
+    assert holder is not None
+    assert (holder["epoch"], holder["pid"]) == (1, 0)
+
+    def failing(fd: int, data: bytes, offset: int) -> int:
+        if offset:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pwrite(fd, bytes(data[:30]), offset)
+
+    monkeypatch.setattr(os, "pwrite", failing)
+    for _ in range(2):
+        with refused(StorageUnavailable, "io"):
+            store.add_message("user", "two")
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    assert store.add_message("user", "two") == 2
+    store.close()
+    assert (holder_in((tmp_path / "task" / "writer.json").read_bytes()) or {})["epoch"] >= 2
