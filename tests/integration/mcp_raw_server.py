@@ -1,7 +1,7 @@
 """An MCP server of the 2025-11-25 revision without any library, so that it can misbehave: one fault per tool.
 
 python mcp_raw_server.py [--describe TEXT] [--more-tools] [--many N] [--starts FILE]
-                         [--silent] [--crash] [--list-fails] [--list-hangs]
+                         [--silent] [--crash] [--list-fails] [--list-hangs] [--stubborn FILE]
 """
 
 from __future__ import annotations
@@ -124,6 +124,15 @@ class Server:
                 send({"id": number, "result": {"content": [{"type": "text", "text": "a picture"}, image]}})
 
 
+def refuse_to_end(pids: Path) -> None:
+    """Nothing but SIGKILL ends this server and its child, which has a session of its own; both are named in a file."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the child inherits it
+    child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL, start_new_session=True)
+    with pids.open("a") as file:
+        file.write(f"{os.getpid()} {child.pid}\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--describe", default="does what its name says")
@@ -134,11 +143,14 @@ def main() -> None:
     parser.add_argument("--list-hangs", action="store_true")
     parser.add_argument("--silent", action="store_true")
     parser.add_argument("--crash", action="store_true")
+    parser.add_argument("--stubborn", type=Path)
     options = parser.parse_args()
     sys.stdout.reconfigure(encoding="latin-1", errors="replace")  # type: ignore[union-attr]
     if options.starts:
         with options.starts.open("a") as file:
             file.write(f"{os.getpid()}\n")
+    if options.stubborn:
+        refuse_to_end(options.stubborn)
     if options.crash:
         sys.exit("no such database")
     if options.silent:
@@ -147,6 +159,8 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         server.handle(message["method"], message.get("id"), message.get("params") or {})
+    while options.stubborn:
+        time.sleep(600)
 
 
 if __name__ == "__main__":

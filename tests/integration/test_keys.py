@@ -22,6 +22,7 @@ from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.upkeep.keys import erase_key, keys_overview, new_master_key, rotate_keys
 from tests.helpers import Child, refused
+from tests.integration.run_supervisor import eventually
 from tests.sealing import sealed_settings, start_sealed, write_key
 
 SECRET = "c3" * 32
@@ -104,6 +105,16 @@ def test_a_command_runs_without_a_shell_and_its_output_is_not_told(tmp_path: Pat
     with pytest.raises(KeyUnavailable) as caught:
         read_master_key(f"command:sh -c 'echo {SECRET}; exit 3'")
     assert "exit code 3" in str(caught.value)
+
+
+def test_a_command_does_not_outlive_who_asked_it(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    source = f"command:sh -c 'echo $$ > {pid}; sleep 600'"
+    program = f"from orihon.guard.sealer import read_master_key; read_master_key({source!r})"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        process.kill()
+    eventually(lambda: not Path(f"/proc/{int(pid.read_text())}/exe").exists())
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:

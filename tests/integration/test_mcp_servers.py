@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -243,6 +244,56 @@ def test_servers_end_when_their_agent_is_killed(tmp_path: Path) -> None:
         assert is_alive(started(starts)[0])
         agent.kill()
     eventually(lambda: not is_alive(started(starts)[0]))
+
+
+def are_dead(*pids: int) -> bool:
+    return not any(Path(f"/proc/{pid}/exe").exists() for pid in pids)  # also of what nobody has waited for
+
+
+def test_a_server_that_refuses_to_end_does_not_outlive_its_agent(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    config = json.dumps(raw("--stubborn", str(pids)))
+    program = f"from orihon.runtime.tools import ToolBox; ToolBox.from_config({config}).schemas(); print(); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as agent:
+        assert agent.stdout is not None
+        assert agent.stdout.read(1)
+        server, child = started(pids)
+        assert not are_dead(server)
+        assert not are_dead(child)
+        os.killpg(agent.pid, signal.SIGKILL)
+    eventually(lambda: are_dead(server, child))
+
+
+def test_a_fork_of_the_agent_keeps_no_server_alive(tmp_path: Path) -> None:
+    """It holds copies of all that is open in its parent."""
+    pids = tmp_path / "pids"
+    config = json.dumps(raw("--stubborn", str(pids)))
+    program = (
+        "import os, time; from orihon.runtime.tools import ToolBox\n"
+        f"ToolBox.from_config({config}).schemas()\n"
+        "if os.fork() == 0: time.sleep(600)\n"
+        "print(flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as agent:
+        try:
+            assert agent.stdout is not None
+            assert agent.stdout.read(1)
+            agent.kill()
+            eventually(lambda: are_dead(*started(pids)))
+        finally:
+            os.killpg(agent.pid, signal.SIGKILL)
+
+
+def test_a_server_that_refuses_to_end_is_ended_with_its_toolbox(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    with open_box(raw("--stubborn", str(pids))) as box:
+        box.schemas()
+        assert not any(map(are_dead, started(pids)))
+    assert are_dead(*started(pids))
 
 
 def test_the_end_of_a_server_is_seen_though_its_child_holds_the_output(tmp_path: Path) -> None:

@@ -387,6 +387,7 @@ def test_a_second_folder_that_cannot_be_read_is_not_taken_for_a_husk(tmp_path: P
     other = tmp_path / "running" / uuid
     other.mkdir()
     add_record(other, "messages", 1, b"nonsense")
+    add_record(other, "messages", 2, b'{"seq":2,"role":"user","content":"x"}')
     with refused(DamagedStore, "two_folders"):
         TaskContextManager.resume(tmp_path, uuid, settings_for("files"))
     database = tmp_path / "running" / uuid / "context.db"

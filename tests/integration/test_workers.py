@@ -120,6 +120,28 @@ def test_misfortunes_of_a_task_are_its_own(queue: TaskQueue) -> None:
     assert sorted(states) == ["dead"] * 3 + ["stopped"] * 2
 
 
+def test_a_tool_server_does_not_outlive_its_worker(queue: TaskQueue) -> None:
+    """It ignores the end of its input and SIGTERM, and so does its child in another session."""
+    pids = queue.base_dir / "pids"
+
+    def started_servers() -> list[int]:
+        return [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
+
+    def are_alive(found: list[int]) -> bool:
+        return any(Path(f"/proc/{pid}/exe").exists() for pid in found)
+
+    put(queue, f"serve {pids}")
+    with workers(queue, 1) as started:
+        eventually(started_servers)
+        first = started_servers()
+        assert are_alive(first)
+        (worker,) = started.pids().values()
+        os.kill(worker, signal.SIGKILL)
+        eventually(lambda: not are_alive(first))
+        eventually(lambda: len(started_servers()) > len(first))  # another worker has taken the task over
+    eventually(lambda: not are_alive(started_servers()))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_drained_workers_leave_paused_tasks_that_go_on_later(queue: TaskQueue, number: signal.Signals) -> None:
     uuids = [put(queue, "steps 10 0.02", each) for each in range(2)]

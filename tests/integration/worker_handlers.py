@@ -12,6 +12,7 @@ from pathlib import Path
 from orihon.errors import InvalidInput
 from orihon.runtime.handler import open_context
 from orihon.runtime.queue import QueuedTask
+from orihon.runtime.tools import ToolBox
 from orihon.settings import Settings
 from tests.helpers import raw_database
 
@@ -105,6 +106,13 @@ class PromptHandler:
         """The catalogue no longer knows the task."""
         with raw_database(self._base_dir / "tasks.db") as connection:
             connection.execute("DELETE FROM tasks WHERE uuid = ?", (task.uuid,))
+
+    def _serve(self, task: QueuedTask, should_stop: Callable[[], bool], pids: str) -> None:
+        """Has started a tool server that does not end by itself."""
+        command = ["-S", str(Path(__file__).with_name("mcp_raw_server.py")), "--stubborn", pids]
+        box = ToolBox.from_config({"mcp_servers": {"raw": {"command": sys.executable, "args": command}}})
+        box.schemas()
+        self._hang(task, should_stop)
 
     def _hang(self, task: QueuedTask, should_stop: Callable[[], bool]) -> None:
         time.sleep(3600)

@@ -227,7 +227,8 @@ def test_a_fork(world: World, some_steps: SomeSteps) -> None:
     def check(both: tuple[str, str]) -> None:
         old, new = both
         before = world.contents(old)
-        assert {finding.detail for finding in examine(OpenBase(world.base, world.settings))} <= {"no_row"}
+        found = {finding.detail for finding in examine(OpenBase(world.base, world.settings))}
+        assert found <= {"no_row", "temporary"}
         assert all(finding.repair == "done" for finding in repair(OpenBase(world.base, world.settings)))
         with suppress(IllegalTransition):  # it is there already
             fork_task(world.base, old, world.settings, 10, name=new)

@@ -8,14 +8,7 @@ chain. ``docs/audit.md`` says what a crash or an attacker can do all the same.
 
 from orihon.audit.record import AuditRecord, acting_as
 from orihon.audit.trail import AuditLogger, AuditTrail, ComplianceAuditLog, audit_of, audited
-from orihon.audit.verify import (
-    AuditFilter,
-    AuditReport,
-    audit_records,
-    forget_person,
-    remove_old_records,
-    verify_audit,
-)
+from orihon.audit.verify import AuditFilter, AuditReport, audit_records, forget_person, remove_old_records, verify_audit
 
 __all__ = [
     "AuditFilter",

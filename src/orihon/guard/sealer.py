@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
 from orihon.settings.remote_sections import EncryptionSettings
 from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.processes import run_guarded
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -274,7 +275,8 @@ def _from_command(place: str, source: str) -> str:
     if source not in _ASKED:
         try:
             arguments = shlex.split(place)
-            run = subprocess.run(arguments, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True)
+            run = run_guarded(arguments, timeout=_COMMAND_SECONDS, at_terminal=True)
+            run.check_returncode()
         except (ValueError, OSError, subprocess.SubprocessError) as error:
             # Not the command's output: it may be the key.
             code = getattr(error, "returncode", None)

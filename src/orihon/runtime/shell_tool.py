@@ -1,7 +1,7 @@
 """``shell_run``: a command in the workspace. Off by default: it can do whatever the user can.
 
 The command gets no input and a small environment, and has until the time-out; then, and also when it ends by itself or
-when this process dies, everything that it has started is ended by its guard (``shell_guard``). Of its output the
+when this process dies, everything that it has started is ended by its guard (``system.processes``). Of its output the
 beginning and the end are kept, whatever its length. Status other than zero is not a failure of the tool: the status is
 told, and of a command that a signal has ended 128 and the signal's number.
 """
@@ -11,59 +11,19 @@ from __future__ import annotations
 import os
 import selectors
 import subprocess
-import sys
 import threading
-from contextlib import suppress
-from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 
 from orihon.errors import ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
 from orihon.runtime.tool import Arguments, ServerAnswer
+from orihon.system.processes import GuardedProcess, start_guarded
 from orihon.texts import text
 
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER")
 KEPT_BYTES = 4 << 20  # of the beginning, and again of the end
-_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
-_GUARD = Path(__file__).with_name("shell_guard.py")
-_GUARD_PATIENCE = 60.0  # seconds for the guard to end everything; killed, it would leave what has left its group
 _BLOCK = 1 << 16
 _TICK = 0.1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Command:
-    """A command under way: its guard, and the pipe by which the guard knows that it is still wanted."""
-
-    guard: subprocess.Popen[bytes]
-    control: FileIO
-
-    def ask_to_end(self) -> None:
-        with suppress(OSError, ValueError):  # it has ended, or was killed meanwhile
-            self.control.write(b"t")
-
-    def kill(self) -> None:
-        self.control.close()
-
-    def ends_within(self, seconds: float) -> bool:
-        try:
-            self.guard.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
-
-    def end(self) -> None:
-        """Nothing that it started stays alive."""
-        if self.guard.poll() is None:
-            self.ask_to_end()
-            self.ends_within(_GRACE)
-        self.kill()
-        if not self.ends_within(_GUARD_PATIENCE):
-            self.guard.kill()
-            self.guard.wait()
-        if self.guard.stdout is not None:
-            self.guard.stdout.close()
 
 
 class Shell:
@@ -72,7 +32,7 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self._folder = folder.resolve()
         self._lock = threading.Lock()
-        self._running: set[_Command] = set()
+        self._running: set[GuardedProcess] = set()
         self._closed = False
 
     def tool(self) -> BuiltinTool:
@@ -96,7 +56,7 @@ class Shell:
             self._closed = True
             running = list(self._running)
         for command in running:
-            command.kill()
+            command.pipe.close()
 
     def _run(self, arguments: Arguments, deadline: Deadline) -> ServerAnswer:
         wanted = arguments.text("command")
@@ -115,37 +75,23 @@ class Shell:
             return ServerAnswer(output.text(text("tools.command_timed_out", seconds=seconds)), is_error=True)
         return ServerAnswer(output.text(text("tools.exit_status", status=command.guard.returncode)))
 
-    def _start(self, wanted: str) -> _Command:
+    def _start(self, wanted: str) -> GuardedProcess:
         with self._lock:
             if self._closed:
                 raise ToolFailed("closed", tool="shell_run")
             try:
-                command = self._guarded(wanted)
+                command = start_guarded(
+                    ["/bin/sh", "-c", wanted],
+                    cwd=self._folder,
+                    env={name: os.environ[name] for name in INHERITED if name in os.environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                )
             except OSError as error:
                 raise ToolFailed("io", path=self._folder, detail=error.strerror or str(error)) from error
             self._running.add(command)
             return command
-
-    def _guarded(self, wanted: str) -> _Command:
-        read_end, write_end = os.pipe()
-        control = FileIO(write_end, "wb")
-        try:
-            guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_GUARD), str(read_end), wanted],
-                cwd=self._folder,
-                env={name: os.environ[name] for name in INHERITED if name in os.environ},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=(read_end,),
-            )
-        except BaseException:
-            control.close()
-            raise
-        finally:
-            os.close(read_end)
-        return _Command(guard, control)
 
 
 class HeadAndTail:
@@ -178,7 +124,7 @@ class HeadAndTail:
         return f"{body}\n{last_line}" if body else last_line
 
 
-def _read(command: _Command, output: HeadAndTail, deadline: Deadline) -> bool:
+def _read(command: GuardedProcess, output: HeadAndTail, deadline: Deadline) -> bool:
     """Until the shell has ended or the time is up; a child of it that holds the output open is not waited for."""
     stdout = command.guard.stdout
     assert stdout is not None

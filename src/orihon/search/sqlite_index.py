@@ -20,14 +20,7 @@ from typing import Any
 import apsw
 
 from orihon.drivers.postgres import statements
-from orihon.drivers.sqlite import (
-    SqliteConnection,
-    connect,
-    database_errors,
-    transaction,
-    version,
-    write_anew,
-)
+from orihon.drivers.sqlite import SqliteConnection, connect, database_errors, transaction, version, write_anew
 from orihon.errors import DamagedStore, NewerSchema
 from orihon.search.index import (
     MOST_CANDIDATES,

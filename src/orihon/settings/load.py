@@ -15,17 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidSettings
-from orihon.settings.model import (
-    Given,
-    Settings,
-    names,
-    nearest,
-    read,
-    read_flag,
-    schema,
-    section_names,
-    shown,
-)
+from orihon.settings.model import Given, Settings, names, nearest, read, read_flag, schema, section_names, shown
 
 logger = logging.getLogger("orihon.settings")
 

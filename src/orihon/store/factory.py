@@ -147,12 +147,7 @@ def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> Tas
     """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
     wanted = settings.context_storage.backend
     backend = backend_of(folder, wanted if wanted == "postgres" else "files")
-    return open_task_store(
-        folder,
-        _for_reading(settings, backend),
-        name=name,
-        to_read=True,
-    )
+    return open_task_store(folder, _for_reading(settings, backend), name=name, to_read=True)
 
 
 def open_bare(folder: Path, settings: Settings) -> RecordStore:

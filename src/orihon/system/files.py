@@ -94,10 +94,8 @@ def make_folder_inside(path: Path, root: Path) -> None:
                 sync_folder(folder.parent)
         except FileNotFoundError as error:
             raise StorageUnavailable("gone", path=root) from error
-        if not path.is_dir():
-            if not root.is_dir():
-                raise StorageUnavailable("gone", path=root)
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+        if not root.is_dir():
+            raise StorageUnavailable("gone", path=root)
 
 
 def open_private(path: Path, flags: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -235,15 +235,7 @@ class OpenBase:
         """Own a registered task, until the block ends; ``TaskBusy`` when a live process does."""
         catalogue, _ = self.registered(check_id(uuid))
         seconds = self.settings.context_storage.lease_seconds
-        owned = Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
-        if self.folders.has_twins(uuid):
-            with ExitStack() as on_failure:
-                on_failure.callback(owned.release)
-                # What cannot be decided is said to whoever needs the folder: a repair, for one, does not.
-                with suppress(DamagedStore):
-                    self.folders.unite(uuid, owned.row().status)
-                on_failure.pop_all()
-        return owned
+        return Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
 
     @contextmanager
     def own_if_registered(self, uuid: str) -> Iterator[Ownership | None]:

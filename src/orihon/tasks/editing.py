@@ -70,7 +70,7 @@ def check_changeable(base: OpenBase, uuid: str) -> None:
     here = base.folders.find(uuid)
     if here is None or not base.is_in_use(row):
         return
-    if row.status is not TaskStatus.RUNNING or not TaskOpening(base).takes_many_writers(uuid):
+    if row.status is not TaskStatus.RUNNING or here.backend(base.settings.context_storage.backend) == "files":
         raise TaskBusy("view", uuid=uuid, owner=row.lease_owner, host=row.lease_host, pid=row.lease_pid)
 
 

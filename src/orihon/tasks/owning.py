@@ -143,11 +143,6 @@ class Ownership:
         self.catalogue.leases.release(self.lease)
 
 
-def _is_missing(error: StorageUnavailable) -> bool:
-    """Was something not there? It may be back by now. A disk that fails is not asked again."""
-    return error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
-
-
 def _claimed(store: TaskStore) -> TaskStore:
     with ExitStack() as on_failure:
         on_failure.callback(store.close)
@@ -279,8 +274,9 @@ class TaskOpening:
             try:
                 return attempt()
             except StorageUnavailable as error:
-                has_moved = self._folders.places(uuid) != before
-                if not (has_moved or (_is_missing(error) and number < FEWEST_TRIES)):
+                # What was not there may be back by now; a disk that fails is not asked again.
+                is_missing = error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
+                if self._folders.places(uuid) == before and not (is_missing and number < FEWEST_TRIES):
                     raise
                 problem = error
         raise problem
@@ -302,18 +298,6 @@ class TaskOpening:
             return None
 
         return self._where_it_lies(row.uuid, joined)
-
-    def takes_many_writers(self, uuid: str) -> bool:
-        """May somebody write to the task beside its owner?"""
-
-        def many_writers() -> bool:
-            here = self._folders.find(uuid)
-            if here is None:
-                return False
-            with closing(self._base.read_store(here)) as store:
-                return store.records.many_writers
-
-        return self._where_it_lies(uuid, many_writers)
 
     def _place_of(self, row: TaskRow, lease: Lease) -> TaskPlace | None:
         """Where the task lies; ``None`` for one that nobody has worked on.

@@ -2,7 +2,7 @@
 
 The catalogue decides: it is updated first, then the folder follows. A folder found elsewhere was left behind by a
 crash between the two and is moved at the next look. Of two folders of one task the owner puts one aside where the
-records leave no doubt (see ``twins``); who only looks passes over one that holds no record.
+records leave no doubt (see ``store.copy``); who only looks passes over one that holds no record.
 
 A task whose records are in a database has no place on this machine's disk, only a scratch folder for the files that a
 request is made of; that is gone when nobody works on the task.
@@ -26,12 +26,12 @@ from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
 from orihon.store.contract import SEALED
+from orihon.store.copy import count_messages, is_husk, whole_ones
 from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import highest_epoch, holder_in
 from orihon.system.files import is_regular, make_private_folder, move_aside, move_durably, wrapping
-from orihon.tasks.twins import count_messages, is_husk, whole_ones
 from orihon.values.task import TaskStatus, check_id, folder
 
 if TYPE_CHECKING:
@@ -203,10 +203,6 @@ class TaskFolders:
                 return holding[0]
             break
         raise undecided(found)
-
-    def has_twins(self, uuid: str) -> bool:
-        """Does the task have more than one folder?"""
-        return len(self._on_disk(uuid)) > 1
 
     def unite(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Where the task lies, for its owner: a second folder that holds nothing more goes aside, as a whole."""

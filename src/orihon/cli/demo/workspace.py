@@ -21,6 +21,7 @@ from orihon.runtime.tools import ToolBox, tool_options
 from orihon.runtime.workspace_tools import workspace_tools
 from orihon.settings import Settings
 from orihon.system.files import make_private_folder
+from orihon.system.processes import run_guarded
 from orihon.texts import text
 
 FOLDER = "toolbox"
@@ -178,17 +179,15 @@ class DemoWorkspace:
     def run_test(self, path: str) -> str:
         """Run a test file with Python; gives the exit status and everything it printed."""
         target = self._inside(path)
-        run = subprocess.run(
+        run = run_guarded(
             [sys.executable, "-E", "-s", "-B", target.name],
             cwd=target.parent,
             env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            stderr=subprocess.PIPE,
             timeout=_TIME_LIMIT,
-            check=False,
         )
-        return f"exit {run.returncode}\n{run.stdout}{run.stderr}".strip()
+        return f"exit {run.returncode}\n{run.stdout.decode()}{run.stderr.decode()}".strip()
 
     def _inside(self, path: str) -> Path:
         target = (self.folder / path).resolve()

@@ -10,14 +10,7 @@ from collections.abc import Iterator
 
 from orihon.compression.documents.choices import is_kept, is_key
 from orihon.compression.documents.markdown import MarkdownBlock
-from orihon.compression.documents.statements import (
-    cut_off,
-    markers,
-    paths,
-    row_statements,
-    sentences,
-    statements,
-)
+from orihon.compression.documents.statements import cut_off, markers, paths, row_statements, sentences, statements
 
 _SHORT_QUOTE = 4
 _QUOTE_LINE = 800

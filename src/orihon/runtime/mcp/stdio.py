@@ -3,7 +3,8 @@
 A transport for the SDK's client that bounds what a server can do to us: one line has a limit, rubbish between the lines
 is skipped and has one too, and a server that goes beyond either is killed. The child leads its own process group and
 sees ``PATH``, ``HOME``, ``LANG`` and what is configured, nothing else of our environment: our keys are not its
-business. Promises that after ``__aexit__`` nothing of the group is alive.
+business. Promises that nothing of it is alive after ``__aexit__``, nor after this process has died (see
+``system.processes``).
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from contextlib import AbstractAsyncContextManager, suppress
 from types import TracebackType
 from typing import Any
@@ -22,6 +22,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from orihon.runtime.mcp.config import McpServerConfig
+from orihon.system.processes import GuardPipe, guard_pipe, guarded
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.runtime.mcp")
@@ -44,7 +45,8 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
 
     def __init__(self, config: McpServerConfig) -> None:
         self._config = config
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: asyncio.subprocess.Process | None = None  # the server's guard
+        self._pipe: GuardPipe | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._errors = bytearray()
         self._rubbish = 0
@@ -52,21 +54,20 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
         self.ended = asyncio.Event()
 
     async def __aenter__(self) -> Streams:
-        self._process = await asyncio.create_subprocess_exec(
-            *self._config.command,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=child_environment(self._config),
-            cwd=self._config.cwd,
-            start_new_session=True,
-        )
+        self._process = await self._started()
         self._inward, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         sending, self._outward = anyio.create_memory_object_stream[SessionMessage](0)
         work = (self._read(), self._write(), self._read_stderr(), self._await_exit())
         self._tasks = [asyncio.create_task(one) for one in work]
         self._ends = (received, sending)
         return received, sending
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        options: dict[str, Any] = {"env": child_environment(self._config), "cwd": self._config.cwd}
+        options |= dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        with guard_pipe() as (self._pipe, end):
+            line = guarded(self._config.command, end, options, at_terminal=False)
+            return await asyncio.create_subprocess_exec(*line, **options, start_new_session=True, pass_fds=(end,))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -87,8 +88,9 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
         return " ".join(filter(None, (self._failure, status, spoken)))
 
     def kill(self) -> None:
-        """The whole group, at once."""
-        self._signal(signal.SIGKILL)
+        """The server and all that it has started, at once."""
+        if self._pipe is not None:
+            self._pipe.close()
 
     # ---- from the server -----------------------------------------------------------------------------------------
 
@@ -170,13 +172,15 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
         """End of input, SIGTERM, SIGKILL, with time between them."""
         assert self._process is not None
         assert self._process.stdin is not None
+        assert self._pipe is not None
         self._process.stdin.close()
-        for number in (signal.SIGTERM, signal.SIGKILL):
+        for step in (self._pipe.ask_to_end, self.kill):
             if await self._has_ended(GRACE):
                 break
-            self._signal(number)
-        await self._has_ended(GRACE)
-        self.kill()  # what the server has left behind
+            step()
+        self.kill()
+        if not await self._has_ended(5 * GRACE):
+            self._process.kill()
         _close_pipes(self._process)
 
     async def _has_ended(self, seconds: float) -> bool:
@@ -186,11 +190,6 @@ class StdioTransport(AbstractAsyncContextManager[Streams]):
         while self._process.returncode is None and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         return self._process.returncode is not None
-
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
 
 
 def child_environment(config: McpServerConfig) -> dict[str, str]:

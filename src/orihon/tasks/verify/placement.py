@@ -10,9 +10,9 @@ from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.store.contract import Stream
+from orihon.store.copy import whole_ones
 from orihon.store.task_store import TaskStore
 from orihon.tasks.place import TaskPlace, reached_epoch, undecided
-from orihon.tasks.twins import whole_ones
 from orihon.tasks.verify.findings import Finding, Report
 from orihon.values.task import TaskStatus, folder
 

@@ -21,14 +21,7 @@ from orihon.settings import Settings
 from orihon.store.contract import DERIVED, STREAMS
 from orihon.store.copy import is_beginning
 from orihon.store.task_store import TaskStore
-from orihon.system.files import (
-    make_private_folder,
-    move_aside,
-    move_durably,
-    publish_folder,
-    sync_folder,
-    wrapping,
-)
+from orihon.system.files import make_private_folder, move_aside, move_durably, publish_folder, sync_folder, wrapping
 from orihon.tasks.base import is_id
 from orihon.tasks.place import TaskFolders, TaskPlace, folders_of
 from orihon.transfer.staging import MOVE, StagedRecords, open_unguarded, remove_from_database
