@@ -17,6 +17,7 @@ import pytest
 
 from orihon.catalogue import Catalogue
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.store.kept_files import fields_in, stamped
 from orihon.system.files import is_unfinished, unfinished_file
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
@@ -249,7 +250,9 @@ def test_metadata_is_written_anew(tmp_path: Path, backend: str, content: bytes) 
 def test_metadata_of_another_key(tmp_path: Path) -> None:
     _, folder = paused_task(tmp_path, "files")
     path = folder / "metadata.json"
-    path.write_bytes(path.read_bytes().replace(b'"27"', b'"28"'))
+    fields = fields_in(path.read_bytes())
+    assert fields is not None
+    path.write_bytes(stamped({**fields, "task_key": {**fields["task_key"], "task_id": "28"}}))
     healed(tmp_path, "files", "folder.other_key")
     assert b'"27"' in path.read_bytes()
 

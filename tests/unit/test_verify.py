@@ -14,16 +14,20 @@ import pytest
 
 import orihon.tasks.verify.verify
 from orihon import MessageStore
+from orihon.catalogue.metadata import NAME as METADATA
 from orihon.errors import DamagedStore, TaskNotFound
 from orihon.store.contract import Stream
 from orihon.store.factory import open_for_reading
+from orihon.store.kept_files import trusted_file
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
+from orihon.tasks.inheritance import ContextInheritanceManager, PreviousContext
 from orihon.tasks.verify.findings import Finding
-from orihon.tasks.verify.folder import Exposed, open_to_others
+from orihon.tasks.verify.folder import Exposed, check_metadata, open_to_others
 from orihon.tasks.verify.verify import verify, verify_task
 from orihon.upkeep.doctor.repairs import REPAIRS
+from orihon.values.records import FINAL_SUMMARY
 from orihon.values.view import PlannedFold
 from tests.damage import (
     BACKENDS,
@@ -415,3 +419,54 @@ def test_a_finding_says_where_what_and_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ORIHON_LANG", "ja")
     assert finding.cause == "記録上は 1 トークンですが、計算すると 7 になります。"
     assert jsonio.decode(jsonio.encode(finding.as_dict()))["fields"] == {"stored": 1, "derived": 7}
+
+
+# ---- kept files ----------------------------------------------------------------------------------------------------
+
+
+def test_every_flipped_byte_of_metadata_and_final_summary_is_noticed(tmp_path: Path, backend: str) -> None:
+    task = start_task(tmp_path, backend)
+    task.complete()
+    task.catalogue.close()
+    base = OpenBase(tmp_path, settings_for(backend))
+    assert found(tmp_path, task.uuid, backend) == []
+    with closing(open_for_reading(task.context_dir, settings_for(backend), name=task.uuid)) as store:
+        for name, expected in (
+            (METADATA, ("folder", "metadata", METADATA)),
+            (FINAL_SUMMARY, ("folder", "file", FINAL_SUMMARY)),
+        ):
+            path = task.context_dir / name
+            whole = path.read_bytes()
+            for place in range(0, len(whole), 3):
+                path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+                findings: list[Finding] = []
+                check_metadata(store.records, findings.append)
+                # Blanks between the fields of JSON say nothing.
+                said = name == METADATA and jsonio.decode(whole) == _decoded(path.read_bytes())
+                assert said or [(one.check, one.detail, one.where) for one in findings] == [expected], place
+                assert trusted_file(store.records, name) is None or name == METADATA
+            path.write_bytes(whole)
+    assert verify(base, task.uuid) == []
+
+
+def _decoded(raw: bytes) -> object:
+    try:
+        return jsonio.decode(raw)
+    except ValueError:
+        return None
+
+
+def test_a_damaged_final_summary_is_not_inherited(tmp_path: Path) -> None:
+    task = start_task(tmp_path, "files")
+    task.complete()
+    task.catalogue.close()
+    (before,) = _inherited(tmp_path)
+    assert before.final_summary
+    summary = task.context_dir / FINAL_SUMMARY
+    summary.write_bytes(summary.read_bytes().replace(b"e", b"o", 1))
+    (after,) = _inherited(tmp_path)
+    assert not after.final_summary
+
+
+def _inherited(base: Path) -> list[PreviousContext]:
+    return ContextInheritanceManager(base, settings_for("files")).find_previous_contexts(KEY)

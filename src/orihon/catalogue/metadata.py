@@ -12,7 +12,7 @@ from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput
 from orihon.settings import Settings
 from orihon.store.contract import RecordStore
-from orihon.system import jsonio
+from orihon.store.kept_files import fields_in, stamped
 from orihon.system.clock import process_identity
 from orihon.system.files import keep_aside
 from orihon.values.task import TaskKey
@@ -24,7 +24,7 @@ NAME = "metadata.json"
 
 def write_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> None:
     """The file for a task, from its row in the catalogue."""
-    records.keep_file(NAME, jsonio.encode_pretty(metadata_of(row, settings)))
+    records.keep_file(NAME, stamped(metadata_of(row, settings)))
 
 
 def metadata_of(row: TaskRow, settings: Settings) -> dict[str, Any]:
@@ -65,11 +65,7 @@ def read_metadata(records: RecordStore) -> dict[str, Any] | None:
     raw = records.kept_file(NAME)
     if raw is None:
         return None
-    try:
-        found = jsonio.decode(raw)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    return fields_in(raw) or {}
 
 
 def is_about(metadata: dict[str, Any], uuid: str) -> bool:

@@ -18,6 +18,7 @@ from orihon.compression.telemetry import counting_answers
 from orihon.compression.trust import Sources, quoted
 from orihon.errors import DamagedStore
 from orihon.settings import Settings
+from orihon.store.kept_files import keep_with_digest
 from orihon.store.model_calls import keep_calls
 from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
@@ -80,7 +81,7 @@ def keep_final_summary(store: TaskStore, summary: str, calls: tuple[ModelCall, .
     written = summary.encode("utf-8", "replace")
 
     def keep(_: Tail) -> None:
-        store.records.keep_file(FINAL_SUMMARY, written)
+        keep_with_digest(store.records, FINAL_SUMMARY, written)
         keep_calls(store, calls)
 
     store.change(keep)  # a writer that was replaced has nothing to say any more

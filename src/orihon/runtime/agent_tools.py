@@ -22,6 +22,7 @@ from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
 from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall
 from orihon.store import PlanningHistoryStore
 from orihon.store.checkpoints import Checkpoint, CheckpointLog
+from orihon.store.kept_files import trusted_file
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 from orihon.values.records import FINAL_SUMMARY
@@ -122,7 +123,7 @@ def _summary(parent: TaskContextManager, uuid: str) -> str:
     if place is None:
         return ""
     with closing(parent.base.read_store(place)) as store:
-        return (store.records.kept_file(FINAL_SUMMARY) or b"").decode("utf-8", "replace")
+        return (trusted_file(store.records, FINAL_SUMMARY) or b"").decode("utf-8", "replace")
 
 
 ASK = "checkpoint_ask"

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orihon.store.contract import STREAMS, RecordStore, Stream
+from orihon.store.kept_files import DIGESTS, has_digest, keep_with_digest, stamped
 from orihon.store.record_check import checked, decode_record
 from orihon.store.record_codec import pack, pack_record, restored_body, unpack_record
 from orihon.store.task_store import TaskStore
@@ -80,7 +81,7 @@ class Redaction:
             if rewritten:
                 self._records.rewrite(stream, rewritten)
         for name, before, after in self._changed_files():
-            self._records.keep_file(name, after.encode("utf-8", "surrogatepass"))
+            self._keep_file(name, after.encode("utf-8", "surrogatepass"))
             found.append(Hit(name, 0, _kinds(before, after)))
         for digest in self._loose_blobs():
             self._records.drop_blob(digest)
@@ -156,10 +157,21 @@ class Redaction:
 
     def _changed_files(self) -> Iterator[tuple[str, str, str]]:
         for name in self._records.kept_files():
+            if name == DIGESTS:
+                continue
             old = (self._records.kept_file(name) or b"").decode("utf-8", "surrogateescape")
             new = map_json_text(old, self._mask) if name.endswith(".json") else self._mask(old)
             if new != old:
                 yield name, old, new
+
+    def _keep_file(self, name: str, content: bytes) -> None:
+        if has_digest(self._records, name):
+            keep_with_digest(self._records, name, content)
+            return
+        if name.endswith(".json") and b'"crc32"' in content[:40]:
+            fields = decode_record(content)
+            content = stamped(fields) if isinstance(fields, dict) else content
+        self._records.keep_file(name, content)
 
     def _loose_blobs(self) -> list[str]:
         """Large contents that no record mentions, and in which there is something to take out."""

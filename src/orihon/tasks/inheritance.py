@@ -24,6 +24,8 @@ from orihon.catalogue.rows import CLEANED
 from orihon.errors import DamagedStore, IllegalTransition, InvalidInput, StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
+from orihon.store.kept_files import trusted_file
+from orihon.store.reader import TaskReader
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.json_shapes import AsJson
@@ -88,6 +90,11 @@ class InheritanceContext(AsJson):
     status: TaskStatus = TaskStatus.COMPLETED
     completed_at: datetime | None = None
     earlier: tuple[PreviousContext, ...] = ()
+
+
+def inheritable_summary(store: TaskReader) -> bytes | None:
+    """What a task has left for the next one; nothing where it is not what was written."""
+    return trusted_file(store.records, FINAL_SUMMARY)
 
 
 class ContextInheritanceManager:
@@ -192,7 +199,8 @@ class ContextInheritanceManager:
         )
 
     def _load_final_summary(self, uuid: str) -> str | None:
-        raw = self._load_file(uuid, FINAL_SUMMARY)
+        with self._reading(uuid) as store:
+            raw = None if store is None else inheritable_summary(store)
         return None if raw is None else raw.decode("utf-8", "replace").strip()
 
     def _load_metadata(self, uuid: str) -> dict[str, Any]:
@@ -200,7 +208,9 @@ class ContextInheritanceManager:
         if raw is None:
             return {}
         try:
-            return dict(jsonio.decode(raw))
+            fields = dict(jsonio.decode(raw))
+            fields.pop("crc32", None)
+            return fields
         except (ValueError, TypeError) as error:
             here = self._folders.find(uuid)
             path = (self.base_dir if here is None else here.folder) / "metadata.json"

@@ -26,6 +26,7 @@ from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
 from orihon.store.contract import RecordStore, Stream
 from orihon.store.copy import TaskPart
+from orihon.store.kept_files import stamped
 from orihon.store.steps import check_step, compression_at
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -195,7 +196,7 @@ class _Fork:
 
     def _metadata(self, row: TaskRow) -> bytes:
         """What the task's folder knows about it by itself."""
-        return jsonio.encode_pretty({**metadata_of(row, self._settings), FORKED_FROM: self._origin})
+        return stamped({**metadata_of(row, self._settings), FORKED_FROM: self._origin})
 
     @staticmethod
     def _counted(store: TaskStore, row: TaskRow) -> TaskRow:

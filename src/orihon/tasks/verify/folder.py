@@ -15,10 +15,12 @@ from orihon.catalogue.metadata import is_about, read_metadata
 from orihon.errors import DamagedStore
 from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, STREAMS, RecordStore
 from orihon.store.jsonl import JsonlFile, settled_sizes
+from orihon.store.kept_files import intact_file
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import holder_in
 from orihon.system.files import find_leftovers, folder_size, is_abandoned, is_regular, storage_error, wrapping
 from orihon.tasks.verify.findings import Finding, Report
+from orihon.values.records import FINAL_SUMMARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +98,16 @@ def check_permissions(check: str, paths: Iterable[Path], root: Path, report: Rep
 
 
 def check_metadata(records: RecordStore, report: Report) -> None:
-    """``metadata.json``: is it there, and about this task?"""
+    """``metadata.json``: is it there, and about this task? And is the final summary what was written?"""
     metadata = read_metadata(records)
     if metadata is None:
         report(Finding("folder", "no_metadata", METADATA, severity="warning"))
     elif not is_about(metadata, records.folder.name):
         report(Finding("folder", "metadata", METADATA))
+    try:
+        intact_file(records, FINAL_SUMMARY)
+    except DamagedStore:
+        report(Finding("folder", "file", FINAL_SUMMARY))
 
 
 def _check_torn_tails(folder: Path, report: Report) -> None:

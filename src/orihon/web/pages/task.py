@@ -10,6 +10,7 @@ from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
 from orihon.reports.overview import kept_summary
 from orihon.tasks.chain import ChainLink, task_chain
+from orihon.tasks.inheritance import inheritable_summary
 from orihon.tasks.reader import Stream
 from orihon.tasks.view_reader import ViewReading
 from orihon.transfer.export.message_view import (
@@ -22,7 +23,7 @@ from orihon.transfer.export.message_view import (
     shown_message,
 )
 from orihon.transfer.export.story import StoryMessage
-from orihon.values.records import FINAL_SUMMARY, Fold
+from orihon.values.records import Fold
 from orihon.values.view import history
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.conversation import Broken, Closed, ConversationRange, ConversationReader, Stretch, inside
@@ -144,7 +145,7 @@ def final_summary(task: TaskHead) -> Any:
     """What the task ended with; of one that is packed or gone, what the row keeps of it."""
     said = kept_summary(task.row)
     with suppress(OrihonError):
-        kept = None if task.store is None else task.store.records.kept_file(FINAL_SUMMARY)
+        kept = None if task.store is None else inheritable_summary(task.store)
         said = said if kept is None else kept[:_LONGEST_SUMMARY].decode("utf-8", "replace")
     return said_text(said) if said.strip() else None
 
