@@ -38,7 +38,7 @@ def test_a_folder_is_a_task_of_the_base_above_it(tmp_path: Path, backend: str) -
             assert first == second, "one secret, one placeholder"
         assert (tmp_path / "contexts" / "completed" / "hello").is_dir()
     assert len(said(MessageStore(tmp_path / "contexts" / "hello", backend=backend))) == 2, "wherever it lies now"
-    assert sorted(path.name for path in (tmp_path / "contexts").glob("*key*")) == ["mask.key"]
+    assert sorted(path.name for path in (tmp_path / "contexts").glob("*key*")) == ["mask.key", "mask.key.copy"]
 
 
 def test_the_same_folder_by_the_other_door(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def make_sealed(folder: Path) -> None:
         store.add_message("assistant", "long answer " * (200 if number == 2 else 1))
     store.folding.compress([PlannedFold(2, 3, "the first question was answered")])
     store.close()
-    for name in ("writer.json", "writer.lock", "mask.key"):
+    for name in ("writer.json", "writer.lock", "mask.key", "mask.key.copy"):
         (folder / name).unlink()
 
 
@@ -89,7 +89,7 @@ def main() -> None:
         for path in [path for path in folder.rglob("*") if path.is_file()]:
             if path.suffix == ".db":
                 path.rename(path.with_name(path.name + ".sample"))
-            elif path.name == "mask.key" or path.name.endswith(("-wal", "-shm")):
+            elif path.name.startswith("mask.key") or path.name.endswith(("-wal", "-shm")):
                 path.unlink()
         for empty in ("running", "paused"):
             shutil.rmtree(folder / empty, ignore_errors=True)

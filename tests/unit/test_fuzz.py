@@ -258,7 +258,7 @@ def test_names_of_files(tmp_path: Path, fuzz_examples: int) -> None:
 
     fuzz(fuzz_examples, hostile_text(), check)
     beside = {path.name for path in base.iterdir() if not path.name.startswith("tasks.db")}
-    assert beside <= {"task", "work", "objects", "mask.key"}
+    assert beside <= {"task", "work", "objects", "mask.key", "mask.key.copy"}
     assert tree(tmp_path, without=base) == before
     assert store.get_message(1).message.text == "hello"
     store.close()

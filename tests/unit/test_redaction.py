@@ -385,7 +385,9 @@ def test_the_key_is_made_once_and_private(tmp_path: Path) -> None:
     assert load_key(base) == key
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert list(path.parent.iterdir()) == [path]
+    copy = base / "mask.key.copy"
+    assert sorted(path.parent.iterdir()) == [path, copy]
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
 
 
 def test_processes_that_start_together_agree_on_one_key(tmp_path: Path) -> None:
@@ -430,5 +432,5 @@ def test_a_key_file_that_cannot_be_made_is_a_storage_error(tmp_path: Path) -> No
     with pytest.raises(StorageUnavailable):
         load_key(tmp_path / "file")
     (tmp_path / "mask.key").mkdir()
-    with pytest.raises(StorageUnavailable):
+    with pytest.raises(DamagedStore):
         load_key(tmp_path)

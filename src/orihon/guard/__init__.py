@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from orihon.guard.masking.redaction import KEY_FILE, Redactor, load_key
+from orihon.guard.mask_key import KEY_COPY, KEY_FILE, load_key
+from orihon.guard.masking.redaction import Redactor
 
-__all__ = ["KEY_FILE", "Redactor", "load_key"]
+__all__ = ["KEY_COPY", "KEY_FILE", "Redactor", "load_key"]

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from orihon.errors import InvalidId, StorageError
-from orihon.guard import KEY_FILE
+from orihon.guard import KEY_COPY, KEY_FILE
 
 Stream = Literal["messages", "summaries", "tools", "planning", "compressions", "checkpoints"]
 STREAMS: tuple[Stream, ...] = ("messages", "summaries", "tools", "planning", "compressions", "checkpoints")
@@ -38,6 +38,8 @@ StreamRange = tuple[Stream, int, int]
 #: The end of a run that has none yet.
 OPEN_END = (1 << 62) - 1
 
+#: Opens a record that may be sealed.
+OpenRecord = Callable[[bytes], bytes]
 #: A record in pieces that follow each other: a large one need not be copied to be put together.
 Pieces = Sequence[bytes | memoryview]
 
@@ -62,7 +64,7 @@ OWN_NAMES = frozenset(
     {
         *(f"{stream}.jsonl" for stream in STREAMS),
         *(f"{name}.json" for name in DERIVED),
-        *("current.jsonl", "writer.json", "writer.lock", REQUEST, KEY_FILE, SEALED, "keys"),
+        *("current.jsonl", "writer.json", "writer.lock", REQUEST, KEY_FILE, KEY_COPY, SEALED, "keys"),
         *("context.db", "context.db-wal", "context.db-shm", "blobs", "aside"),
     }
 )
@@ -97,9 +99,7 @@ class Records(ABC):
         """May several processes append at the same time?"""
 
     @abstractmethod
-    def claim(
-        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
-    ) -> tuple[int, list[TornTail]]:
+    def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
         """Become a writer. ``epoch`` is the lease's fencing token; without one, the next that is free.
 
         ``opened`` opens a record, for who has to look up in them which epoch was reached.

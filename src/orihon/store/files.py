@@ -17,13 +17,13 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
-from itertools import zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
 from orihon.store.append_handle import AppendHandle
-from orihon.store.contract import NUMBER_FIELD, STREAMS, Pieces, Stream, TornTail, ViewFile
+from orihon.store.contract import NUMBER_FIELD, STREAMS, OpenRecord, Pieces, Stream, TornTail, ViewFile
 from orihon.store.documents import save_document
 from orihon.store.folder_store import AllLines, FolderStore, FormerView
 from orihon.store.jsonl import SETTLED, JsonlFile, settled_sizes
@@ -78,9 +78,7 @@ class FilesRecords(FolderStore, ViewFile):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(
-        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
-    ) -> tuple[int, list[TornTail]]:
+    def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
         self._drop_handles()
         path = self.folder / WRITER
         make_way(path, self.folder)
@@ -421,7 +419,5 @@ class _Section:
 
 
 def _has_lines(path: Path, lines: Iterable[bytes]) -> bool:
-    if not is_regular(path):
-        return False
-    with path.open("rb") as file:
-        return all(kept == line + b"\n" for kept, line in zip_longest(file, lines, fillvalue=b""))
+    former = FormerView(path)
+    return is_regular(path) and not any(former.first_difference for _ in chain(former.along(lines), (b"",)))

@@ -31,6 +31,7 @@ from orihon.store.contract import (
     DERIVED,
     OPEN_END,
     LostRace,
+    OpenRecord,
     Pieces,
     RecordStore,
     Stream,
@@ -69,9 +70,7 @@ class PostgresRecords(RecordStore):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(
-        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
-    ) -> tuple[int, list[TornTail]]:
+    def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
         if not self._is_user:
             self._pool.join()
             self._is_user = True

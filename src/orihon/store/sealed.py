@@ -22,6 +22,7 @@ from orihon.store.contract import (
     NUMBER_FIELD,
     SEALED,
     STREAMS,
+    OpenRecord,
     Pieces,
     RecordStore,
     Stream,
@@ -117,9 +118,7 @@ class SealedRecords(RecordStore):
 
     # ---- the writer's place ------------------------------------------------------------------------------------
 
-    def claim(
-        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
-    ) -> tuple[int, list[TornTail]]:
+    def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
         claimed = self._inner.claim(epoch, opened=partial(self._opened, "messages"))
         self._writing_sealer()
         return claimed

@@ -6,7 +6,7 @@ line by line: ``current.jsonl`` is written out when somebody asks for the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from importlib.resources import files
@@ -26,7 +26,7 @@ from orihon.drivers.sqlite import (
     write_anew,
 )
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
-from orihon.store.contract import Pieces, Stream, TornTail
+from orihon.store.contract import OpenRecord, Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
 from orihon.store.record_check import is_whole
 from orihon.system.files import refuse_network_file_system
@@ -107,9 +107,7 @@ class SqliteRecords(FolderStore):
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
-    def claim(
-        self, epoch: int | None = None, *, opened: Callable[[bytes], bytes] = bytes
-    ) -> tuple[int, list[TornTail]]:
+    def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
         with self._connection() as connection, transaction(connection):
             reached = self._reached_epoch(connection)
             if epoch is not None and epoch < reached:

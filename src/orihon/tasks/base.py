@@ -22,7 +22,7 @@ from orihon.catalogue.connect import open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageUnavailable, TaskNotFound
-from orihon.guard import KEY_FILE, Redactor
+from orihon.guard import KEY_COPY, KEY_FILE, Redactor
 from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
@@ -45,7 +45,7 @@ from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
 #: Files of a base that are written whole, and folders with such files.
-_OWN_FILES = frozenset((KEY_FILE, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING))
+_OWN_FILES = frozenset((KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING))
 _OWN_FOLDERS = ("archive", "aside", "audit", KEYS, "mirrored", "moving", "responses", "scratch")
 #: A folder that is not finished after so long belongs to a process that has died.
 _SECONDS_TO_FINISH = 3600.0
@@ -185,7 +185,8 @@ class OpenBase:
         databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
         audit = [self.path / "audit", *self.path.glob("audit/*")]
         keys = [self.path / KEYS, *self.path.glob(f"{KEYS}/*.json")]
-        named = [*databases, self.path / KEY_FILE, *keys, *audit, *(self.path / place for place in PLACES)]
+        masking = [self.path / KEY_FILE, self.path / KEY_COPY]
+        named = [*databases, *masking, *keys, *audit, *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 
     def leftovers(self, *, in_tasks: bool = True) -> list[Path]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import write_metadata
 from orihon.errors import OrihonError, StorageError, StorageUnavailable, TaskBusy
-from orihon.guard import KEY_FILE
+from orihon.guard import KEY_COPY, KEY_FILE
 from orihon.settings import Settings
 from orihon.store.factory import backend_of, begin_folder, shared_task_store
 from orihon.store.task_store import TaskStore
@@ -98,7 +98,7 @@ def _is_base(folder: Path) -> bool:
 
 def _is_new(folder: Path) -> bool:
     """A task's folder to which nothing was written yet."""
-    return {path.name for path in folder.iterdir()} <= {KEY_FILE}
+    return {path.name for path in folder.iterdir()} <= {KEY_FILE, KEY_COPY}
 
 
 class _FolderTask:

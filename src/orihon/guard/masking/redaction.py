@@ -6,7 +6,7 @@ against it. Placeholders are never masked again, and text without a secret comes
 object.
 
 Owns the order of the search: the built-in forms (``rules``), known values (``known_values``), the user's own patterns
-and exceptions (``patterns``), the same again in base64 and between invisible characters; and the key file. Promises
+and exceptions (``patterns``), the same again in base64 and between invisible characters. Promises
 linear time for all but the user's patterns, and those have a limit.
 
 Names of tasks are written as they are, in rows, files and lines of the log: one with a secret in it is refused.
@@ -23,10 +23,10 @@ import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from orihon.errors import DamagedStore, InvalidInput, InvalidMessage
+from orihon.errors import InvalidInput, InvalidMessage
+from orihon.guard.mask_key import KEY_BYTES
 from orihon.guard.masking.anchors import (
     DEEPEST,
     UNSEEN,
@@ -43,13 +43,8 @@ from orihon.guard.masking.anchors import (
 from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.system.files import create_file, wrapping
 from orihon.values.message.strings import map_named
 from orihon.values.task import TaskKey
-
-KEY_BYTES = 32
-#: The file in a base that holds the key of its placeholders.
-KEY_FILE = "mask.key"
 
 _DIGEST_DIGITS = 12
 # Only a user's pattern that looks at its surroundings could want more, and it shall not keep the writer busy.
@@ -59,7 +54,6 @@ _SEAM = 600
 # Which secret it was does not matter beside a placeholder; its name may.
 _ANY_DIGEST = "0" * _DIGEST_DIGITS
 _UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
-_KEY = re.compile(rb"[0-9a-f]{64}\n?")
 
 
 class Redactor:
@@ -302,18 +296,6 @@ def _gaps(text: str) -> Iterator[tuple[int, int]]:
         yield start, match.start()
         start = match.end()
     yield start, len(text)
-
-
-def load_key(base: Path) -> bytes:
-    """The key of a base, in its folder; made when missing. Processes that start together agree on one."""
-    path = base / KEY_FILE
-    with wrapping(path):
-        if not path.exists():
-            create_file(path, [secrets.token_hex(KEY_BYTES).encode("ascii"), b"\n"])
-        content = path.read_bytes()
-    if not _KEY.fullmatch(content):
-        raise DamagedStore("mask_key", path=path)
-    return bytes.fromhex(content.decode("ascii"))
 
 
 _FIELDS = ("task_source", "owner", "repo", "task_type", "task_id")

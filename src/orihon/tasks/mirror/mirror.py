@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 from orihon.drivers.objects import ObjectStorage, check_key
 from orihon.errors import DamagedStore, StaleWriter, StorageError, StorageUnavailable
-from orihon.guard import KEY_FILE
+from orihon.guard import KEY_COPY, KEY_FILE
 from orihon.store.sqlite_copies import DATABASE, database_copies, is_database_part, set_fence
 from orihon.store.writer_place import NAME as _WRITER
 from orihon.store.writer_place import NOBODY, holder_in, line_of
@@ -50,7 +50,9 @@ GROWING = (
     *("tools.jsonl", "planning.jsonl"),
 )
 # Derived from the log, of this machine alone, or secret.
-_LEFT_OUT = frozenset(("current.jsonl", "index.json", "settled.json", "request.json", "writer.lock", KEY_FILE))
+_LEFT_OUT = frozenset(
+    ("current.jsonl", "index.json", "settled.json", "request.json", "writer.lock", KEY_FILE, KEY_COPY)
+)
 
 
 class Mirror:

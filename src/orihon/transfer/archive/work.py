@@ -21,7 +21,7 @@ from orihon.catalogue.rows import CLEANED
 from orihon.drivers.objects import ObjectStorage
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, KeyUnavailable, StateError, StorageError, TaskNotFound
-from orihon.guard import KEY_FILE
+from orihon.guard import KEY_COPY, KEY_FILE
 from orihon.guard.sealer import is_sealed_file
 from orihon.search.maintenance import read_before_packing
 from orihon.settings import Settings
@@ -52,7 +52,7 @@ _MOST_SUMMARY = 8000
 #: A writer's place: of no use in a packed folder, and never twice the same.
 _WRITER, _WRITERS = "writer.json", ("writer.json", "writer.lock")
 #: What a folder may have besides what is copied. It was put there for people.
-_FOR_PEOPLE = ("aside", KEY_FILE)
+_FOR_PEOPLE = ("aside", KEY_FILE, KEY_COPY)
 
 AnyWork = TypeVar("AnyWork", bound="Work")
 

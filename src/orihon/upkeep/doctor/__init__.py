@@ -16,11 +16,13 @@ from functools import partial
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import is_known_beside
 from orihon.errors import DamagedStore, OrihonError, StorageError, TaskNotFound
+from orihon.guard import KEY_COPY, KEY_FILE
+from orihon.guard.mask_key import key_trouble
 from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.verify.database import damage_in
-from orihon.tasks.verify.findings import Finding
+from orihon.tasks.verify.findings import Finding, Severity
 from orihon.tasks.verify.folder import check_permissions, report_leftovers
 from orihon.tasks.verify.verify import verify_folder, verify_placed
 from orihon.texts import text
@@ -94,6 +96,9 @@ def _check_base(base: OpenBase) -> Iterator[Finding]:
     exposed: list[Finding] = []
     check_permissions("base", base.files(), base.path, exposed.append)
     yield from exposed
+    if (trouble := key_trouble(base.path)) is not None:
+        severity: Severity = "error" if trouble[1] == "lost" else "warning"
+        yield Finding("mask_key", trouble[1], trouble[0], severity=severity, fields={"key": KEY_FILE, "copy": KEY_COPY})
     yield from _check_index(base)
     left: list[Finding] = []
     report_leftovers("base", base.leftovers(in_tasks=False), base.path, left.append)

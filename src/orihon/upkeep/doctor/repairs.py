@@ -20,6 +20,7 @@ from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import write_metadata
 from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import OrihonError, StorageError, TaskBusy, TaskNotFound
+from orihon.guard import KEY_COPY, KEY_FILE, load_key
 from orihon.search import rebuild_index
 from orihon.search.maintenance import throw_away
 from orihon.store.task_store import TaskStore
@@ -230,6 +231,15 @@ def make_index_anew(operation: Operation) -> None:
     rebuild_index(operation.base)
 
 
+def heal_mask_key(operation: Operation) -> None:
+    """The key or its copy from the other one; where both are lost a new key, and so new placeholders."""
+    base = operation.base.path
+    if operation.finding.detail == "lost":
+        for path in filter(os.path.lexists, (base / KEY_FILE, base / KEY_COPY)):
+            move_aside(path, base)
+    load_key(base)
+
+
 # ---- the task's folder ---------------------------------------------------------------------------------------------
 
 
@@ -312,6 +322,8 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "rollups"): count_again,
     ("catalogue", "usage"): count_calls_again,
     ("search", "damaged"): make_index_anew,
+    ("mask_key", "damaged"): heal_mask_key,
+    ("mask_key", "lost"): heal_mask_key,
     ("base", "temporary"): remove_left_over,
     ("base", "permissions"): close_to_others,
     ("folder", "writer"): put_aside,
