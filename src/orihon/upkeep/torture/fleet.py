@@ -34,7 +34,7 @@ from orihon.values.task import TaskStatus
 
 _TASKS, _WORKERS, _STEPS = 8, 3, 4
 #: So many of the model's answers are faults, and so long a worker lives on average.
-_FAULTY, _LIFE_SECONDS = 0.3, 3.0
+_FAULTY, _LIFE_SECONDS = 0.3, 1.5
 #: Seconds for all tasks of one round, however slow the machine.
 _PATIENCE = 300.0
 _TOOL_SECONDS = 0.01
