@@ -26,7 +26,17 @@ from tests.services import POSTGRES, hurried, needed
 pytestmark = pytest.mark.stress
 
 #: How many trials of each campaign are a few seconds' work.
-TRIALS = {"kills": 24, "stops": 16, "writers": 6, "fleet": 1, "clock": 12, "cuts": 40}
+TRIALS = {
+    "kills": 24,
+    "stops": 16,
+    "writers": 6,
+    "fleet": 1,
+    "clock": 12,
+    "cuts": 40,
+    "errors": 30,
+    "full": 20,
+    "damage": 30,
+}
 
 
 def played(campaign: str, backend: str, folder: Path, *options: str) -> dict[str, Any]:

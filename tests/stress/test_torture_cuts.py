@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from orihon.upkeep.torture.campaign import Trial
-from orihon.upkeep.torture.cuts import look_at, record_life
-from orihon.upkeep.torture.disk import DiskRecord, Portion, image, write_image
+from orihon.upkeep.torture.cuts import DiskRecord, Portion, image, look_at, record_life, write_image
 from orihon.upkeep.torture.hooks import DiskCall
 from orihon.upkeep.torture.nursery import Nursery
 from orihon.upkeep.torture.play import STORAGE, failed_in
@@ -95,6 +94,5 @@ def test_a_disk_that_does_not_sync_is_seen(backend: str, nursery: Nursery, tmp_p
         replace(call, file=0) if call.kind == "sync" and "tasks.db" not in call.path else call for call in record.calls
     ]
     write_image(image(replace(record, calls=lying), at, "all", "none", random.Random(1)), tmp_path / "base")
-    (tmp_path / "states").write_bytes(pickle.dumps((state, state)))
-    failed_in(nursery.start(look_at, str(tmp_path), config).wait(), trial)
+    failed_in(nursery.start(look_at, str(tmp_path / "base"), config, state, state).wait(), trial)
     assert trial.lost

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from orihon.upkeep.torture.disk import DiskRecord
+from orihon.upkeep.torture.cuts import DiskRecord
 
 _NAMES = (
     "openat",

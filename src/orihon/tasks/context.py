@@ -17,7 +17,7 @@ from typing import Any
 from orihon.catalogue import Lease, TaskRow
 from orihon.compression.compressor import ContextCompressor
 from orihon.drivers.tracing import tracing_of
-from orihon.errors import IllegalTransition, OrihonError, StaleWriter, TaskBusy
+from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageUnavailable, TaskBusy
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.notifier import Outbox
 from orihon.settings import Settings, load_settings
@@ -298,8 +298,7 @@ class TaskContextManager(Asking, TaskStatistics):
             self.catalogue.leases.renew(self.lease)
             self._run(hooks or {})
             if summary:
-                # The model may be why the work has failed.
-                self._create_final_summary(model=status is not TaskStatus.FAILED)
+                self._create_final_summary(status)
             message = None if error_message is None else self.task_store.redactor.mask(error_message)
             if status is TaskStatus.FAILED:
                 # What a sealed task says is in no log either; 'orihon show' tells.
@@ -317,12 +316,14 @@ class TaskContextManager(Asking, TaskStatistics):
             except Exception:  # somebody else's code must not keep the task from ending well
                 logger.exception("%s: the hook %s failed", self.uuid, name)
 
-    def _create_final_summary(self, *, model: bool) -> None:
+    def _create_final_summary(self, status: TaskStatus) -> None:
+        is_failed = status is TaskStatus.FAILED
         try:
-            self.compressor.create_final_summary(model=model)
-        except StaleWriter:
-            raise
+            self.compressor.create_final_summary(model=not is_failed)  # the model may be why the work has failed
         except OrihonError as error:
+            # A disk that takes no summary now may do so later: until then the work is not promised to be over.
+            if isinstance(error, StaleWriter) or (isinstance(error, StorageUnavailable) and not is_failed):
+                raise
             logger.warning("%s: no final summary: %s", self.uuid, error)
 
     def _finalize_task_db_and_move(self, status: TaskStatus, error_message: str | None = None) -> None:

@@ -183,7 +183,8 @@ class Work:
             self._done("stored")
             return self._shelf.describe(self._uuid, stored, packed, form, self._status_before()), True
         finally:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # what is left is removed by the next run
+                path.unlink(missing_ok=True)
 
     def _mark(self, task: ArchivedTask, summary: str) -> None:
         if self._row.status is TaskStatus.ARCHIVED:
@@ -375,7 +376,8 @@ class Work:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                path.unlink(missing_ok=True)
+                with wrapping(path):
+                    path.unlink(missing_ok=True)
         if self._settings.database.url is not None:
             self._staged_records().clear()
 

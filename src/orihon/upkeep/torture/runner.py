@@ -38,6 +38,8 @@ CAMPAIGNS = {
     "fleet": "fleet:Fleet",
     "clock": "clock:Clock",
     "cuts": "cuts:Cuts",
+    "errors": "faults:Errors",
+    "full": "faults:Full",
 }
 _LOOK_SECONDS = 0.2
 #: Seconds that a job has to end after it was told to.
