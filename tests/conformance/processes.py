@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -160,13 +161,34 @@ class WriterBehaviour(Behaviour):
             other.ask("append", texts=["one"])
             other.send("hold_the_task")
             assert other.answer_line() == "held"
-            store = self.backend.open(folder, epoch=2, db_timeout=0.1, max_retries=0)
+            store = self.backend.open(folder, epoch=1, db_timeout=0.1, max_retries=0)
             with refused(StorageUnavailable, self.backend.busy):
                 store.add_message("user", "two")
             other.send("told")
             other.answer()
             other.answer()
+            if not self.backend.many_writers:
+                other.ask("close")
             assert store.add_message("user", "two") == 2
+            check_task(store)
+
+    def test_a_newer_lease_does_not_wait_for_who_holds_on_beyond_its_own(self, folder: Path) -> None:
+        with OtherProcess(self.backend, folder, epoch=1, db_timeout=3) as other:
+            other.ask("append", texts=["one"])
+            other.send("hold_the_task")
+            assert other.answer_line() == "held"
+            other.stop()
+            store = self.backend.open(folder, epoch=2, db_timeout=20)
+            assert store.add_message("user", "two") == 2
+            other.go_on()
+            other.send("told")
+            with suppress(StaleWriter):  # it had nothing to write: who sees that first need not be refused
+                other.answer()
+            other.answer()
+            with pytest.raises(StaleWriter):
+                other.ask("append", texts=["late"])
+            assert store.add_message("user", "three") == 3
+            assert texts(store) == ["one", "two", "three"]
             check_task(store)
 
     def test_a_forked_child_cannot_do_harm(self, folder: Path) -> None:

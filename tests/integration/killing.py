@@ -72,7 +72,7 @@ def ended(child: int) -> int:
 
 
 class Changes:
-    """Counts the calls by which a process changes something outside itself; at one of them it kills itself.
+    """Counts the calls by which a process changes something outside itself; at one of them it kills or stops itself.
 
     These are the calls of the operating system, of SQLite and of PostgreSQL's driver: between two of them nothing
     happens that anybody could see.
@@ -85,20 +85,24 @@ class Changes:
         )
     )
 
-    def __init__(self, die_at: int = 0) -> None:
+    def __init__(
+        self, die_at: int = 0, by: signal.Signals = signal.SIGKILL, also: frozenset[str] = frozenset()
+    ) -> None:
         self.count = 0
         self._die_at = die_at
+        self._by = by
+        self._names = self._NAMES | also
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
         if event == "c_call":
             name, owner = getattr(argument, "__name__", ""), getattr(argument, "__self__", None)
-            is_change = name in self._NAMES and not isinstance(owner, str | bytes)
+            is_change = name in self._names and not isinstance(owner, str | bytes)
         else:
             is_change = event == "call" and frame.f_code.co_name == "execute" and "psycopg" in frame.f_code.co_filename
         if is_change:
             self.count += 1
             if self.count == self._die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), self._by)
 
 
 def count_changes(action: Callable[[], object]) -> int:

@@ -20,7 +20,9 @@ import apsw
 
 from orihon.drivers import sqlite_guard
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
+from orihon.system.clock import is_stopped
 from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.holding import held_too_long, lock_holders
 
 _Result = TypeVar("_Result")
 
@@ -83,6 +85,11 @@ class SqliteConnection(apsw.Connection):
         except BaseException:
             self.close()
             raise
+
+    def wait_for(self, seconds: float) -> None:
+        """So long it waits for others from now on."""
+        self._timeout = seconds
+        wait_fairly(self, seconds)
 
     def _hold(self) -> None:
         if self._guard is not None:
@@ -386,6 +393,9 @@ def storage_error(error: apsw.Error, path: Path, timeout: float) -> StorageError
     reason = _UNAVAILABLE.get(type(error), "io")
     if reason == "locked":
         LOCKS.note()
+        holder = next(iter(lock_holders(path, path.with_name(f"{path.name}-shm"))), 0)
+        if holder and is_stopped(holder):
+            return held_too_long(path, timeout, pid=holder)
     return StorageUnavailable(reason, path=path, detail=str(error), seconds=timeout)
 
 

@@ -2,6 +2,7 @@
 
 One writer. Its place is a small file, ``writer.json``, that says who writes and with which epoch; it is locked for
 every append and compared, so a writer that has been taken over is refused at its next append however long it slept.
+One that sleeps with the lock loses the folder (``take_over``): a writer works in the folder that it has claimed.
 The line of the view goes to ``current.jsonl`` before the record goes to the log, unsynced: the log decides, and a
 line too many or too few is put right at the next claim.
 """
@@ -12,7 +13,6 @@ import fcntl
 import logging
 import os
 import secrets
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -21,12 +21,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable, TaskBusy
+from orihon.errors import DamagedStore, StaleWriter, TaskBusy
 from orihon.store.append_handle import AppendHandle
 from orihon.store.contract import NUMBER_FIELD, STREAMS, OpenRecord, Pieces, Stream, TornTail, ViewFile
 from orihon.store.documents import save_document
 from orihon.store.folder_store import AllLines, FolderStore, FormerView
 from orihon.store.jsonl import SETTLED, JsonlFile, settled_sizes
+from orihon.store.take_over import PATIENCE, can_be_taken, take_away
 from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
 from orihon.store.writer_place import NAME as WRITER
 from orihon.system import jsonio
@@ -35,6 +36,7 @@ from orihon.system.files import (
     is_regular,
     keep_aside,
     make_way,
+    named,
     open_private,
     refuse_network_file_system,
     replace_file,
@@ -45,6 +47,7 @@ from orihon.system.files import (
     wrapping,
     write_all,
 )
+from orihon.system.holding import held_too_long, is_locked_within
 
 logger = logging.getLogger("orihon.store")
 
@@ -64,6 +67,7 @@ class FilesRecords(FolderStore, ViewFile):
         refuse_network_file_system(folder)
         self._durable = durability == "full"
         self._lock_timeout = lock_timeout
+        self._patience = min(lock_timeout, PATIENCE)
         self.moved_to(folder)
         self._lock_fd = -1
         self._life_fd = -1
@@ -76,17 +80,17 @@ class FilesRecords(FolderStore, ViewFile):
         self._live_in(folder, durable=self._durable)
         self._files = {stream: JsonlFile(self.folder / f"{stream}.jsonl", NUMBER_FIELD[stream]) for stream in STREAMS}
 
+    @property
+    def _root(self) -> Path:
+        """The folder that was claimed, whatever has its name meanwhile."""
+        assert self._held is not None
+        return self._held.path
+
     # ---- the writer's place ------------------------------------------------------------------------------------
 
     def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
-        self._drop_handles()
-        path = self.folder / WRITER
-        make_way(path, self.folder)
-        with wrapping(path):
-            if (self.folder / "context.db").exists():
-                raise StaleWriter("moved", path=self.folder)
-            self._lock_fd = open_private(path, os.O_RDWR | os.O_CREAT)
-        with self._locked():
+        self._lock_place(epoch)
+        try:
             holder = self._holder()
             if holder is LOST:
                 holder = self._holder_by_records(opened, epoch)
@@ -100,6 +104,29 @@ class FilesRecords(FolderStore, ViewFile):
             torn = [tail for stream in STREAMS if (tail := self._cut_torn_tail(stream))]
             self._settle()
             return granted, torn
+        finally:
+            self._unlock()
+
+    def _lock_place(self, epoch: int | None) -> None:
+        """Lock ``writer.json`` in the folder that has the task's name; who keeps it beyond its lease loses that."""
+        while True:
+            self._open_place()
+            is_late = epoch is not None and not is_locked_within(self._lock_fd, self._patience)
+            if epoch is not None and is_late and epoch > self._holder()["epoch"] and can_be_taken(self.folder):
+                take_away(self.folder, epoch)
+                continue
+            self._lock()
+            if self._held is not None and self._held.is_in_place():
+                return
+
+    def _open_place(self) -> None:
+        self._drop_handles()
+        root = self._hold().path
+        make_way(root / WRITER, root)
+        with wrapping(root):
+            if (root / "context.db").exists():
+                raise StaleWriter("moved", path=self.folder)
+            self._lock_fd = open_private(root / WRITER, os.O_RDWR | os.O_CREAT)
 
     def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         if not self._is_writer():
@@ -122,6 +149,7 @@ class FilesRecords(FolderStore, ViewFile):
         finally:
             self._unlock()
         self._sync()
+        self.refuse_taken()
 
     def close(self) -> None:
         try:
@@ -131,6 +159,7 @@ class FilesRecords(FolderStore, ViewFile):
                     self._write_place({**jsonio.decode(self._place), "pid": 0, "token": ""})
         finally:
             self._drop_handles()
+            self._held = None
 
     def _granted_epoch(self, holder: Mapping[str, Any], epoch: int | None) -> int:
         reached: int = holder["epoch"]
@@ -153,10 +182,10 @@ class FilesRecords(FolderStore, ViewFile):
 
     def _hold_life_lock(self) -> bool:
         """Take a lock that the kernel drops when this process ends; ``False`` when another one lives."""
-        path = self.folder / "writer.lock"
+        path = self._root / "writer.lock"
         with wrapping(path):
             if self._life_fd < 0:
-                make_way(path, self.folder)
+                make_way(path, self._root)
                 self._life_fd = open_private(path, os.O_RDWR | os.O_CREAT)
             try:
                 fcntl.flock(self._life_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,14 +203,14 @@ class FilesRecords(FolderStore, ViewFile):
         if raw:
             if epoch is None and not self._hold_life_lock():
                 raise TaskBusy("writer", path=self.folder, host="?", pid="?")
-            kept = keep_aside(self.folder, WRITER, raw)
+            kept = named(keep_aside(self._root, WRITER, raw))
             logger.warning("%s: %s could not be read; it is made anew, and kept in %s", self.folder.name, WRITER, kept)
         return {**NOBODY, "epoch": highest_epoch(self._files["messages"].path, opened)}
 
     def _write_place(self, holder: Mapping[str, Any]) -> None:
         place = line_of(holder)
         self._place = b""  # what stands there is not known until all of it is written
-        with wrapping(self.folder / WRITER):
+        with wrapping(self._root / WRITER):
             # Blanks over the end of a longer line: also who dies before it is cut off leaves a line that can be read.
             write_all(self._lock_fd, place.ljust(os.fstat(self._lock_fd).st_size), 0)
             os.ftruncate(self._lock_fd, len(place))
@@ -198,32 +227,19 @@ class FilesRecords(FolderStore, ViewFile):
             self._unlock()
 
     def _lock(self) -> None:
-        try:
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait_for_lock()
-
-    def _wait_for_lock(self) -> None:
-        give_up = time.monotonic() + self._lock_timeout
-        while True:
-            time.sleep(0.002)
-            try:
-                return fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if time.monotonic() > give_up:
-                    pid = self._holder()["pid"]
-                    raise StorageUnavailable("held", path=self.folder, pid=pid, seconds=self._lock_timeout) from error
+        if not is_locked_within(self._lock_fd, self._lock_timeout):
+            raise held_too_long(self.folder / WRITER, self._lock_timeout)
 
     def _unlock(self) -> None:
         if self._lock_fd >= 0:
             fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
 
     def _cut_torn_tail(self, stream: Stream) -> TornTail | None:
-        file = self._files[stream]
+        file = JsonlFile(self._root / f"{stream}.jsonl", NUMBER_FIELD[stream])
         torn = file.torn_tail()
         if not torn:
             return None
-        kept_in = keep_aside(self.folder, file.path.name, torn)
+        kept_in = named(keep_aside(self._root, file.path.name, torn))
         with wrapping(file.path):
             os.truncate(file.path, file.path.stat().st_size - len(torn))
         return TornTail(stream, len(torn), kept_in)
@@ -294,8 +310,8 @@ class FilesRecords(FolderStore, ViewFile):
         self._written.clear()
 
     def rewrite(self, stream: Stream, records: Mapping[int, bytes]) -> None:
-        path, view = self.folder / f"{stream}.jsonl", self.folder / "current.jsonl"
         with self.writing():
+            path, view = self._root / f"{stream}.jsonl", self._root / "current.jsonl"
             self._forget_settled()
             with wrapping(view):
                 self._close_handle(view.name)
@@ -306,10 +322,10 @@ class FilesRecords(FolderStore, ViewFile):
 
     def _forget_settled(self) -> None:
         """The files get other sizes: what is known of them would be wrong, and must not come back after a crash."""
-        path = self.folder / f"{SETTLED}.json"
+        path = self._root / f"{SETTLED}.json"
         with wrapping(path):
             path.unlink(missing_ok=True)
-            sync_folder(self.folder)
+            sync_folder(self._root)
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:
@@ -326,17 +342,17 @@ class FilesRecords(FolderStore, ViewFile):
 
     @contextmanager
     def sync_view(self, lines: Iterable[bytes], *, all_lines: AllLines | None = None) -> Iterator[None]:
-        path = self.folder / "current.jsonl"
-        make_way(path, self.folder)
+        path = self._root / "current.jsonl"
+        make_way(path, self._root)
         former = FormerView(path)
         new = lines if all_lines is None else former.along(lines)
         with replacing_file(path, (line + b"\n" for line in new), durable=False):
-            if all_lines is not None and (kept := former.put_aside(self.folder, all_lines)) is not None:
+            if all_lines is not None and (kept := former.put_aside(self._root, all_lines)) is not None:
                 logger.warning(
                     "%s: %s had lines that the log does not have; it is made anew, and kept in %s",
                     self.folder.name,
                     path.name,
-                    kept,
+                    named(kept),
                 )
             yield
         self._close_handle("current.jsonl")
@@ -361,9 +377,10 @@ class FilesRecords(FolderStore, ViewFile):
         return is_regular(path) and (handle is None or os.fstat(handle.fd).st_ino == path.stat().st_ino)
 
     def save(self, name: str, document: bytes) -> None:
-        path = self.folder / f"{name}.json"
-        make_way(path, self.folder)
-        replace_file(path, [document], durable=False)
+        held = self._held
+        root = held.path if held else self.folder
+        make_way(root / f"{name}.json", root)
+        replace_file(root / f"{name}.json", [document], durable=False)
 
     def load(self, name: str) -> bytes | None:
         path = self.folder / f"{name}.json"
@@ -377,13 +394,13 @@ class FilesRecords(FolderStore, ViewFile):
     def _handle(self, name: str, *, durable: bool) -> AppendHandle:
         handle = self._handles.get(name)
         if handle is None:
-            path = self.folder / name
+            path = self._root / name
             with wrapping(path):
                 new = not path.exists()
                 fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 handle = self._handles[name] = AppendHandle(fd, durable=durable)
                 if new and self._durable:
-                    sync_folder(self.folder)
+                    sync_folder(self._root)
         return handle
 
     def _close_handle(self, name: str) -> None:

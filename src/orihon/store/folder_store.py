@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from orihon.errors import InvalidId
+from orihon.errors import InvalidId, StaleWriter, StorageUnavailable
 from orihon.store.contract import OWN_NAMES, RecordStore, check_file_name, is_file_name
 from orihon.system.files import (
     BlobFolder,
@@ -21,6 +21,7 @@ from orihon.system.files import (
     replace_file,
     wrapping,
 )
+from orihon.system.holding import HeldFolder
 
 #: All lines that a log can make.
 AllLines = Callable[[], Iterable[bytes]]
@@ -29,18 +30,40 @@ AllLines = Callable[[], Iterable[bytes]]
 class FolderStore(RecordStore):
     """A back end whose task has a folder of its own; what the records are is still open."""
 
+    _held: HeldFolder | None = None  # the folder of a writer, from its claim on
+
     def _live_in(self, folder: Path, *, durable: bool) -> None:
         self.folder = folder.absolute()  # a program may change its directory
-        self._blobs = BlobFolder(self.folder / "blobs", durable=durable)
+        self._held = None
+        self._keeps_blobs = durable
+
+    def _hold(self) -> HeldFolder:
+        """Open the folder: all that this writer changes, it changes in this one. See ``store.take_over``."""
+        with wrapping(self.folder):
+            try:
+                self._held = HeldFolder(self.folder)
+            except (FileNotFoundError, NotADirectoryError) as error:
+                raise StorageUnavailable("gone", path=self.folder) from error
+        return self._held
+
+    def refuse_taken(self) -> None:
+        """The last look before anything is acknowledged: does what was written still count?"""
+        if self._held is not None and not self._held.is_in_place():
+            raise StaleWriter("taken_away", path=self.folder)
+
+    def _blobs(self, root: Path) -> BlobFolder:
+        return BlobFolder(root / "blobs", durable=self._keeps_blobs)
 
     def put_blob(self, digest: str, data: bytes) -> None:
-        self._blobs.put(digest, data)
+        held = self._held  # open while it is used, whoever closes the store meanwhile
+        self._blobs(held.path if held else self.folder).put(digest, data)
 
     def get_blob(self, digest: str) -> bytes:
-        return self._blobs.get(digest)
+        return self._blobs(self.folder).get(digest)
 
     def drop_blob(self, digest: str) -> None:
-        self._blobs.drop(digest)
+        held = self._held
+        self._blobs(held.path if held else self.folder).drop(digest)
 
     def blob_digests(self) -> list[str]:
         blobs = self.folder / "blobs"
@@ -49,9 +72,11 @@ class FolderStore(RecordStore):
         return sorted(name for name in names if not is_unfinished(name))
 
     def keep_file(self, name: str, content: bytes) -> None:
-        path = self._inside(name)
-        make_folder_inside(path.parent, self.folder)
-        make_way(path, self.folder)
+        held = self._held
+        root = held.path if held else self.folder
+        path = self._inside(name, held)
+        make_folder_inside(path.parent, root)
+        make_way(path, root)
         replace_file(path, [content])
 
     def kept_file(self, name: str) -> bytes | None:
@@ -60,14 +85,16 @@ class FolderStore(RecordStore):
             return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 
     def drop_file(self, name: str) -> None:
-        path = self._inside(name)
+        held = self._held
+        path = self._inside(name, held)
         with wrapping(path):
             path.unlink(missing_ok=True)
 
-    def _inside(self, name: str) -> Path:
+    def _inside(self, name: str, held: HeldFolder | None = None) -> Path:
         """Where a kept file is: below the folder, whatever its name or a link says."""
-        path = self.folder.joinpath(*check_file_name(name).split("/"))
-        if "/" in name and not path.parent.resolve().is_relative_to(self.folder.resolve()):
+        root = held.path if held else self.folder
+        path = root.joinpath(*check_file_name(name).split("/"))
+        if "/" in name and not path.parent.resolve().is_relative_to(root.resolve()):
             raise InvalidId("unsafe", what="file", value=ascii(name)[:80])
         return path
 
@@ -79,10 +106,11 @@ class FolderStore(RecordStore):
         return sorted(str(name) for name in ours if is_file_name(str(name)))
 
     def write_out(self, name: str, lines: Iterable[bytes]) -> Path:
-        path = self.folder / name
-        make_way(path, self.folder)
-        replace_file(path, (line + b"\n" for line in lines), durable=False)
-        return path
+        held = self._held
+        root = held.path if held else self.folder
+        make_way(root / name, root)
+        replace_file(root / name, (line + b"\n" for line in lines), durable=False)
+        return self.folder / name
 
     def size(self) -> int:
         return folder_size(self.folder)

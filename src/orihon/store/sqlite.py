@@ -1,7 +1,8 @@
 """The ``sqlite`` back end: one ``context.db`` per task, in WAL mode, for several writing processes.
 
-Every append is one transaction that first compares the epoch, so a stale writer is refused. The view is not kept
-line by line: ``current.jsonl`` is written out when somebody asks for the file.
+Every append is one transaction that first compares the epoch, so a stale writer is refused. One that sleeps inside its
+transaction loses the folder (``take_over``). The view is not kept line by line: ``current.jsonl`` is written out when
+somebody asks for the file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.store.contract import OpenRecord, Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
 from orihon.store.record_check import is_whole
+from orihon.store.sqlite_copies import read_fence
+from orihon.store.take_over import LOCKED, PATIENCE, can_be_taken, take_away
 from orihon.system.files import refuse_network_file_system
 
 _TABLES: dict[Stream, str] = {
@@ -103,20 +106,49 @@ class SqliteRecords(FolderStore):
 
     def close(self) -> None:
         self._connections.close()
+        self._held = None
         self._epoch = self._writer = self._seen = None
 
     # ---- writing -----------------------------------------------------------------------------------------------
 
     def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
-        with self._connection() as connection, transaction(connection):
-            reached = self._reached_epoch(connection)
-            if epoch is not None and epoch < reached:
-                raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
-            granted = max(reached, 1) if epoch is None else epoch
-            if granted != reached:
-                connection.execute("UPDATE fence SET epoch = ?", (granted,))
-        self._epoch = granted
-        return granted, []
+        while True:
+            self._hold()
+            try:
+                granted = self._claimed(epoch)
+            except StorageUnavailable as error:
+                if epoch is None or error.reason not in LOCKED or not self._can_be_taken(epoch):
+                    raise
+                self._connections.close()
+                take_away(self.folder, epoch)
+                continue
+            self.refuse_taken()
+            self._epoch = granted
+            return granted, []
+
+    def _claimed(self, epoch: int | None) -> int:
+        with self._connection() as connection:
+            connection.wait_for(self.timeout if epoch is None else min(self.timeout, PATIENCE))
+            try:
+                with transaction(connection):
+                    reached = self._reached_epoch(connection)
+                    if epoch is not None and epoch < reached:
+                        raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
+                    granted = max(reached, 1) if epoch is None else epoch
+                    if granted != reached:
+                        connection.execute("UPDATE fence SET epoch = ?", (granted,))
+            finally:
+                connection.wait_for(self.timeout)
+        return granted
+
+    def _can_be_taken(self, epoch: int) -> bool:
+        """Has the lease passed all who write here?"""
+        if not can_be_taken(self.folder):
+            return False
+        try:
+            return epoch > read_fence(self.path, timeout=PATIENCE)
+        except StorageUnavailable as error:
+            return error.reason in LOCKED  # also for readers: then the copy will tell
 
     def writing(self, *, sure: bool = False) -> AbstractContextManager[bool]:
         if self._epoch is None:
@@ -163,6 +195,7 @@ class SqliteRecords(FolderStore):
             raise storage_error(error, self.path, self.timeout) from error
         except StorageUnavailable as error:
             self.roll_back()
+            self.refuse_taken()
             raise (StaleWriter("moved", path=self.folder) if error.reason == "replaced" else error) from error
         except BaseException:
             self.roll_back()
@@ -258,6 +291,7 @@ class _Section:
             self._records.commit()
             return
         self._records.roll_back()
+        self._records.refuse_taken()
         if isinstance(error, apsw.Error):
             raise storage_error(error, self._records.path, self._records.timeout) from error
 

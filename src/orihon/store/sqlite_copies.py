@@ -39,25 +39,25 @@ def is_database_part(name: str, copies: Mapping[str, Path]) -> bool:
     return any(name.startswith(f"{database}-") for database in copies)
 
 
-def copy_database(source: Path, target: Path) -> None:
+def copy_database(source: Path, target: Path, *, timeout: float = _TIMEOUT) -> None:
     """A new file with everything that is committed in a database, while others may read and write it."""
     with wrapping(target):
         os.close(open_private(target, os.O_RDWR | os.O_CREAT | os.O_EXCL))
-    _copy_into(source, target)
+    _copy_into(source, target, timeout)
 
 
-def _copy_into(source: Path, target: Path) -> None:
+def _copy_into(source: Path, target: Path, timeout: float = _TIMEOUT) -> None:
     from orihon.drivers.sqlite import copy_into, database_errors, open_existing
 
-    with database_errors(source, _TIMEOUT), closing(open_existing(source, timeout=_TIMEOUT)) as here:
+    with database_errors(source, timeout), closing(open_existing(source, timeout=timeout)) as here:
         here.steadily(lambda: copy_into(here, target))
 
 
-def read_fence(path: Path) -> int:
+def read_fence(path: Path, *, timeout: float = _TIMEOUT) -> int:
     """The highest epoch that has written to a task's database."""
     from orihon.drivers.sqlite import database_errors, open_existing
 
-    with database_errors(path, _TIMEOUT), closing(open_existing(path, timeout=_TIMEOUT)) as connection:
+    with database_errors(path, timeout), closing(open_existing(path, timeout=timeout)) as connection:
         return int(connection.rows("SELECT max(epoch) FROM fence")[0][0] or 0)
 
 

@@ -113,6 +113,12 @@ def is_alive(pid: int, start: int) -> bool:
     return state not in "ZX" and (start == 0 or began == start)
 
 
+def is_stopped(pid: int) -> bool:
+    """Does a process stand still until somebody lets it go on (a signal, a debugger)?"""
+    found = _stat(pid)
+    return found is not None and found[0] in "Tt"
+
+
 def _stat(pid: int) -> tuple[str, int] | None:
     """State and start time (fields 3 and 22) of a process, ``None`` where ``/proc`` does not show it."""
     try:

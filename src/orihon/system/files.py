@@ -34,6 +34,8 @@ _LONGEST_NAME = 1000
 _DEEPEST = 32
 
 _MOUNTS = Path("/proc/self/mounts")
+#: Where the system shows what this process has open; see ``HeldFolder``.
+DESCRIPTORS = "/proc/self/fd"
 
 # What ``hidden_beside`` calls a file that is not finished.
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
@@ -51,7 +53,17 @@ _REASONS = {
 def storage_error(error: OSError, path: Path) -> StorageError:
     """The error of our tree for one of the system's."""
     reason = _REASONS.get(error.errno or 0, "io")
-    return StorageUnavailable(reason, path=path, detail=error.strerror or str(error))
+    return StorageUnavailable(reason, path=named(path), detail=error.strerror or str(error))
+
+
+def named(path: Path) -> Path:
+    """A path as people know it, also one that leads through an open folder."""
+    if not str(path).startswith(f"{DESCRIPTORS}/"):
+        return path
+    folder, rest = Path(*path.parts[:5]), path.parts[5:]
+    with suppress(OSError):
+        folder = folder.readlink()
+    return folder.joinpath(*rest)
 
 
 @contextmanager

@@ -306,6 +306,8 @@ class TaskOpening:
         there is none. To begin it anew would give it two histories.
         """
         here, place = self._folders.unite(row.uuid, row.status), self._folders.new_place(row.uuid)
+        if here is None and lease.epoch > 1:
+            here = self._folders.put_back(row.uuid)
         if lease.epoch <= 1 or self._settings.database.url is None or (here or place).is_in_database:
             return here
         if self._fetch is not None and self._fetch(lease, here, place):

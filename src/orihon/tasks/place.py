@@ -29,6 +29,7 @@ from orihon.store.contract import SEALED
 from orihon.store.copy import count_messages, is_husk, whole_ones
 from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
+from orihon.store.take_over import put_back
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import highest_epoch, holder_in
 from orihon.system.files import is_regular, make_private_folder, move_aside, move_durably, wrapping
@@ -218,6 +219,13 @@ class TaskFolders:
                 kept = move_aside(place.folder, self.base_dir, f"{uuid}.{place.position}")
                 logger.warning("%s: had a second folder with nothing of its own; it is kept in %s", uuid, kept)
         return self.find(uuid)
+
+    def put_back(self, uuid: str) -> TaskPlace | None:
+        """Where the task lies whose take-over was broken off, under its name again; for whoever has its lease."""
+        for parent in (*(self.base_dir / place for place in PLACES), self.base_dir):
+            if put_back(parent / check_id(uuid)):
+                return self.find(uuid)
+        return None
 
     def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Put the folder where its status says; ``None`` when there is no folder."""

@@ -24,8 +24,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from orihon.errors import InvalidSettings
 
-#: A process that was stopped inside a transaction holds locks; after so long the server ends it.
-_IDLE_IN_TRANSACTION = 60
 _CONNECT_SECONDS = 10
 _DEFAULTS = {
     "application_name": "orihon",
@@ -69,7 +67,8 @@ def addressed(url: str, schema: str, timeout: float) -> Address:
     wanted = {
         "search_path": schema,
         "lock_timeout": f"{round(timeout * 1000)}",
-        "idle_in_transaction_session_timeout": f"{_IDLE_IN_TRANSACTION}s",
+        # A process that was stopped inside a transaction holds locks: the server ends it before others give up waiting.
+        "idle_in_transaction_session_timeout": f"{max(1000, round(timeout * 1000 * DOUBT))}",
         # Whoever has waited for a lock must see what the one before has written, whatever the server's default is.
         "default_transaction_isolation": r"read\ committed",
     }

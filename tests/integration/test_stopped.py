@@ -1,0 +1,287 @@
+"""A process that is stopped in the middle of a change: another takes the task over, and the sleeper is refused.
+
+It stops itself before each call by which it changes anything, one after the other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from orihon import MessageStore, TaskContextManager, TaskKey
+from orihon.errors import OrihonError, StorageUnavailable, TaskBusy
+from orihon.store import files, sqlite
+from orihon.store.take_over import TAKEN, take_away
+from orihon.tasks.verify.verify import verify_task
+from tests.helpers import refused
+from tests.integration.killing import Changes, ended
+
+KEY = TaskKey("github", "me", "project", "issue", "27", "me")
+#: So long a take-over may last on a machine that has much else to do; without an end it lasts for ever.
+BOUND = 120.0
+TEXTS = [*(f"message {number}" for number in range(1, 9)), "a large one " + "x" * 2000]
+WARM = "of the sleeper, acknowledged"
+#: Besides changes: before it lets go of a lock, and before its last look at what is under the name.
+ALSO = frozenset(("flock", "stat"))
+
+
+@pytest.fixture(params=["files", "sqlite"])
+def config(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return {
+        "context_storage": {"backend": request.param, "db_timeout": 0.05, "max_retries": 0, "blob_bytes": 1000},
+        "llm": {"openai": {"context_length": 8000}},
+    }
+
+
+@pytest.fixture
+def task(tmp_path: Path, config: dict[str, Any]) -> str:
+    with closing(TaskContextManager(tmp_path, KEY, config)) as ctx:
+        for text in TEXTS:
+            ctx.message_store.add_message("user", text)
+        return ctx.uuid
+
+
+def append(ctx: TaskContextManager) -> None:
+    ctx.message_store.add_message("user", "in between")
+
+
+def append_large(ctx: TaskContextManager) -> None:
+    ctx.message_store.add_message("user", "in between " + "y" * 3000)
+
+
+def fold(ctx: TaskContextManager) -> None:
+    ctx.message_store.create_summary(2, 5, "what was said")
+
+
+def keep(ctx: TaskContextManager) -> None:
+    ctx.message_store.task_store.records.keep_file("outputs/result.txt", b"of the sleeper")
+    append(ctx)
+
+
+def pause(ctx: TaskContextManager) -> None:
+    ctx.stop()
+
+
+class Sleeper:
+    """A child that owns the task, acts on it, and stops before one of its changes."""
+
+    def __init__(
+        self, base: Path, uuid: str, config: dict[str, Any], act: Callable[[TaskContextManager], None]
+    ) -> None:
+        self._base, self._uuid, self._config, self._act = base, uuid, config, act
+        self.pid = 0
+        self._told = -1
+
+    def sleep_before(self, number: int) -> bool:
+        """``False`` when there are not so many changes."""
+        return self._sleep(lambda: self._live(number, ALSO))
+
+    def sleep_inside(self) -> None:
+        """In the middle of a write, with its lock."""
+        assert self._sleep(lambda: self._live(2, frozenset()))
+
+    def sleep_taking(self, number: int) -> bool:
+        """The same for one that sleeps while it takes the task over."""
+        return self._sleep(lambda: self._take(number))
+
+    def _sleep(self, life: Callable[[], list[str]]) -> bool:
+        self._told, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            _lead(life, writing)
+        os.close(writing)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        if os.WIFSTOPPED(status):
+            return True
+        assert status == 0, "the child has failed"
+        os.close(self._told)
+        return False
+
+    def wake(self) -> list[str]:
+        """How its change ended, and what became of everything that it tried afterwards."""
+        os.kill(self.pid, signal.SIGCONT)
+        with os.fdopen(self._told, "rb") as told:
+            assert ended(self.pid) == 0, "the child has failed"
+            answers: list[str] = json.loads(told.read())
+        return answers
+
+    def _live(self, number: int, also: frozenset[str]) -> list[str]:
+        ctx = TaskContextManager.resume(self._base, self._uuid, self._config, take_over=True)
+        ctx.message_store.add_message("assistant", WARM)
+        sys.setprofile(Changes(number, signal.SIGSTOP, also))
+        acted = outcome(lambda: self._act(ctx))
+        sys.setprofile(None)
+        return [
+            acted,
+            outcome(lambda: ctx.message_store.add_message("user", "too late")),
+            outcome(lambda: fold(ctx)),
+            outcome(ctx.close),
+        ]
+
+    def _take(self, number: int) -> list[str]:
+        watch_take_over(Changes(number, signal.SIGSTOP))
+        return [outcome(lambda: take(self._base, self._uuid, self._config))]
+
+
+def watch_take_over(changes: Changes) -> None:
+    """Count, in a child, what is changed while the folder is taken away."""
+
+    def watched(folder: Path, epoch: int) -> None:
+        sys.setprofile(changes)
+        try:
+            take_away(folder, epoch)
+        finally:
+            sys.setprofile(None)
+
+    for module in (files, sqlite):
+        vars(module)["take_away"] = watched
+
+
+def take(base: Path, uuid: str, config: dict[str, Any]) -> None:
+    """The task is another's from now on."""
+    ctx = TaskContextManager.resume(base, uuid, config, take_over=True)
+    ctx.message_store.add_message("user", "of a taker")
+
+
+def _lead(life: Callable[[], list[str]], writing: int) -> NoReturn:
+    status = 1
+    try:
+        os.write(writing, json.dumps(life()).encode())
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def outcome(action: Callable[[], object]) -> str:
+    try:
+        action()
+    except OrihonError as error:
+        return f"{type(error).__name__} {error.reason}"
+    return "done"
+
+
+def contents(ctx: TaskContextManager) -> list[str]:
+    return [str(stored.message.content) for stored in ctx.message_store.get_messages()]
+
+
+def is_sound(ctx: TaskContextManager) -> bool:
+    found = verify_task(ctx.message_store.task_store, ctx.context_dir, in_use=True)
+    return not [finding for finding in found if finding.severity == "error"]
+
+
+def left_over(base: Path) -> list[str]:
+    return [path.name for path in base.rglob(f".*{TAKEN}")]
+
+
+@pytest.mark.parametrize("act", [append, append_large, fold, keep], ids=lambda act: act.__name__)
+def test_a_sleeper_is_taken_over_wherever_it_sleeps(
+    tmp_path: Path, config: dict[str, Any], task: str, act: Callable[[TaskContextManager], None]
+) -> None:
+    number, acknowledged = 0, 0
+    while (sleeper := Sleeper(tmp_path, task, config, act)).sleep_before(number := number + 1):
+        began = time.monotonic()
+        with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
+            assert time.monotonic() - began < BOUND
+            ctx.message_store.add_message("user", f"of the taker, {number}")
+            before, view = contents(ctx), ctx.message_store.get_messages_for_llm()
+            acted, appended, folded, _ = sleeper.wake()
+            assert {appended, folded} <= {"StaleWriter taken_over", "StaleWriter taken_away"}, number
+            assert acted == "done" or acted.startswith("StaleWriter"), number
+            assert (contents(ctx), ctx.message_store.get_messages_for_llm()) == (before, view), number
+            ctx.message_store.add_message("assistant", f"again, {number}")
+            found = contents(ctx)
+            assert ctx.message_store.folding.undo() if act is fold and acted == "done" else True
+            assert is_sound(ctx), number
+            assert left_over(tmp_path) == []
+        acknowledged += acted == "done" and act is not fold
+        written = [text for text in found if text.startswith("in between")]
+        assert acknowledged <= len(written) <= number
+        assert [text for text in found if not text.startswith("in between")] == [
+            *TEXTS,
+            *(text for past in range(1, number + 1) for text in (WARM, f"of the taker, {past}", f"again, {past}")),
+        ]
+    assert number > 3, "it never slept in the middle"
+
+
+def test_a_lease_that_has_run_out_is_enough(tmp_path: Path, config: dict[str, Any], task: str) -> None:
+    config["context_storage"]["lease_seconds"] = 1.5
+    sleeper = Sleeper(tmp_path, task, config, append)
+    sleeper.sleep_inside()
+    give_up, ctx = time.monotonic() + BOUND, None
+    while ctx is None:
+        assert time.monotonic() < give_up
+        with suppress(TaskBusy):
+            ctx = TaskContextManager.resume(tmp_path, task, config)
+    with closing(ctx):
+        ctx.message_store.add_message("user", "of the taker")
+        assert sleeper.wake()[0] == "StaleWriter taken_away"
+        assert contents(ctx)[len(TEXTS) :] == [WARM, "of the taker"]
+        assert is_sound(ctx)
+
+
+def test_without_a_lease_nobody_is_taken_over_but_named(tmp_path: Path, config: dict[str, Any], task: str) -> None:
+    sleeper = Sleeper(tmp_path, task, config, append)
+    sleeper.sleep_inside()
+    with refused(StorageUnavailable, "held_stopped") as caught:
+        MessageStore(tmp_path / "running" / task, config).add_message("user", "of nobody")
+    assert caught.value.fields["pid"] == sleeper.pid
+    assert f"kill -CONT {sleeper.pid}" in caught.value.remedy
+    assert sleeper.wake()[0] == "done"
+
+
+def test_a_taker_that_is_killed_anywhere_leaves_the_task_whole(
+    tmp_path: Path, config: dict[str, Any], task: str
+) -> None:
+    number, is_killed = 0, True
+    while is_killed:
+        number += 1
+        sleeper = Sleeper(tmp_path, task, config, append)
+        sleeper.sleep_inside()
+        is_killed = killed_taking(number, lambda: take(tmp_path, task, config))
+        with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
+            assert sleeper.wake()[0].startswith("StaleWriter"), number
+            found = contents(ctx)
+            assert found == [*TEXTS, *(text for past in range(1, number) for text in (WARM, f"{past}")), WARM] + [
+                "of a taker"
+            ] * (not is_killed)
+            assert is_sound(ctx), number
+            ctx.message_store.add_message("user", f"{number}")
+    assert number > 10, "it was never killed in the middle"
+
+
+def killed_taking(number: int, action: Callable[[], object]) -> bool:
+    child = os.fork()
+    if child == 0:
+        watch_take_over(Changes(number))
+        _lead(lambda: [str(action())], os.open(os.devnull, os.O_WRONLY))
+    return os.waitstatus_to_exitcode(ended(child)) == -signal.SIGKILL
+
+
+def test_of_two_takers_the_later_one_has_the_task(tmp_path: Path, config: dict[str, Any], task: str) -> None:
+    number = 0
+    while True:
+        number += 1
+        sleeper, taker = (Sleeper(tmp_path, task, config, append) for _ in range(2))
+        sleeper.sleep_inside()
+        if not taker.sleep_taking(number):
+            sleeper.wake()
+            break
+        with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
+            ctx.message_store.add_message("user", f"{number}")
+            assert sleeper.wake()[0].startswith("StaleWriter"), number
+            assert taker.wake()[0].startswith("StaleWriter"), number
+            assert contents(ctx) == [*TEXTS, *(text for past in range(1, number + 1) for text in (WARM, f"{past}"))]
+            assert is_sound(ctx), number
+    assert number > 10, "it never slept in the middle"
