@@ -1,37 +1,64 @@
-"""A worker whose catalogue does not answer: the time is measured all the same."""
+"""Locks that somebody keeps are waited for, but not for ever; folders are held by themselves."""
 
 from __future__ import annotations
 
-import threading
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
-from orihon.runtime.queue import QueueLimits, TaskQueue
-from orihon.runtime.worker import Holding
-from orihon.values.task import TaskKey
+import pytest
+
+from orihon.errors import StorageUnavailable
+from orihon.system.holding import HeldFolder, is_locked_within, lock_file, lock_holders
+from tests.helpers import refused
 
 
-def test_a_renewal_that_hangs_does_not_keep_the_end_of_time(tmp_path: Path) -> None:
-    queue = TaskQueue(tmp_path, limits=QueueLimits(drain_seconds=0.2), owner="worker-1")
-    queue.enqueue(TaskKey("cli", "o", "r", "issue", "1").as_dict(), "hanako")
-    task = queue.dequeue()
-    assert task is not None
-    hangs, goes_on, is_overdue = threading.Event(), threading.Event(), threading.Event()
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[int]:
+    """A process that is stopped while it has locked a file."""
+    child = os.fork()
+    if child == 0:
+        fcntl.flock(os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT), fcntl.LOCK_EX)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    _, status = os.waitpid(child, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    yield child
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
-    def hang() -> None:
-        hangs.set()
-        goes_on.wait(120)
 
-    holding = Holding(
-        queue,
-        task,
-        is_draining=lambda: False,
-        on_beat=hang,
-        on_overdue=is_overdue.set,
-        heartbeat=0.05,
-        timeout=0.2,
-    )
-    assert hangs.wait(60)
-    assert is_overdue.wait(60)
-    goes_on.set()
-    holding.close()
-    queue.close()
+def test_who_waits_for_a_stopped_process_gives_up_and_names_it(tmp_path: Path, sleeper: int) -> None:
+    path = tmp_path / "lock"
+    fd = os.open(path, os.O_RDWR)
+    assert not is_locked_within(fd, 0)
+    with refused(StorageUnavailable, "held_stopped") as caught:
+        lock_file(fd, path, seconds=0.01)
+    assert caught.value.fields["pid"] == sleeper
+    assert lock_holders(path) == [sleeper]
+    os.kill(sleeper, signal.SIGCONT)
+    lock_file(fd, path)
+    assert lock_holders(path) == [], "one's own locks are nobody else's"
+    os.close(fd)
+
+
+def test_a_held_folder_knows_whether_it_still_counts(tmp_path: Path) -> None:
+    folder, elsewhere, hidden = tmp_path / "task", tmp_path / "paused" / "task", tmp_path / ".task.taken"
+    folder.mkdir()
+    elsewhere.parent.mkdir()
+    held = HeldFolder(folder)
+    assert held.is_in_place()
+    folder.rename(elsewhere)
+    assert held.is_in_place(), "moved with its name"
+    elsewhere.rename(hidden)
+    assert not held.is_in_place()
+    folder.mkdir()
+    assert not held.is_in_place(), "another has its name"
+    (held.path / "note").write_text("of the former one")
+    assert (hidden / "note").exists()
+    assert not (folder / "note").exists()
+    hidden.joinpath("note").unlink()
+    hidden.rmdir()
+    assert not held.is_in_place()

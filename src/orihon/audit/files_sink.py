@@ -8,7 +8,6 @@ A last line without an end is what a crash has left: it is cut off, kept in ``as
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import math
 import os
@@ -35,6 +34,7 @@ from orihon.system.files import (
     wrapping,
     write_all,
 )
+from orihon.system.holding import LOCK_SECONDS, is_locked_within, lock_file
 
 logger = logging.getLogger("orihon.audit")
 
@@ -160,7 +160,8 @@ class FilesAudit(AuditSink):
         except FileNotFoundError:
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if not is_locked_within(file, LOCK_SECONDS if wait else 0):
+                raise BlockingIOError
             status = os.fstat(file)
             if not status.st_nlink:  # old records were removed meanwhile: this is the old file
                 raise BlockingIOError
@@ -216,7 +217,7 @@ class FilesAudit(AuditSink):
         """For what concerns all chains."""
         file = open_private(self.folder / _LOCK, os.O_WRONLY | os.O_CREAT)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            lock_file(file, self.folder / _LOCK)
             yield
         finally:
             os.close(file)

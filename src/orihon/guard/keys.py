@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import fcntl
 import hashlib
 import os
 import re
@@ -28,6 +27,7 @@ from orihon.guard.sealer import KEY_BYTES, VERSION, Sealer, cipher
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import create_file, open_private, replace_file, wrapping
+from orihon.system.holding import lock_file
 
 if TYPE_CHECKING:
     from orihon.guard.sealer import MasterKey, MasterKeys
@@ -100,7 +100,7 @@ class FolderKeys:
         with wrapping(path):
             fd = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            lock_file(fd, path)
             yield
         finally:
             os.close(fd)

@@ -7,12 +7,10 @@ is damaged, is made anew by whoever has the turn.
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ from orihon.search.index import (
 from orihon.search.query import Query, Term
 from orihon.system import jsonio
 from orihon.system.files import open_private, refuse_network_file_system, wrapping
+from orihon.system.holding import is_locked_within
 
 FILE = "search.db"
 _VERSION = 1
@@ -235,7 +234,7 @@ def index_turn(base_dir: Path, seconds: float) -> Iterator[bool]:
     with wrapping(path):
         lock = open_private(path, os.O_RDWR | os.O_CREAT)
     try:
-        yield _locked(lock, time.monotonic() + seconds)
+        yield is_locked_within(lock, seconds)
     finally:
         os.close(lock)
 
@@ -286,13 +285,3 @@ def _quoted(tokens: str) -> str:
 
 def _storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _locked(lock: int, give_up: float) -> bool:
-    while True:
-        with suppress(BlockingIOError):
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        if time.monotonic() >= give_up:
-            return False
-        time.sleep(_NAP)

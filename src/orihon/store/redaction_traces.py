@@ -6,7 +6,6 @@ databases) may still have what the records no longer have. And the files in a ta
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +14,7 @@ from typing import Final
 
 from orihon.system import jsonio
 from orihon.system.files import is_regular, is_unfinished, replace_file, wrapping
+from orihon.system.holding import lock_file
 
 NAME: Final = "redacting.json"
 #: The same for tasks that were packed, and are to be packed again.
@@ -62,7 +62,7 @@ class Begun:
         with wrapping(self._path.parent):
             folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                fcntl.flock(folder, fcntl.LOCK_EX)
+                lock_file(folder, self._path.parent)
                 yield
             finally:
                 os.close(folder)

@@ -16,7 +16,6 @@ no extra package is needed. The condition holds between processes that see the s
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -38,6 +37,7 @@ from orihon.system.files import (
     sync_folder,
     wrapping,
 )
+from orihon.system.holding import lock_file
 
 #: Pieces in which objects are read and written.
 CHUNK = 1 << 20
@@ -234,8 +234,7 @@ class FolderStorage(ObjectStorage):
         with wrapping(path):
             fd = open_private(path, os.O_RDWR | os.O_CREAT)
         try:
-            with wrapping(path):
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            lock_file(fd, path)
             yield
         finally:
             os.close(fd)

@@ -12,7 +12,6 @@ share the file.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -27,6 +26,7 @@ from orihon.errors import DamagedStore, InvalidSettings
 from orihon.settings.load import _expand as expand_variables
 from orihon.system import jsonio
 from orihon.system.files import make_private_folder, replace_file, wrapping
+from orihon.system.holding import lock_file
 
 SECTION = "mcp_servers"
 PROTOCOLS = ("auto", "legacy", "2026-07-28")
@@ -217,7 +217,7 @@ def _locked(folder: Path) -> Iterator[None]:
     with wrapping(folder):
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            lock_file(fd, folder)
             yield
         finally:
             os.close(fd)
