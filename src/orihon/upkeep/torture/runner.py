@@ -40,6 +40,7 @@ CAMPAIGNS = {
     "cuts": "cuts:Cuts",
     "errors": "faults:Errors",
     "full": "faults:Full",
+    "damage": "damage:Damage",
 }
 _LOOK_SECONDS = 0.2
 #: Seconds that a job has to end after it was told to.
