@@ -46,12 +46,12 @@ class Steps(logging.Handler):
         return self.seen
 
 
-def killed_at(step: str, action: Callable[[], object]) -> bool:
+def killed_at(step: str, action: Callable[[], object], name: str = "orihon.archive") -> bool:
     """Another process does something and is killed at a step; False when it never came there."""
     child = os.fork()
     if child == 0:
         try:
-            Steps(step, lambda: os.kill(os.getpid(), signal.SIGKILL)).hear(action)
+            Steps(step, lambda: os.kill(os.getpid(), signal.SIGKILL)).hear(action, name)
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(ended(child)) == -signal.SIGKILL

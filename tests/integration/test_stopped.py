@@ -18,13 +18,15 @@ from typing import Any, NoReturn
 
 import pytest
 
-from orihon import MessageStore, TaskContextManager, TaskKey
+from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
 from orihon.errors import OrihonError, StorageUnavailable, TaskBusy
 from orihon.store import files, sqlite
-from orihon.store.take_over import TAKEN, take_away
+from orihon.store.take_over import take_away
+from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify_task
+from orihon.upkeep.doctor import examine, repair
 from tests.helpers import refused
-from tests.integration.killing import Changes, ended
+from tests.integration.killing import Changes, ended, killed_at
 
 KEY = TaskKey("github", "me", "project", "issue", "27", "me")
 #: So long a take-over may last on a machine that has much else to do; without an end it lasts for ever.
@@ -115,6 +117,11 @@ class Sleeper:
             answers: list[str] = json.loads(told.read())
         return answers
 
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        ended(self.pid)
+        os.close(self._told)
+
     def _live(self, number: int, also: frozenset[str]) -> list[str]:
         ctx = TaskContextManager.resume(self._base, self._uuid, self._config, take_over=True)
         ctx.message_store.add_message("assistant", WARM)
@@ -182,7 +189,8 @@ def is_sound(ctx: TaskContextManager) -> bool:
 
 
 def left_over(base: Path) -> list[str]:
-    return [path.name for path in base.rglob(f".*{TAKEN}")]
+    """Folders with a hidden name: those that were taken, and copies that are not finished."""
+    return [path.name for path in base.rglob(".*") if path.is_dir()]
 
 
 @pytest.mark.parametrize("act", [append, append_large, fold, keep], ids=lambda act: act.__name__)
@@ -257,8 +265,27 @@ def test_a_taker_that_is_killed_anywhere_leaves_the_task_whole(
                 "of a taker"
             ] * (not is_killed)
             assert is_sound(ctx), number
+            assert left_over(tmp_path) == [], number
             ctx.message_store.add_message("user", f"{number}")
     assert number > 10, "it was never killed in the middle"
+
+
+@pytest.mark.parametrize("step", ["taken", "copied", "published"])
+def test_the_doctor_puts_right_what_a_killed_taker_left(
+    tmp_path: Path, config: dict[str, Any], task: str, step: str
+) -> None:
+    sleeper = Sleeper(tmp_path, task, config, append)
+    sleeper.sleep_inside()
+    assert killed_at(step, lambda: take(tmp_path, task, config), "orihon.store")
+    sleeper.kill()
+    assert left_over(tmp_path)
+    settings = load_settings(config)
+    with closing(OpenBase(tmp_path, settings)) as base:
+        assert [finding.cause for finding in repair(base) if finding.repair != "done"] == []
+        assert examine(base) == []
+    assert left_over(tmp_path) == []
+    with closing(TaskContextManager.resume(tmp_path, task, config)) as ctx:
+        assert contents(ctx) == [*TEXTS, WARM]
 
 
 def killed_taking(number: int, action: Callable[[], object]) -> bool:

@@ -7,7 +7,7 @@ whoever has a newer lease gives the task a new folder, in which nobody has locke
 2. everything in it is copied to new files, in a folder that is staged beside it;
 3. the copy gets the task's name, and with it the new epoch (``published``): one rename, which fails if the name is in
    use;
-4. the former folder is removed.
+4. the former folder is removed: by the taker, or by whoever claims the new one, in which a file names it.
 
 Why nothing acknowledged is lost: the last thing that a writer does before it acknowledges is to look whether the folder
 it has written to is the one under the task's name (``HeldFolder.is_in_place``). What it acknowledges was therefore
@@ -54,6 +54,8 @@ PATIENCE = 2.0
 LOCKED = frozenset(("locked", "held_stopped"))
 #: How the name of a folder ends that was taken from somebody.
 TAKEN = ".taken"
+#: How the name of a file begins that is in a new folder, until the former one is gone; it ends as the name of that.
+_FORMER = ".former."
 
 #: What mentions others is copied before them: a writer that wakes up meanwhile adds in the opposite order.
 _FIRST = ("compressions.jsonl", "checkpoints.jsonl", "current.jsonl", "planning.jsonl", "messages.jsonl", "tools.jsonl")
@@ -75,7 +77,8 @@ def take_away(folder: Path, epoch: int) -> None:
     with wrapping(folder):
         try:
             former = HeldFolder(folder)
-            taken = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}{TAKEN}")
+            token = secrets.token_hex(4)
+            taken = _taken(folder, token)
             _reached(folder, "begun")
             folder.rename(taken)
         except FileNotFoundError as error:
@@ -86,6 +89,7 @@ def take_away(folder: Path, epoch: int) -> None:
             raise StaleWriter("taken_away", path=folder)
         with staged_folder(hidden_beside(folder)) as staged:
             _copy(taken, staged, epoch)
+            write_new(staged / f"{_FORMER}{token}", [])
             _reached(folder, "copied")
             if not former.is_at(taken):  # somebody has put it back, and written to it
                 raise StaleWriter("taken_away", path=folder)
@@ -98,14 +102,26 @@ def take_away(folder: Path, epoch: int) -> None:
             raise StaleWriter("taken_away", path=folder) from error
         raise
     _reached(folder, "published")
-    shutil.rmtree(taken, ignore_errors=True)
+    remove_former(folder)
     logger.warning("%s: taken over from a process that stood still in the middle of a write", folder.name)
 
 
-def put_back(folder: Path) -> bool:
-    """Give a task whose taker has died its name again; for whoever has its lease. ``False``: there is none to give."""
+def remove_former(folder: Path) -> None:
+    """Remove what the folder under this name was copied from, also for a taker that died before."""
     with wrapping(folder):
-        found = [] if folder.exists() else _taken_from(folder)
+        for note in folder.glob(f"{_FORMER}*"):
+            shutil.rmtree(_taken(folder, note.name.removeprefix(_FORMER)), ignore_errors=True)
+            note.unlink(missing_ok=True)
+
+
+def put_back(folder: Path) -> bool:
+    """Give a task whose taker has died its name again; for whoever has its lease. ``False``: there is none to give.
+
+    A copy that was begun goes, before anybody moves the task on: should its taker wake up, it has nothing to publish.
+    """
+    with wrapping(folder):
+        beside = [] if folder.exists() else _hidden_of(folder)
+        found = [path for path in beside if path.name.endswith(TAKEN)]
         for taken in sorted(found, key=_epoch, reverse=True):
             try:
                 taken.rename(folder)
@@ -113,15 +129,27 @@ def put_back(folder: Path) -> bool:
                 if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
                     raise
             else:
+                for staged in beside:
+                    if is_unfinished(staged.name):
+                        shutil.rmtree(staged, ignore_errors=True)
                 logger.warning("%s: a take-over was broken off; its folder has its name again", folder.name)
                 return True
     return False
 
 
-def _taken_from(folder: Path) -> list[Path]:
+def taken_task(name: str) -> str | None:
+    """The task from which a folder with this name was taken."""
+    hidden = name.removesuffix(TAKEN)
+    return hidden[1:-9] if hidden != name and is_unfinished(hidden) else None
+
+
+def _taken(folder: Path, token: str) -> Path:
+    return folder.with_name(f".{folder.name}.{token}{TAKEN}")
+
+
+def _hidden_of(folder: Path) -> list[Path]:
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder.parent) as entries:
-        start = f".{folder.name}."
-        return [Path(entry) for entry in entries if entry.name.startswith(start) and entry.name.endswith(TAKEN)]
+        return [Path(entry) for entry in entries if entry.name.startswith(f".{folder.name}.") and entry.is_dir()]
     return []
 
 

@@ -24,6 +24,7 @@ from orihon.store.locks import ForkSafeLock
 from orihon.store.reader import TaskReader
 from orihon.store.record_codec import PackedRecord, Said, pack, pack_record
 from orihon.store.tail import Tail, calls_of, entry_of
+from orihon.store.take_over import remove_former
 from orihon.store.tool_pairs import admit
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
@@ -372,6 +373,7 @@ class TaskStore(TaskReader):
     def _tidy_up(self) -> None:
         """Remove what writers that were killed had not finished: nothing of it was ever acknowledged."""
         try:
+            remove_former(self.records.folder)
             removed = remove_leftovers(self.records.folder) + remove_abandoned(self.records.folder / REQUEST)
         except StorageError as error:
             logger.warning("%s: what a killed process has left is still there: %s", self.name, error)

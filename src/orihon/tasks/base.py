@@ -21,13 +21,14 @@ from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.postgres import postgres_of
-from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageUnavailable, TaskNotFound
+from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
 from orihon.guard import KEY_COPY, KEY_FILE, Redactor
 from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
 from orihon.store.redaction_traces import NAME as REDACTING
 from orihon.store.redaction_traces import REPACKING
+from orihon.store.take_over import taken_task
 from orihon.store.task_store import TaskStore
 from orihon.system.files import (
     Leftovers,
@@ -39,7 +40,7 @@ from orihon.system.files import (
     wrapping,
 )
 from orihon.tasks.owning import Ownership
-from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of
+from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of, reached_epoch
 from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.values.task import TaskStatus, check_id
 
@@ -196,13 +197,23 @@ class OpenBase:
         was being fetched or copied has no lock; it is left over when nobody has touched it for an hour.
         """
         here = [path for path in _listed(self.path) if is_unfinished(path.name) and path.name[1:-9] in _OWN_FILES]
-        staged = [path for place in PLACES for path in _listed(self.path / place) if _is_left_folder(path)]
+        hidden = [path for place in ("", *PLACES) for path in _listed(self.path / place) if path.name[0] == "."]
+        staged = [path for path in hidden if self._is_passed(path) or (path.parent != self.path and _is_left(path))]
         below = [path for name in (*_OWN_FOLDERS, *PLACES) for path in find_leftovers(self.path / name)]
         tasks = [place for place in self.folders.all() if is_id(place.uuid)]
         bare = [path for place in tasks if place.is_bare for path in find_leftovers(place.folder)]
         apart = staged if in_tasks else [*staged, *(place.folder for place in tasks if place.folder != self.path)]
         inside = [path for path in (*below, *bare) if not any(folder in path.parents for folder in apart)]
         return sorted({*filter(is_abandoned, here), *staged, *inside})
+
+    def _is_passed(self, path: Path) -> bool:
+        """Was this folder taken from somebody, and has the task another one in which the work went on?"""
+        uuid = taken_task(path.name)
+        if uuid is None or not is_id(uuid) or not path.is_dir():
+            return False
+        with suppress(StorageError):
+            return any(reached_epoch(here.folder) > reached_epoch(path) for here in self.folders.places(uuid))
+        return False
 
     # ---- tasks -----------------------------------------------------------------------------------------------------
 
@@ -263,7 +274,7 @@ def _listed(folder: Path) -> list[Path]:
         return list(folder.iterdir()) if folder.is_dir() else []
 
 
-def _is_left_folder(path: Path) -> bool:
+def _is_left(path: Path) -> bool:
     if not is_unfinished(path.name) or path.is_symlink() or not path.is_dir():
         return False
     with wrapping(path):

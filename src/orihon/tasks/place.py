@@ -221,8 +221,12 @@ class TaskFolders:
         return self.find(uuid)
 
     def put_back(self, uuid: str) -> TaskPlace | None:
-        """Where the task lies whose take-over was broken off, under its name again; for whoever has its lease."""
-        for parent in (*(self.base_dir / place for place in PLACES), self.base_dir):
+        """Where the task lies whose take-over was broken off, under its name again; for whoever has its lease.
+
+        ``None`` when it was not, as for one that lies where it should.
+        """
+        here = [] if self.places(uuid) else [*(self.base_dir / place for place in PLACES), self.base_dir]
+        for parent in here:
             if put_back(parent / check_id(uuid)):
                 return self.find(uuid)
         return None

@@ -189,7 +189,9 @@ def settle_folder(operation: Operation) -> None:
 
 
 def note_loss(operation: Operation) -> None:
-    """The history is gone; the row stays, with its figures, and says so."""
+    """The history is gone; the row stays, with its figures, and says so. But a take-over may have been broken off."""
+    if operation.base.folders.put_back(operation.uuid) is not None:
+        return
     row = operation.row
     after = _AFTER_LOSS.get(row.status)
     if after is not None:
@@ -205,8 +207,12 @@ def forget_loss(operation: Operation) -> None:
 
 
 def release_lease(operation: Operation) -> None:
-    """Taking hold of the task has taken the dead owner's lease away; letting go of it leaves none."""
+    """Taking hold of the task has taken the dead owner's lease away; letting go of it leaves none.
+
+    Who died may have been about to take the task over, with its folder in hand.
+    """
     assert operation.owned is not None
+    operation.base.folders.put_back(operation.uuid)
 
 
 def catch_up_epoch(operation: Operation) -> None:
