@@ -53,7 +53,8 @@ def played(campaign: str, backend: str, folder: Path, *options: str) -> dict[str
     return report
 
 
-NOT_YET = {("damage", "files"), ("damage", "sqlite"), ("stops", "files"), ("stops", "sqlite")}
+#: A process that is stopped inside a transaction of ``tasks.db`` keeps everybody out until it goes on.
+NOT_YET = {("stops", "files"), ("stops", "sqlite")}
 CELLS = [
     (name, backend)
     for name in CAMPAIGNS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from orihon.errors import DamagedStore
 from orihon.guard import KEY_COPY, KEY_FILE, load_key
 from orihon.guard.mask_key import key_trouble
-from orihon.system.files import folder_size
+from orihon.system.files import create_file, folder_size
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.upkeep.doctor import examine, repair
@@ -107,3 +108,21 @@ def test_a_lost_key_is_told_and_made_anew_on_request(tmp_path: Path) -> None:
     task.stop()
     assert examine(OpenBase(tmp_path, settings)) == []
     assert folder_size(tmp_path / KEY_COPY)
+
+
+def test_a_key_that_another_process_is_just_making_is_no_damage(tmp_path: Path) -> None:
+    """Whoever looks twice, whether it is a file and whether anything is there, could say so of a sound one."""
+    is_over = threading.Event()
+
+    def make_and_remove() -> None:
+        while not is_over.is_set():
+            create_file(tmp_path / KEY_FILE, [b"0" * 64, b"\n"])
+            (tmp_path / KEY_FILE).unlink()
+
+    other = threading.Thread(target=make_and_remove)
+    other.start()
+    try:
+        assert {key_trouble(tmp_path) for _ in range(20_000)} == {None}
+    finally:
+        is_over.set()
+        other.join()

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import secrets
+import stat
 from pathlib import Path
 
 from orihon.errors import DamagedStore, StorageError
@@ -72,10 +73,19 @@ def _read(base: Path) -> tuple[bytes | None, bytes | None, bytes | None]:
 
 
 def _content(path: Path) -> bytes | None:
+    """What the file holds; nothing, where something else stands there; ``None`` where there is nothing at all.
+
+    In one look: a file that another process makes between two would seem to be none.
+    """
     with wrapping(path):
-        if path.is_file():
-            return path.read_bytes()
-    return b"" if os.path.lexists(path) else None
+        try:
+            return path.read_bytes() if stat.S_ISREG(path.stat().st_mode) else b""
+        except OSError as error:
+            if path.is_symlink():  # that leads nowhere
+                return b""
+            if not isinstance(error, FileNotFoundError):
+                raise
+            return None
 
 
 def _put(path: Path, former: bytes | None, pieces: list[bytes]) -> None:

@@ -13,6 +13,7 @@ import fcntl
 import logging
 import os
 import secrets
+import stat
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -385,9 +386,10 @@ class FilesRecords(FolderStore, ViewFile):
     def load(self, name: str) -> bytes | None:
         path = self.folder / f"{name}.json"
         with wrapping(path):
-            if is_regular(path):
-                return path.read_bytes()
-            return b"" if os.path.lexists(path) else None
+            try:
+                return path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else b""
+            except FileNotFoundError:
+                return None
 
     # ---- handles -----------------------------------------------------------------------------------------------
 

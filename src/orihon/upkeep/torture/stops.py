@@ -37,7 +37,10 @@ class _Sleeper:
 
 
 class Stops:
-    """One trial: a writer is stopped anywhere, its lease runs out, another goes on, the sleeper wakes."""
+    """One trial: a writer is stopped anywhere, its lease runs out, another goes on, the sleeper wakes.
+
+    Each has a base of its own, so that a trial shows what one stopped process can do and not what another one does.
+    """
 
     name: ClassVar[str] = "stops"
     backends: ClassVar[tuple[str, ...]] = BACKENDS
@@ -51,12 +54,12 @@ class Stops:
             for turn in range(_ROUNDS):
                 for sleeper in sleepers:
                     sleeper.life = f"{sleeper.key}.{turn}"
-                    self._put_to_sleep(arena, place, config, sleeper)
-                with base_at(place, config) as base:
-                    for sleeper in sleepers:
-                        trial = Trial(tasks=int(turn == 0))
+                    self._put_to_sleep(arena, place / sleeper.key, config, sleeper)
+                for sleeper in sleepers:
+                    trial = Trial(tasks=int(turn == 0))
+                    with base_at(place / sleeper.key, config) as base:
                         self._take_over(base, sleeper, trial)
-                        yield trial
+                    yield trial
 
     def _put_to_sleep(self, arena: Arena, place: Path, config: Mapping[str, Any], sleeper: _Sleeper) -> None:
         chance = arena.chance
