@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from orihon.errors import OrihonError
 from orihon.store.contract import STREAMS, Stream
 from orihon.store.factory import open_for_reading
 from orihon.tasks.base import OpenBase
+from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
-from tests.damage import paused_task, settings_for
+from orihon.values.records import FINAL_SUMMARY
+from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 
 ROUNDS = 60
 
@@ -86,3 +89,39 @@ def test_no_damage_to_a_database_goes_unnoticed(tmp_path: Path) -> None:
             for stream in STREAMS:
                 with suppress(OrihonError):
                     assert set(store.records.read(stream)) <= written[stream], turn
+
+
+@pytest.mark.parametrize("stream", ["tools", "planning", "compressions"])
+def test_records_that_are_gone_are_told_also_after_somebody_went_on(tmp_path: Path, stream: Stream) -> None:
+    uuid, folder = paused_task(tmp_path, "files")
+    path = folder / f"{stream}.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
+    for _ in range(2):
+        with closing(TaskContextManager.resume(tmp_path, uuid, settings_for("files"))) as task:
+            task.message_store.add_message("user", "goes on")
+            task.planning_store.add_plan("revision", {"steps": ["and on " * 50]})
+        found = [finding.kind for finding in verify(OpenBase(tmp_path, settings_for("files")), uuid)]
+        assert ("stream", "short") in found
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_final_summary_that_is_gone_is_found(tmp_path: Path, backend: str) -> None:
+    task = start_task(tmp_path, backend)
+    task.complete()
+    base = OpenBase(tmp_path, settings_for(backend))
+    assert verify(base, task.uuid) == []
+    (task.context_dir / FINAL_SUMMARY).unlink()
+    assert [finding.kind for finding in verify(base, task.uuid)] == [("folder", "file")]
+
+
+def test_the_file_of_another_task_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    (first, one), (_, two) = (paused_task(tmp_path, "files", key=replace(KEY, task_id=name)) for name in "12")
+    for stream in STREAMS:
+        mine, other = one / f"{stream}.jsonl", two / f"{stream}.jsonl"
+        if mine.exists():
+            kept = mine.read_bytes()
+            mine.write_bytes(other.read_bytes())
+            assert mine.stat().st_size == len(kept)
+            assert verify(OpenBase(tmp_path, settings_for("files")), first), stream
+            mine.write_bytes(kept)
+    assert verify(OpenBase(tmp_path, settings_for("files")), first) == []

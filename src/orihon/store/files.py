@@ -27,7 +27,7 @@ from orihon.store.append_handle import AppendHandle
 from orihon.store.contract import NUMBER_FIELD, STREAMS, OpenRecord, Pieces, Stream, TornTail, ViewFile
 from orihon.store.documents import save_document
 from orihon.store.folder_store import AllLines, FolderStore, FormerView
-from orihon.store.jsonl import SETTLED, JsonlFile, settled_sizes
+from orihon.store.jsonl import ENDS, GONE, SETTLED, JsonlFile, lost_end, settled_sizes
 from orihon.store.take_over import PATIENCE, can_be_taken, take_away
 from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
 from orihon.store.writer_place import NAME as WRITER
@@ -252,13 +252,20 @@ class FilesRecords(FolderStore, ViewFile):
         """
         if not self._durable:
             return
-        known: dict[str, int] = settled_sizes(self.folder)
-        sizes: dict[str, int] = {stream: known.get(stream, 0) for stream in STREAMS}
+        known: dict[str, Any] = settled_sizes(self.folder)
+        sizes: dict[str, Any] = {stream: known.get(stream, 0) for stream in STREAMS}
+        gone: dict[str, list[int]] = dict(known.get(GONE, {}))
         for stream, file in self._files.items():
             with wrapping(file.path), suppress(FileNotFoundError, DamagedStore):
                 sizes[stream] = file.size()
                 if sizes[stream] != known.get(stream):
                     sync_file(file.path)
+            if lost := lost_end(file, known):
+                gone[stream], sizes[stream] = lost, min(lost[0], sizes[stream])
+                logger.warning("%s: records at its end are gone: %d bytes instead of %d", file.path, *lost)
+        sizes[ENDS] = {stream: file.end_check(sizes[stream]) for stream, file in self._files.items()}
+        if gone:
+            sizes[GONE] = gone
         if sizes != known:
             save_document(self, SETTLED, sizes)
 

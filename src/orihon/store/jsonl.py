@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.store.documents import document_in
@@ -30,6 +31,10 @@ _CHUNK = 1 << 16
 CONTINUED = b" \n"
 #: The document that says how long each file was when all of it was on the disk.
 SETTLED = "settled"
+#: What it says of streams that did not hold what they had held when somebody went on: the size found, the size known.
+GONE = "gone"
+#: Checksums of the lines that end at the known sizes: another file of the same size is not the same.
+ENDS = "ends"
 
 
 class JsonlFile:
@@ -83,6 +88,16 @@ class JsonlFile:
                 return 0
             with file:
                 return self._whole_size(file)
+
+    def end_check(self, size: int) -> int:
+        """A checksum of the line that ends there."""
+        with wrapping(self.path):
+            file = self._opened() if size else None
+            if file is None:
+                return 0
+            with file:
+                start = self._line_start_before(file, size - 1)
+                return zlib.crc32(os.pread(file.fileno(), size - start, start))
 
     def torn_tail(self) -> bytes:
         """What stands after the last line that counts."""
@@ -195,13 +210,23 @@ class JsonlFile:
         return end
 
 
-def settled_sizes(folder: Path) -> dict[str, int]:
-    """How long the files of the streams in a folder were when all of them was known to be on the disk."""
+def settled_sizes(folder: Path) -> dict[str, Any]:
+    """How long the files of the streams in a folder were when all of them was known to be on the disk, and ``GONE``."""
     path = folder / f"{SETTLED}.json"
     try:
         return document_in(path.read_bytes() if is_regular(path) else None) or {}
     except OSError:
         return {}
+
+
+def lost_end(file: JsonlFile, settled: Mapping[str, Any]) -> list[int] | None:
+    """The size that the file of a stream has and the size it had, when it does not hold what it held then."""
+    stream = file.path.stem
+    with wrapping(file.path):
+        size, known = file.path.stat().st_size if file.path.exists() else 0, settled.get(stream, 0)
+    if size >= known and settled.get(ENDS, {}).get(stream) in (None, file.end_check(known)):
+        return None
+    return [size, known]
 
 
 def _record_in(line: bytes) -> bytes:

@@ -1,7 +1,8 @@
 """Kept files that would be missed, and how damage to them is noticed.
 
 A JSON file of ours carries its check in itself (``stamped``). Of a text, ``digests.json`` has the SHA-256: of the one
-that is being written, before it is, and of the one that it replaces, so that a crash in between is no damage.
+that is being written, before it is, and until then of the one that it replaces (empty where there was none), so that a
+crash in between is no damage.
 """
 
 from __future__ import annotations
@@ -46,16 +47,16 @@ def fields_in(raw: bytes) -> dict[str, Any] | None:
 def keep_with_digest(records: RecordStore, name: str, content: bytes) -> None:
     """Keep a text that is to be read as it was written, or not at all."""
     before = records.kept_file(name)
-    known = [_digest(text) for text in (content, before) if text is not None]
+    known = [_digest(content), _digest(before)]
     records.keep_file(DIGESTS, stamped({**_digests(records), name: known}))
     records.keep_file(name, content)
+    records.keep_file(DIGESTS, stamped({**_digests(records), name: known[:1]}))
 
 
 def intact_file(records: RecordStore, name: str) -> bytes | None:
     """The text, if there is one; ``DamagedStore`` when it is not what was written."""
     content = records.kept_file(name)
-    known = None if content is None else _digests(records).get(name)
-    if content is not None and known is not None and _digest(content) not in known:
+    if _digest(content) not in _digests(records).get(name, [_digest(content)]):
         raise DamagedStore("file", path=records.folder / name)
     return content
 
@@ -79,8 +80,8 @@ def _digests(records: RecordStore) -> dict[str, Any]:
     return {} if raw is None else fields_in(raw) or {}
 
 
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+def _digest(content: bytes | None) -> str:
+    return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def _check(fields: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import is_about, read_metadata
 from orihon.errors import DamagedStore
 from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, STREAMS, RecordStore
-from orihon.store.jsonl import JsonlFile, settled_sizes
+from orihon.store.jsonl import GONE, JsonlFile, lost_end, settled_sizes
 from orihon.store.kept_files import intact_file
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import holder_in
@@ -113,15 +113,12 @@ def check_metadata(records: RecordStore, report: Report) -> None:
 def _check_torn_tails(folder: Path, report: Report) -> None:
     settled = settled_sizes(folder)
     for stream in STREAMS:
-        path = folder / f"{stream}.jsonl"
-        with wrapping(path):
-            size = path.stat().st_size if path.exists() else 0
-        if size < settled.get(stream, 0):
-            fields = {"size": size, "settled": settled[stream]}
-            report(Finding("stream", "short", path.name, fields=fields))
+        file = JsonlFile(folder / f"{stream}.jsonl", NUMBER_FIELD[stream])
+        if lost := lost_end(file, settled) or settled.get(GONE, {}).get(stream):
+            report(Finding("stream", "short", file.path.name, fields={"size": lost[0], "settled": lost[1]}))
         torn = b""
         with suppress(DamagedStore):  # who reads the records reports it
-            torn = JsonlFile(path, NUMBER_FIELD[stream]).torn_tail()
+            torn = file.torn_tail()
         if torn:
             fields = {"size": len(torn)}
             report(Finding("stream", "torn", f"{stream}.jsonl", severity="warning", fields=fields))
