@@ -22,6 +22,7 @@ from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
 from orihon.errors import OrihonError, StorageUnavailable, TaskBusy
 from orihon.store import files, sqlite
 from orihon.store.take_over import take_away
+from orihon.tasks import place as task_place
 from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify_task
 from orihon.upkeep.doctor import examine, repair
@@ -96,6 +97,10 @@ class Sleeper:
         """The same for one that sleeps while it takes the task over."""
         return self._sleep(lambda: self._take(number))
 
+    def sleep_moving(self, place: object, name: str) -> None:
+        """Before it calls a function by which the folder is moved to where its new state says."""
+        assert self._sleep(lambda: self._move(place, name))
+
     def _sleep(self, life: Callable[[], list[str]]) -> bool:
         self._told, writing = os.pipe()
         self.pid = os.fork()
@@ -135,6 +140,12 @@ class Sleeper:
             outcome(ctx.close),
         ]
 
+    def _move(self, place: object, name: str) -> list[str]:
+        ctx = TaskContextManager.resume(self._base, self._uuid, self._config, take_over=True)
+        ctx.message_store.add_message("assistant", WARM)
+        stop_before(place, name)
+        return [outcome(lambda: self._act(ctx))]
+
     def _take(self, number: int) -> list[str]:
         watch_take_over(Changes(number, signal.SIGSTOP))
         return [outcome(lambda: take(self._base, self._uuid, self._config))]
@@ -152,6 +163,18 @@ def watch_take_over(changes: Changes) -> None:
 
     for module in (files, sqlite):
         vars(module)["take_away"] = watched
+
+
+def stop_before(place: object, name: str) -> None:
+    """Stop, in a child, before one of our functions is called, once."""
+    called = getattr(place, name)
+
+    def stopping(*args: Any, **more: Any) -> Any:
+        setattr(place, name, called)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return called(*args, **more)
+
+    setattr(place, name, stopping)
 
 
 def take(base: Path, uuid: str, config: dict[str, Any]) -> None:
@@ -221,6 +244,23 @@ def test_a_sleeper_is_taken_over_wherever_it_sleeps(
             *(text for past in range(1, number + 1) for text in (WARM, f"of the taker, {past}", f"again, {past}")),
         ]
     assert number > 3, "it never slept in the middle"
+
+
+@pytest.mark.parametrize(("where", "name"), [(task_place.TaskFolders, "settle"), (task_place, "move_durably")])
+def test_a_sleeper_does_not_move_the_folder_of_the_next_owner(
+    tmp_path: Path, config: dict[str, Any], task: str, where: object, name: str
+) -> None:
+    sleeper = Sleeper(tmp_path, task, config, pause)
+    sleeper.sleep_moving(where, name)
+    with closing(OpenBase(tmp_path, load_settings(config))) as base:
+        with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
+            ctx.message_store.add_message("user", "of the taker")
+            place = base.folders.find(task)
+            assert sleeper.wake() == ["StaleWriter lease"]
+            assert base.folders.places(task) == [place]
+            ctx.message_store.add_message("user", "and on")
+            assert contents(ctx) == [*TEXTS, WARM, "of the taker", "and on"]
+        assert examine(base) == []
 
 
 def test_a_lease_that_has_run_out_is_enough(tmp_path: Path, config: dict[str, Any], task: str) -> None:

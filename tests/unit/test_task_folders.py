@@ -64,4 +64,4 @@ def test_a_folder_moved_by_somebody_else_in_the_meantime_is_where_they_put_it(tm
                 here.folder.rename(there)
             return found
 
-    assert Slow(tmp_path).settle(uuid, TaskStatus.PAUSED) == TaskPlace(there)
+    assert Slow(tmp_path).settle(uuid, TaskStatus.PAUSED, still=lambda: None) == TaskPlace(there)

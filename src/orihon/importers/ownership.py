@@ -101,7 +101,8 @@ class ImportTarget:
         with ExitStack() as on_failure:
             on_failure.callback(owned.release)
             folders = self.base.folders
-            here = folders.settle(uuid, TaskStatus.COMPLETED) or folders.create(uuid, TaskStatus.COMPLETED)
+            here = folders.settle(uuid, TaskStatus.COMPLETED, still=owned.renew)
+            here = here or folders.create(uuid, TaskStatus.COMPLETED)
             store = owned.claim(here)
             on_failure.callback(store.close)
             if store.records.kept_file(METADATA) is None:

@@ -140,7 +140,7 @@ class QueueRequests:
     def _let_go(self, uuid: str, lease: Lease, status: TaskStatus) -> None:
         """Bring the folder to its place and release the lease, also when the folder cannot be moved."""
         try:
-            self.folders.settle(uuid, status)
+            self.folders.settle(uuid, status, still=lambda: self.catalogue.leases.renew(lease))
         finally:
             self.catalogue.leases.release(lease)
 

@@ -349,7 +349,7 @@ class TaskContextManager(Asking, TaskStatistics):
         try:
             self.task_store.close()
             if move:
-                place = self.base.folders.settle(self.uuid, status)
+                place = self.base.folders.settle(self.uuid, status, still=owned.renew)
                 self.context_dir = self.context_dir if place is None else place.folder
             mirror_at_end(self.message_store, self.context_dir)
         finally:

@@ -229,7 +229,7 @@ class TaskOpening:
         # Read under the lease: the one that was found before it may have been changed by the last owner.
         row = owned.row()
         if row.status is not TaskStatus.RUNNING:
-            self._refuse_finished(row)
+            self._refuse_finished(owned, row)
         with ExitStack() as on_failure:
             store = self._claimed(owned, row)
             on_failure.callback(store.close)
@@ -237,7 +237,7 @@ class TaskOpening:
                 row = self._catalogue.tasks.change_status(row.uuid, TaskStatus.RUNNING, epoch=owned.epoch)
             if row.model is None:  # queued by somebody who did not know what would work on it
                 row = self._catalogue.tasks.update(row.uuid, epoch=owned.epoch, **self._means())
-            self._settle(row, store)
+            self._settle(owned, row, store)
             restore_metadata(store.records, row, self._settings)
             on_failure.pop_all()
         return row, store
@@ -259,7 +259,7 @@ class TaskOpening:
         def claimed() -> TaskStore:
             here = self._place_of(row, owned.lease)  # another machine may have had it since
             if is_begun:
-                here = self._folders.settle(row.uuid, row.status)
+                here = self._folders.settle(row.uuid, row.status, still=owned.renew)
             self._refuse_lost_log(row, here)
             if here is None and is_begun:
                 raise self._base.missing(row.uuid)
@@ -318,12 +318,12 @@ class TaskOpening:
             raise StorageUnavailable("elsewhere", uuid=row.uuid)
         return here
 
-    def _refuse_finished(self, row: TaskRow) -> None:
+    def _refuse_finished(self, owned: Ownership, row: TaskRow) -> None:
         try:
             check_change(row.status, TaskStatus.RUNNING)
         except IllegalTransition:
             # A crash may have come between the end of the task and its folder's move.
-            self._folders.settle(row.uuid, row.status)
+            self._folders.settle(row.uuid, row.status, still=owned.renew)
             raise
 
     def _refuse_lost_log(self, row: TaskRow, place: TaskPlace | None) -> None:
@@ -342,12 +342,12 @@ class TaskOpening:
         with closing(self._base.read_store(place)) as store:
             return store.count("messages")
 
-    def _settle(self, row: TaskRow, store: TaskStore) -> None:
+    def _settle(self, owned: Ownership, row: TaskRow, store: TaskStore) -> None:
         """Move the folder to where running tasks lie; the store, already claimed, follows it."""
         here = self._folders.find(row.uuid)
         if here is None or here.is_right_for(row.status):
             return
         store.close()
-        moved = self._folders.settle(row.uuid, TaskStatus.RUNNING) or here
+        moved = self._folders.settle(row.uuid, TaskStatus.RUNNING, still=owned.renew) or here
         store.records.moved_to(moved.folder)
         store.claim()

@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.drivers.postgres import postgres_of
-from orihon.errors import DamagedStore
+from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.contract import SEALED
 from orihon.store.copy import count_messages, is_husk, whole_ones
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from orihon.drivers.postgres.pool import Postgres
 
 logger = logging.getLogger("orihon.context")
+
+#: Raises ``StaleWriter`` where another process owns the task, as ``Ownership.renew`` does.
+StillOwned = Callable[[], object]
 
 PLACES = ("running", "paused", "completed")
 #: How often a folder is looked for before it is taken to be missing.
@@ -231,19 +234,32 @@ class TaskFolders:
                 return self.find(uuid)
         return None
 
-    def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
-        """Put the folder where its status says; ``None`` when there is no folder."""
+    def settle(self, uuid: str, status: TaskStatus, *, still: StillOwned) -> TaskPlace | None:
+        """Put the folder where its status says; ``None`` when there is no folder.
+
+        ``still`` is asked when it has to be moved, before and after: a process that stood still in between has moved
+        the folder of the next owner, and gives it back.
+        """
         wanted = folder(status)
         here = self.unite(uuid, status)
         if here is None or wanted is None or here.is_right_for(status):
             return here
         target = TaskPlace(self.base_dir / wanted / uuid)
         make_private_folder(target.folder.parent)
+        still()
         with wrapping(target.folder):
             try:
                 move_durably(here.folder, target.folder)
             except FileNotFoundError:  # another process moved it in the meantime
                 return self.find(uuid)
+        try:
+            still()
+        except StaleWriter:
+            with suppress(OSError):
+                move_durably(target.folder, here.folder)
+            raise
+        except StorageUnavailable as error:
+            logger.warning("%s: moved, and its lease cannot be looked at any more: %s", uuid, error)
         return target
 
     def new_place(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
@@ -293,10 +309,10 @@ class SharedTaskFolders(TaskFolders):
         found = self._on_disk(uuid)
         return found if found or not self._is_in_database(uuid) else [self.in_database(uuid)]
 
-    def settle(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
+    def settle(self, uuid: str, status: TaskStatus, *, still: StillOwned) -> TaskPlace | None:
         here = self.unite(uuid, status)
         if here is None or not here.is_in_database:
-            return super().settle(uuid, status)
+            return super().settle(uuid, status, still=still)
         if status is not TaskStatus.RUNNING:
             with wrapping(here.folder), suppress(FileNotFoundError):
                 shutil.rmtree(here.folder)

@@ -95,7 +95,7 @@ class Work:
 
     def place(self) -> TaskPlace | None:
         """Where the task lies: the one way to its folder."""
-        return self._base.folders.settle(self._uuid, self._row.status)
+        return self._base.folders.settle(self._uuid, self._row.status, still=self._owned.renew)
 
     # ---- into the archive --------------------------------------------------------------------------------------
 

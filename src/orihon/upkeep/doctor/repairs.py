@@ -185,7 +185,8 @@ def unite_folders(operation: Operation) -> None:
 
 def settle_folder(operation: Operation) -> None:
     """The catalogue decides where the folder lies."""
-    operation.base.folders.settle(operation.uuid, operation.row.status)
+    assert operation.owned is not None
+    operation.base.folders.settle(operation.uuid, operation.row.status, still=operation.owned.renew)
 
 
 def note_loss(operation: Operation) -> None:
