@@ -30,6 +30,7 @@ from tests.helpers import refused
 from tests.integration.killing import Changes, ended, killed_at
 
 KEY = TaskKey("github", "me", "project", "issue", "27", "me")
+KEPT = "outputs/result.txt"
 #: So long a take-over may last on a machine that has much else to do; without an end it lasts for ever.
 BOUND = 120.0
 TEXTS = [*(f"message {number}" for number in range(1, 9)), "a large one " + "x" * 2000]
@@ -67,7 +68,7 @@ def fold(ctx: TaskContextManager) -> None:
 
 
 def keep(ctx: TaskContextManager) -> None:
-    ctx.message_store.task_store.records.keep_file("outputs/result.txt", b"of the sleeper")
+    ctx.message_store.task_store.records.keep_file(KEPT, b"of the sleeper")
     append(ctx)
 
 
@@ -226,11 +227,13 @@ def test_a_sleeper_is_taken_over_wherever_it_sleeps(
         with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
             assert time.monotonic() - began < BOUND
             ctx.message_store.add_message("user", f"of the taker, {number}")
+            ctx.message_store.task_store.records.keep_file(KEPT, b"of the taker")
             before, view = contents(ctx), ctx.message_store.get_messages_for_llm()
             acted, appended, folded, _ = sleeper.wake()
             assert {appended, folded} <= {"StaleWriter taken_over", "StaleWriter taken_away"}, number
             assert acted == "done" or acted.startswith("StaleWriter"), number
             assert (contents(ctx), ctx.message_store.get_messages_for_llm()) == (before, view), number
+            assert ctx.message_store.task_store.records.kept_file(KEPT) == b"of the taker", number
             ctx.message_store.add_message("assistant", f"again, {number}")
             found = contents(ctx)
             assert ctx.message_store.folding.undo() if act is fold and acted == "done" else True

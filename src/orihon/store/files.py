@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import stat
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -48,7 +49,7 @@ from orihon.system.files import (
     wrapping,
     write_all,
 )
-from orihon.system.holding import held_too_long, is_locked_within
+from orihon.system.holding import held_too_long, is_locked_within, lock_file
 
 logger = logging.getLogger("orihon.store")
 
@@ -74,6 +75,8 @@ class FilesRecords(FolderStore, ViewFile):
         self._life_fd = -1
         self._place = b""  # our line in writer.json while we are the writer
         self._pid = 0
+        self._granted = 0  # the epoch of our claim
+        self._in_section = 0  # the thread that is in one
         self._handles: dict[str, AppendHandle] = {}
         self._written: list[AppendHandle] = []  # in the section that is open
 
@@ -95,7 +98,7 @@ class FilesRecords(FolderStore, ViewFile):
             holder = self._holder()
             if holder is LOST:
                 holder = self._holder_by_records(opened, epoch)
-            granted = self._granted_epoch(holder, epoch)
+            granted = self._granted = self._granted_epoch(holder, epoch)
             me = process_identity()
             token = secrets.token_hex(8)
             _WRITERS[token] = self
@@ -137,8 +140,10 @@ class FilesRecords(FolderStore, ViewFile):
     def begin(self) -> None:
         """Open the section; see ``writing``."""
         self._lock()
+        self._in_section = threading.get_ident()
         if os.pread(self._lock_fd, MOST_BYTES, 0) != self._place:
             holder = self._holder()
+            self._in_section = 0
             self._drop_handles()  # and the lock with them
             raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
 
@@ -148,6 +153,7 @@ class FilesRecords(FolderStore, ViewFile):
             if failed:
                 self._roll_back()
         finally:
+            self._in_section = 0
             self._unlock()
         self._sync()
         self.refuse_taken()
@@ -218,6 +224,20 @@ class FilesRecords(FolderStore, ViewFile):
             if self._durable:
                 os.fsync(self._lock_fd)
         self._place = place
+
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        held = self._held
+        if held is None or self._in_section == threading.get_ident():
+            yield
+            return
+        # Opened anew: a section of another thread keeps its own lock.
+        with wrapping(self.folder / WRITER), (held.path / WRITER).open("rb") as place:
+            lock_file(place.fileno(), self.folder / WRITER, seconds=self._lock_timeout)
+            holder = holder_in(place.read(MOST_BYTES))
+            if holder is not None and holder["epoch"] > self._granted:
+                raise StaleWriter("taken_over", path=self.folder, epoch=holder["epoch"], pid=holder["pid"])
+            yield
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

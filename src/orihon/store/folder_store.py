@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from orihon.system.files import (
     make_way,
     move_aside,
     replace_file,
+    replacing_file,
     wrapping,
 )
 from orihon.system.holding import HeldFolder
@@ -51,6 +54,13 @@ class FolderStore(RecordStore):
         if self._held is not None and not self._held.is_in_place():
             raise StaleWriter("taken_away", path=self.folder)
 
+    @abstractmethod
+    def _fenced(self) -> AbstractContextManager[None]:
+        """A block in which nobody else gets the task: a file may get its name. Refused for a writer that was passed.
+
+        Who stands still in it loses the folder, and the file with it.
+        """
+
     def _blobs(self, root: Path) -> BlobFolder:
         return BlobFolder(root / "blobs", durable=self._keeps_blobs)
 
@@ -75,9 +85,13 @@ class FolderStore(RecordStore):
         held = self._held
         root = held.path if held else self.folder
         path = self._inside(name, held)
-        make_folder_inside(path.parent, root)
-        make_way(path, root)
-        replace_file(path, [content])
+        try:
+            make_folder_inside(path.parent, root)
+            make_way(path, root)
+            with ExitStack() as at_end, replacing_file(path, [content]):
+                at_end.enter_context(self._fenced())
+        finally:
+            self.refuse_taken()
 
     def kept_file(self, name: str) -> bytes | None:
         path = self._inside(name)
@@ -87,7 +101,7 @@ class FolderStore(RecordStore):
     def drop_file(self, name: str) -> None:
         held = self._held
         path = self._inside(name, held)
-        with wrapping(path):
+        with self._fenced(), wrapping(path):
             path.unlink(missing_ok=True)
 
     def _inside(self, name: str, held: HeldFolder | None = None) -> Path:

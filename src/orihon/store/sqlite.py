@@ -210,6 +210,17 @@ class SqliteRecords(FolderStore):
         finally:
             self._connections.give_back()
 
+    @contextmanager
+    def _fenced(self) -> Iterator[None]:
+        if self._epoch is None:
+            yield
+            return
+        with self._connection() as connection, nullcontext() if connection.in_transaction else transaction(connection):
+            reached = self._reached_epoch(connection)
+            if reached != self._epoch:
+                raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
+            yield
+
     @staticmethod
     def _reached_epoch(connection: SqliteConnection) -> int:
         epoch = connection.execute("SELECT epoch FROM fence").get
