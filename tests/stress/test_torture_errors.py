@@ -27,6 +27,7 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
     [
         ("complete", "ENOSPC", "write"),  # a task that is completed has its final summary
         ("archive", "EIO", "unlink"),  # what cannot be removed is left for the next run
+        ("migrate", "EIO", "unlink"),  # and nobody takes it for a part of the task
     ],
 )
 def test_every_call_of_a_kind(arena: Arena, operation: str, fault: str, kind: str) -> None:

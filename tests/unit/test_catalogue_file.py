@@ -209,3 +209,11 @@ def test_a_full_disk_is_reported_and_the_catalogue_goes_on_after_it(tmp_path: Pa
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() in ("io", "full")
+
+
+def test_a_command_that_ends_with_an_open_catalogue_says_nothing_of_it(tmp_path: Path) -> None:
+    Catalogue(tmp_path / "tasks.db").close()
+    program = "from orihon.cli.main import run; run()"
+    command = [sys.executable, "-c", program, "--base-dir", str(tmp_path), "doctor"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""

@@ -116,8 +116,10 @@ class SqliteConnection(apsw.Connection):
         self._guard = None
 
     def __del__(self) -> None:
-        with suppress(Exception):
+        try:
             self.close()
+        except Exception:  # noqa: BLE001 - when Python ends, what this needs may be gone; nobody is there to be told
+            return
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
