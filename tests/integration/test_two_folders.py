@@ -18,6 +18,7 @@ from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore, OrihonError, TaskBusy
 from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.worker import WorkerProcess
+from orihon.settings import load_settings
 from orihon.store.factory import open_task_store
 from orihon.store.task_store import TaskStore
 from orihon.system.files import keep_aside, move_aside
@@ -29,7 +30,11 @@ from orihon.tasks.place import TaskFolders, TaskPlace
 from orihon.tasks.reader import reading_task
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.verify import verify
+from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
+from orihon.upkeep.privacy.anonymize import anonymize_task
+from orihon.upkeep.retention.vacuum import vacuum_databases
+from orihon.upkeep.scan import scan_tasks
 from orihon.values.task import TaskKey, TaskStatus
 from tests.damage import BACKENDS, add_record, edit_record, paused_task, settings_for, start_task
 from tests.helpers import refused
@@ -37,6 +42,7 @@ from tests.integration.run_supervisor import LIMITS
 from tests.integration.worker_handlers import HANDLER
 
 ROOT = Path(__file__).parents[2]
+OTHER = {"files": "sqlite", "sqlite": "files"}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -331,6 +337,46 @@ def test_a_folder_whose_records_the_other_has_goes_aside_whole(tmp_path: Path, b
     (kept,) = (tmp_path / "aside").iterdir()
     with closing(open_task_store(kept, settings_for(backend))) as store:
         assert store.count("messages") == 11
+
+
+def _vacuum(base: OpenBase, uuid: str) -> None:
+    assert vacuum_databases(base).left == {}
+
+
+def _scan(base: OpenBase, uuid: str) -> None:
+    scan_tasks(base, [uuid], fix=True)
+
+
+def _anonymize(base: OpenBase, uuid: str) -> None:
+    anonymize_task(base, uuid, names=["message"])
+
+
+def _migrate(base: OpenBase, uuid: str) -> None:
+    source = base.settings.context_storage.backend
+    report = migrate_tasks(base.path, base.settings, tasks=[uuid], source=source, target=OTHER[source])
+    assert [task.outcome for task in report.tasks] == ["moved"]
+
+
+@pytest.mark.parametrize("act", [_vacuum, _scan, _anonymize, _migrate], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("is_in_place", [True, False], ids=["in place", "elsewhere"])
+def test_nobody_who_owns_a_task_refuses_it_for_a_mere_beginning(
+    tmp_path: Path, backend: str, act: Callable[[OpenBase, str], None], is_in_place: bool
+) -> None:
+    uuid, folder = paused_task(tmp_path, backend)
+    with TaskContextManager.resume(tmp_path, uuid, settings_for(backend)) as task:
+        task.complete()
+    folder, other = tmp_path / "completed" / uuid, tmp_path / "running" / uuid
+    shutil.copytree(folder, other)
+    for number in (13, 12):
+        edit_record(other if is_in_place else folder, "messages", number, lambda line: None)
+    with closing(OpenBase(tmp_path, load_settings(settings_for(backend)))) as base:
+        act(base, uuid)
+        with reading_task(base, uuid) as (store, _):
+            assert store.count("messages") == 13
+        found = verify(base, uuid)
+        assert "two_histories" not in {finding.detail for finding in found}
+        with base.own(uuid):
+            assert (f"{uuid}.running" if is_in_place else f"{uuid}.completed") in aside(tmp_path)
 
 
 def test_of_two_that_are_the_same_the_one_in_its_place_stays(tmp_path: Path, backend: str) -> None:

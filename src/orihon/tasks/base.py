@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -245,9 +245,15 @@ class OpenBase:
 
     def own(self, uuid: str, *, take_over: bool = False) -> Ownership:
         """Own a registered task, until the block ends; ``TaskBusy`` when a live process does."""
-        catalogue, _ = self.registered(check_id(uuid))
+        catalogue, row = self.registered(check_id(uuid))
         seconds = self.settings.context_storage.lease_seconds
-        return Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+        owned = Ownership.take(catalogue, uuid, seconds, take_over=take_over, opened_by=self.store)
+        with ExitStack() as on_failure:
+            on_failure.callback(owned.release)
+            with suppress(DamagedStore):  # of two histories whoever looks for the folder is told
+                self.folders.put_copies_aside(uuid, row.status)
+            on_failure.pop_all()
+        return owned
 
     @contextmanager
     def own_if_registered(self, uuid: str) -> Iterator[Ownership | None]:

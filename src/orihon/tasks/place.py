@@ -2,7 +2,7 @@
 
 The catalogue decides: it is updated first, then the folder follows. A folder found elsewhere was left behind by a
 crash between the two and is moved at the next look. Of two folders of one task the owner puts one aside where the
-records leave no doubt (see ``store.copy``); who only looks passes over one that holds no record.
+records leave no doubt (see ``store.copy``); who only looks passes over one that holds nothing more.
 
 A task whose records are in a database has no place on this machine's disk, only a scratch folder for the files that a
 request is made of; that is gone when nobody works on the task.
@@ -26,7 +26,7 @@ from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.contract import SEALED
-from orihon.store.copy import count_messages, is_husk, whole_ones
+from orihon.store.copy import count_messages, whole_ones
 from orihon.store.factory import backend_of
 from orihon.store.sqlite_copies import DATABASE, read_fence
 from orihon.store.take_over import put_back
@@ -197,19 +197,23 @@ class TaskFolders:
         for _ in range(_LOOKS):
             if len(found) < 2:
                 return found[0] if found else None
-            holding = [place for place in found if not is_husk(place.folder)]
+            whole = whole_ones([place.folder for place in found])
             before, found = found, self.places(uuid)
             if found != before:
                 continue  # its owner has moved it while we looked into it
-            if not holding:
-                return min(found, key=lambda place: (_has_no_description(place), place.position != PLACES[0]))
-            if len(holding) == 1:
-                return holding[0]
+            if whole:
+                ones = (place for place in found if place.folder in whole)
+                return min(ones, key=lambda place: (_has_no_description(place), place.position != PLACES[0]))
             break
         raise undecided(found)
 
     def unite(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
-        """Where the task lies, for its owner: a second folder that holds nothing more goes aside, as a whole."""
+        """Where the task lies, for its owner, in one folder."""
+        self.put_copies_aside(uuid, status)
+        return self.find(uuid)
+
+    def put_copies_aside(self, uuid: str, status: TaskStatus) -> None:
+        """For the task's owner: a second folder that holds nothing more goes aside, as a whole."""
         found = self._on_disk(uuid)
         if len(found) > 1:
             whole = whole_ones([place.folder for place in found])
@@ -221,7 +225,6 @@ class TaskFolders:
             for place in others:
                 kept = move_aside(place.folder, self.base_dir, f"{uuid}.{place.position}")
                 logger.warning("%s: had a second folder with nothing of its own; it is kept in %s", uuid, kept)
-        return self.find(uuid)
 
     def put_back(self, uuid: str) -> TaskPlace | None:
         """Where the task lies whose take-over was broken off, under its name again; for whoever has its lease.

@@ -21,6 +21,7 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.rows import FOLDER_LOST
 from orihon.errors import DamagedStore, StateError, TaskBusy, TaskNotFound
 from orihon.tasks.owning import Ownership
+from orihon.tasks.place import TaskPlace
 from orihon.transfer.migrate.rows import (
     carry_notices,
     give_up,
@@ -46,11 +47,14 @@ class Move:
         self._transfer = transfer
         self._catalogue = catalogue
         self._home = home
-        self._place = transfer.find(uuid)
-        self._held_by = None if self._place is None else self._place.backend()
         self._owned: Ownership | None = None
         self._epoch = 0  # that the records have reached
-        self._is_switched = self._held_by == transfer.target
+        self._look(transfer.find(uuid))
+
+    def _look(self, place: TaskPlace | None) -> None:
+        self._place = place
+        self._held_by = None if place is None else place.backend()
+        self._is_switched = self._held_by == self._transfer.target
 
     @property
     def _crosses(self) -> bool:
@@ -94,6 +98,8 @@ class Move:
             owned.keep()
             row = mark(self._catalogue, owned.lease)
             _reached(self._uuid, "marked")
+            self._transfer.folders.put_copies_aside(self._uuid, row.status)
+            self._look(self._transfer.find(self._uuid))
             if self._place is not None:
                 if self._held_by == self._transfer.source:
                     self._move_records(self._place.folder, row)
