@@ -262,8 +262,7 @@ def test_a_killed_fork_leaves_no_half_task(base: Path, backend: str) -> None:
             time.sleep(chance.random() * 0.2)
             started.kill()
     found = examine(OpenBase(base, settings))
-    # Killed between the folder and the row, at most; or while a file of a folder that is not yet one was written.
-    assert {finding.detail for finding in found} <= {"no_row", "temporary"}
+    assert {finding.detail for finding in found} <= {"no_row"}, "killed between the folder and the row, at most"
     assert all(finding.repair == "done" for finding in repair(OpenBase(base, settings)))
     assert examine(OpenBase(base, settings)) == []
     log = messages_of(base / "completed" / "long", backend)

@@ -23,6 +23,7 @@ from orihon.system.files import (
     write_all,
 )
 from orihon.tasks.base import OpenBase
+from orihon.upkeep.doctor import examine, repair
 from orihon.upkeep.retention.vacuum import vacuum_databases
 from tests.damage import paused_task, settings_for
 
@@ -146,6 +147,20 @@ def test_vacuum_gives_the_room_back_and_says_how_much(tmp_path: Path, backend: s
         assert (done.leftover_files, done.leftover_bytes) == (2, 5007)
         assert vacuum_databases(base).leftover_files == 0
         assert held.exists()
+
+
+@pytest.mark.parametrize("name", [".new.0a1b2c3d.fork", ".0a1b2c3d0a1b2c3d.import", ".task.0a1b2c3d"])
+def test_a_folder_that_nobody_will_finish_goes_as_a_whole(tmp_path: Path, name: str) -> None:
+    paused_task(tmp_path, "files")
+    staged = tmp_path / "paused" / name
+    staged.mkdir(mode=0o700)
+    (staged / ".current.jsonl.0a1b2c3d").write_bytes(b"x" * 5000)
+    with OpenBase(tmp_path, settings_for("files")) as base:
+        assert examine(base) == [], "somebody may be at it"
+        os.utime(staged, (1_000_000_000, 1_000_000_000))
+        assert [(*finding.kind, finding.repair) for finding in repair(base)] == [("base", "temporary", "done")]
+        assert examine(base) == []
+    assert not staged.exists()
 
 
 def test_all_is_written_when_the_system_takes_a_part_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ from orihon.system.files import (
     wrapping,
 )
 from orihon.tasks.owning import Ownership
-from orihon.tasks.place import PLACES, TaskFolders, TaskPlace, folders_of, reached_epoch
+from orihon.tasks.place import PLACES, STAGED, TaskFolders, TaskPlace, folders_of, reached_epoch
 from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.values.task import TaskStatus, check_id
 
@@ -194,7 +194,8 @@ class OpenBase:
         """What killed processes have left here unfinished, beside the task folders and in them.
 
         The base folder itself may be anybody's: there only what is called after a file of ours counts. A folder that
-        was being fetched or copied has no lock; it is left over when nobody has touched it for an hour.
+        was being fetched, copied or forked has no lock; it is left over, as a whole, when nobody has touched it for an
+        hour.
         """
         here = [path for path in _listed(self.path) if is_unfinished(path.name) and path.name[1:-9] in _OWN_FILES]
         hidden = [path for place in ("", *PLACES) for path in _listed(self.path / place) if path.name[0] == "."]
@@ -202,7 +203,7 @@ class OpenBase:
         below = [path for name in (*_OWN_FOLDERS, *PLACES) for path in find_leftovers(self.path / name)]
         tasks = [place for place in self.folders.all() if is_id(place.uuid)]
         bare = [path for place in tasks if place.is_bare for path in find_leftovers(place.folder)]
-        apart = staged if in_tasks else [*staged, *(place.folder for place in tasks if place.folder != self.path)]
+        apart = hidden if in_tasks else [*hidden, *(place.folder for place in tasks if place.folder != self.path)]
         inside = [path for path in (*below, *bare) if not any(folder in path.parents for folder in apart)]
         return sorted({*filter(is_abandoned, here), *staged, *inside})
 
@@ -281,7 +282,8 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _is_left(path: Path) -> bool:
-    if not is_unfinished(path.name) or path.is_symlink() or not path.is_dir():
+    is_staged = path.name[0] == "." and path.name.endswith(STAGED)
+    if not (is_staged or is_unfinished(path.name)) or path.is_symlink() or not path.is_dir():
         return False
     with wrapping(path):
         return time.time() - path.stat().st_mtime > _SECONDS_TO_FINISH

@@ -53,6 +53,8 @@ OF_A_MOVE = frozenset(("gone", "io", "denied", "blob_missing"))
 FEWEST_TRIES = 10
 _SECONDS_OF_TRIES = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.002, 0.05
+#: How the names of hidden folders end, beside the tasks, in which one is made: by a fork, by an import.
+STAGED = (".fork", ".import")
 #: Folders of tasks whose records are in a database.
 _SCRATCH = "scratch"
 #: Names in a base that are no task's.

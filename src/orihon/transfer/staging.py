@@ -29,14 +29,14 @@ from orihon.settings import Settings
 from orihon.store.copy import TaskPart, contents_of, copy_records, refuse_difference
 from orihon.store.factory import open_task_store
 from orihon.store.task_store import TaskStore
-from orihon.tasks.place import TaskFolders, TaskPlace
+from orihon.tasks.place import STAGED, TaskFolders, TaskPlace
 from orihon.tasks.verify.verify import verify_task
 
 if TYPE_CHECKING:
     from orihon.drivers.postgres.pool import Postgres
 
 #: How the names end of what is being made: folders beside the tasks, or records in the database.
-FORK, IMPORT, RESTORE, MOVE = ".fork", ".import", ".restoring", ".moving"
+FORK, IMPORT, RESTORE, MOVE = *STAGED, ".restoring", ".moving"
 #: A folder that is not finished after so long belongs to a process that has died.
 _SECONDS_TO_FINISH = 3600.0
 
