@@ -108,7 +108,7 @@ def look_for(
                 if wrong := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
                     trial.fail("unnoticed", f"{uuid} has another {', '.join(wrong)}")
     with base_at(folder / "base", config) as base:
-        _go_on(trial, base, told, must=damaged in _DERIVED)
+        _go_on(trial, base, told, usual, must=damaged in _DERIVED)
     with base_at(folder / "repaired", config) as base:
         before = _readable(base)
         with suppress(OrihonError):
@@ -135,19 +135,22 @@ def _told(base: OpenBase) -> State:
     return {uuid: {"streams": NONE, **states[uuid], **asdict(row)} for uuid, row in rows.items()}
 
 
-def _go_on(trial: Trial, base: OpenBase, told: State, *, must: bool) -> None:
-    """The paused task is taken up: what stood in it is right, or it is refused where its history is damaged."""
+def _go_on(trial: Trial, base: OpenBase, told: State, usual: set[tuple[str, str]], *, must: bool) -> None:
+    """The paused task is taken up: what stood in it is right, or it is refused or told where its history is damaged."""
     (paused,) = (uuid for uuid, task in told.items() if task["status"].value == "paused")
+    gone_on = Trial()
     try:
-        go_on(trial, base, paused)
+        go_on(gone_on, base, paused)
         streams = task_state(base, paused, "paused", exact=True)["streams"]
     except OrihonError as error:
         if must:
             trial.fail("shut", f"go on: {type(error).__name__}/{error.reason}: {error}")
         return
     for stream, records in told[paused]["streams"].items():
-        if streams[stream][: len(records)] != records and not _is_noticed(base, set()):
-            trial.fail("unnoticed", f"gone on with: {paused} has other {stream}")
+        if streams[stream][: len(records)] != records:
+            gone_on.fail("unnoticed", f"other {stream}")
+    if not gone_on.is_clean and not _is_noticed(base, usual):
+        trial.fail("unnoticed", f"gone on with: {paused}: {gone_on.seen}")
 
 
 def _readable(base: OpenBase) -> set[tuple[str, str, int, str]]:
