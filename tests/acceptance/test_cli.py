@@ -201,7 +201,7 @@ def test_verify_says_what_differs(base: Path, backend: str) -> None:
     assert "エラー" in run("--base-dir", base, "--lang", "ja", "verify", uuid).out
     report = json.loads(run("--base-dir", base, "verify", uuid, "--json").out)
     assert not report["clean"]
-    digest = report["findings"][0]
+    [digest] = [finding for finding in report["findings"] if finding["detail"] == "digest"]
     assert digest | {"cause": "", "remedy": ""} == {
         "task": uuid,
         "check": "log",

@@ -401,7 +401,7 @@ from orihon.tasks.place import TaskFolders
 queue = TaskQueue(base, config, owner="worker-9")
 context = open_context(queue.dequeue(), queue.base_dir, queue.settings)
 context.message_store.add_message("user", "hello")
-TaskFolders.settle = lambda *_: os._exit(0)
+TaskFolders.settle = lambda *_, **__: os._exit(0)
 context.complete()
 """
 

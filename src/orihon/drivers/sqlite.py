@@ -22,6 +22,7 @@ from orihon.drivers import sqlite_guard
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
 from orihon.system.clock import is_stopped
 from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.files import storage_error as unavailable
 from orihon.system.holding import held_too_long, lock_holders
 
 _Result = TypeVar("_Result")
@@ -281,7 +282,13 @@ class SqliteConnection(apsw.Connection):
 
 
 def _identity(name: str) -> tuple[int, int]:
-    status = os.stat(name)
+    """Which file has the name; ``FileNotFoundError`` when none has."""
+    try:
+        status = os.stat(name)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unavailable(error, Path(name)) from error
     return status.st_dev, status.st_ino
 
 
