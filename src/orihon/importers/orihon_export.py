@@ -300,6 +300,7 @@ class _Staging:
             publish_folder(self._path, target)
             return
         with self._staged_folder() as staged:  # sealed for the name that it gets
+            make_private_folder(staged)
             self._copy_to(staged, self._backend, uuid)
             publish_folder(staged, target)
 
