@@ -14,11 +14,11 @@ import pytest
 
 from orihon.catalogue import Catalogue, Lease, leases
 from orihon.catalogue.connect import catalogue_exists
-from orihon.errors import StaleWriter, TaskBusy, TaskNotFound
+from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.system import clock
 from orihon.values.task import TaskKey, TaskStatus
 from tests.catalogues import CHILD, KINDS, CataloguePlace
-from tests.helpers import refused
+from tests.helpers import raw_database, refused
 
 KEY = TaskKey("github", "o", "r", "issue", "1", "花子")
 
@@ -337,3 +337,18 @@ def test_an_epoch_is_raised_by_the_owner_alone(catalogue: Catalogue) -> None:
     with refused(StaleWriter, "released"):
         catalogue.leases.raise_epoch(raised, above=20)
     assert catalogue.tasks.get("one").epoch == 8
+
+
+def test_a_lease_that_could_not_be_given_back_binds_nobody_in_its_process(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.db"
+    with Catalogue(path, timeout=0.05, max_retries=1, retry_delay=0.01) as mine, Catalogue(path) as other:
+        other.tasks.register(KEY, "one")
+        first = mine.leases.acquire("one", seconds=3600)
+        with raw_database(path) as foreign:
+            foreign.execute("BEGIN IMMEDIATE")
+            with pytest.raises(StorageUnavailable):
+                mine.leases.release(first)
+        again = other.leases.acquire("one", seconds=3600)
+        assert again.epoch > first.epoch
+        with refused(TaskBusy, "lease"):
+            mine.leases.acquire("one")

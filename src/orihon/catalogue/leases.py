@@ -16,11 +16,14 @@ from typing import Any
 from orihon.catalogue.row_changes import require
 from orihon.catalogue.rows import TaskRow, row_from, rows_from
 from orihon.catalogue.tasks_db import Moment, Statements, TasksDatabase, Value
-from orihon.errors import StaleWriter, TaskBusy
+from orihon.errors import StaleWriter, StorageUnavailable, TaskBusy
 from orihon.system.clock import ProcessIdentity, is_alive, process_identity, utc_now
 from orihon.values.task import TaskStatus
 
 LEASE_SECONDS = 90.0
+
+#: Leases (catalogue, task, epoch) that this process has let go of when nothing could be written: they bind nobody here.
+_LET_GO: set[tuple[str, str, int]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Leases:
         def action(statements: Statements) -> tuple[TaskRow, Lease]:
             row = require(statements, uuid)
             moment = statements.moment()
-            if not take_over and is_held(row, moment, me):
+            if not take_over and (self._db.where, uuid, row.epoch) not in _LET_GO and is_held(row, moment, me):
                 raise TaskBusy(
                     "lease",
                     uuid=uuid,
@@ -109,9 +112,13 @@ class Leases:
 
     def release(self, lease: Lease) -> None:
         """Give the task back; nothing happens if it is no longer owned."""
-        self._db.change(
-            lambda statements: statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch), durable=False
-        )
+        try:
+            self._db.change(
+                lambda statements: statements.run("drop_lease", uuid=lease.uuid, epoch=lease.epoch), durable=False
+            )
+        except StorageUnavailable:  # a full disk, for one: others have to wait until the lease runs out
+            _LET_GO.add((self._db.where, lease.uuid, lease.epoch))
+            raise
 
     def stale(self, *, near: bool = False) -> list[TaskRow]:
         """Tasks that no live process owns although they are running, or have a lease.
