@@ -32,7 +32,7 @@ OPERATIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "pause": (_WORKED, ("pause",)),
     "resume": ((*_WORKED, "pause"), ("resume", "say")),
     "complete": (_WORKED, ("complete",)),
-    "inherit": ((*_WORKED, "complete"), ("resume", "inherit")),
+    "inherit": ((*_WORKED, "complete", "resume"), ("inherit",)),
     "archive": ((*_WORKED, "complete"), ("archive",)),
     "restore": ((*_WORKED, "complete", "archive"), ("restore",)),
     "queue": (_WORKED, ("enqueue", "work")),
