@@ -44,7 +44,8 @@ _PROGRAM = (
     "import sys; from orihon.upkeep.torture.cuts import record_life; from orihon.upkeep.torture.play import STORAGE;"
     "record_life(lambda *_: None, *sys.argv[1:3], {'context_storage': {'backend': sys.argv[3], **STORAGE}})"
 )
-_CALL = re.compile(r"\d+ +(\w+)\((.*)\) += (-?\d+)")
+_CALL = re.compile(r"\d+ +(\w+)\((.*)\) += (-?\d+)(?:<([^>]*)>)?")
+_OPEN = re.compile(r"/proc/self/fd/(\d+)")
 _FD = re.compile(r"(?:AT_FDCWD|-?\d+)(?:<([^>]*)>)?")
 
 
@@ -81,12 +82,15 @@ def _whole(lines: list[str]) -> Iterator[str]:
 def _seen(lines: Iterator[str], root: Path) -> Iterator[tuple[str, str]]:
     """The changes below the root as the system saw them, in the words of the record."""
     there: set[str] = set()
+    folders: dict[str, str] = {}  # what a process has open by its number
     for line in lines:
         found = _CALL.match(line)
         assert found or "(" not in line or "+++" in line or "---" in line, line
         if found is None or int(found[3]) < 0:
             continue
-        name, arguments = found[1], found[2]
+        name, arguments = found[1], _OPEN.sub(lambda opened: folders.get(opened[1], opened[0]), found[2])
+        if name == "openat":
+            folders[found[3]] = found[4]
         paths = [path for path in _paths(name, arguments) if path.startswith(f"{root}") and not path.endswith("-shm")]
         if not paths or (paths[-1] == str(root) and name.startswith("mkdir")):
             continue
@@ -101,6 +105,8 @@ def _seen(lines: Iterator[str], root: Path) -> Iterator[tuple[str, str]]:
         kind = _kind(name, arguments)
         if kind in ("rename", "unlink", "rmdir"):
             there = {_moved(one, paths[0], path) for one in there if kind == "rename" or one != path}
+            if kind == "rename":
+                folders = {number: _moved(one, paths[0], path) for number, one in folders.items()}
         elif kind in ("mkdir", "link"):
             there.add(path)
         yield kind, path

@@ -37,6 +37,7 @@ _SQLITE_ERRORS: dict[DiskCallKind, int] = {
     "sync": apsw.SQLITE_IOERR_FSYNC,
     "unlink": apsw.SQLITE_IOERR_DELETE,
 }
+_OPEN_FILES = ("/", "proc", "self", "fd")
 _PLAIN_CONNECTION = apsw.Connection
 
 
@@ -302,7 +303,10 @@ def _status(path: Any, dir_fd: int | None) -> os.stat_result | None:
 
 
 def _full(path: Any, dir_fd: int | None) -> str:
-    return os.fspath(Path("" if dir_fd is None else _path_of(dir_fd)) / os.fsdecode(path))
+    named = Path("" if dir_fd is None else _path_of(dir_fd)) / os.fsdecode(path)
+    if named.parts[:4] == _OPEN_FILES:  # a writer names what lies in the folder that it has open
+        named = Path(_path_of(int(named.parts[4])), *named.parts[5:])
+    return os.fspath(named)
 
 
 def _path_of(fd: int) -> str:
