@@ -88,7 +88,9 @@ def _seen(lines: Iterator[str], root: Path) -> Iterator[tuple[str, str]]:
         assert found or "(" not in line or "+++" in line or "---" in line, line
         if found is None or int(found[3]) < 0:
             continue
-        name, arguments = found[1], _OPEN.sub(lambda opened: folders.get(opened[1], opened[0]), found[2])
+        name, arguments = found[1], found[2]
+        for number in set(_OPEN.findall(arguments)) & folders.keys():
+            arguments = arguments.replace(f"/proc/self/fd/{number}/", f"{folders[number]}/")
         if name == "openat":
             folders[found[3]] = found[4]
         paths = [path for path in _paths(name, arguments) if path.startswith(f"{root}") and not path.endswith("-shm")]

@@ -17,12 +17,13 @@ from orihon.search import history
 from orihon.settings import Settings
 from orihon.store import StoredMessage
 from orihon.tasks import chain, grants, view_reader
-from orihon.tasks.approvals import phase_archives
+from orihon.tasks.approvals import answers, phase_archives
 from orihon.tasks.base import OpenBase
 from orihon.transfer import fork
 from orihon.transfer.archive import archive
+from orihon.transfer.backup import backup as back_up
 from orihon.transfer.export import export
-from orihon.upkeep import privacy, retention, scan
+from orihon.upkeep import keys, privacy, retention, scan
 from orihon.upkeep.retention import vacuum
 
 _Arguments = ParamSpec("_Arguments")
@@ -67,28 +68,35 @@ def _of_task(
 anonymize_task = _of_folder(privacy.anonymize_task)
 archive_old = _of_folder(archive.archive_old)
 archive_old_contexts = _of_folder(retention.archive_old_contexts)
+backup = _of_folder(back_up)
 delete_old_contexts = _of_folder(retention.delete_old_contexts)
 delete_old_phase_archives = _of_folder(phase_archives.delete_old_phase_archives)
 deliver_notifications = _of_folder(notifications.deliver_notifications)
+erase_key = _of_folder(keys.erase_key)
 erase_user = _of_folder(privacy.erase_user)
 export_user = _of_folder(privacy.export_user)
+forget = _of_folder(history.forget)
 import_transcripts = _of_folder(importer.import_transcripts, create=True)
 list_grants = _of_folder(grants.list_grants)
 list_notifications = _of_folder(notifications.list_notifications)
 maintain = _of_folder(retention.maintain)
 monthly_report = _of_folder(statistics.monthly_report)
 new_grant = _of_folder(grants.new_grant)
+pending = _of_folder(answers.pending)
 revoke_grant = _of_folder(grants.revoke_grant)
 scan_tasks = _of_folder(scan.scan_tasks)
 search_history = _of_folder(history.search_history)
 storage_summary = _of_folder(storage.storage_summary)
 vacuum_databases = _of_folder(vacuum.vacuum_databases)
 
+approve = _of_task(answers.approve)
 archive_task = _of_task(archive.archive_task)
 export_task = _of_task(export.export_task)
 export_tasks = _of_task(export.export_tasks)
 fork_task = _of_task(fork.fork_task)
 keep_task = _of_task(retention.keep_task)
+reject = _of_task(answers.reject)
+revise = _of_task(answers.revise)
 task_chain = _of_task(chain.task_chain)
 task_overview = _of_task(overview.task_overview)
 view_diff = _of_task(records.view_diff)
