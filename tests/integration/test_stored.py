@@ -40,7 +40,7 @@ def base_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_there_are_samples_of_both_back_ends_and_of_each_version() -> None:
     found = {(path.parent.name, path.name) for path in SAMPLES}
-    assert found >= {(version, backend) for version in ("v1", "v3", "v4") for backend in ("files", "sqlite")}
+    assert found >= {(version, backend) for version in ("v1", "v3", "v4", "v5") for backend in ("files", "sqlite")}
 
 
 def test_an_old_task_is_read_whole_and_found_clean(base_dir: Path) -> None:
