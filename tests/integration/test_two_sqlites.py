@@ -540,7 +540,7 @@ def test_a_writer_whose_task_was_taken_away_is_refused(tmp_path: Path) -> None:
         task.add("user", "before")
         folder = task.context.context_dir
         records = task.context.message_store.task_store.records.bare
-        with refused(StaleWriter, "moved"), records.writing():
+        with refused(StaleWriter, "taken_away"), records.writing():
             folder.rename(folder.with_name("taken"))
             shutil.copytree(folder.with_name("taken"), folder)
         with refused(StaleWriter, "moved"), records.writing():
