@@ -37,7 +37,7 @@ from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
 from tests.integration.object_server import Bucket
 
-DERIVED = {"current.jsonl", "index.json", "counts.json", "writer.json", "writer.lock", "request.json"}
+DERIVED = {"current.jsonl", "index.json", "counts.json", "settled.json", "writer.json", "writer.lock", "request.json"}
 
 
 @pytest.fixture(params=BACKENDS)

@@ -543,7 +543,7 @@ def test_a_writer_whose_task_was_taken_away_is_refused(tmp_path: Path) -> None:
         with refused(StaleWriter, "taken_away"), records.writing():
             folder.rename(folder.with_name("taken"))
             shutil.copytree(folder.with_name("taken"), folder)
-        with refused(StaleWriter, "moved"), records.writing():
+        with refused(StaleWriter, "taken_away"), records.writing():
             shutil.rmtree(folder)
             folder.with_name("taken").rename(folder)
             folder.rename(folder.with_name("again"))
