@@ -13,15 +13,18 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 from orihon import MessageStore, TaskContextManager, TaskKey, load_settings
+from orihon.catalogue.sqlite_db import SqliteTasks
 from orihon.errors import OrihonError, StorageUnavailable, TaskBusy
 from orihon.store import files, sqlite
 from orihon.store.take_over import take_away
+from orihon.system.clock import is_stopped
 from orihon.tasks import place as task_place
 from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify_task
@@ -355,3 +358,21 @@ def test_of_two_takers_the_later_one_has_the_task(tmp_path: Path, config: dict[s
             assert contents(ctx) == [*TEXTS, *(text for past in range(1, number + 1) for text in (WARM, f"{past}"))]
             assert is_sound(ctx), number
     assert number > 10, "it never slept in the middle"
+
+
+def test_one_who_is_stopped_in_the_middle_of_a_change_of_the_catalogue_holds_up_nobody(tmp_path: Path) -> None:
+    """It ends that change, and stands still again until somebody lets it go on."""
+    catalogue = partial(SqliteTasks, tmp_path / "tasks.db", timeout=BOUND, max_retries=0, retry_delay=0)
+    child = os.fork()
+    if child == 0:
+        with catalogue().write():
+            os.kill(os.getpid(), signal.SIGSTOP)
+        signal.pause()
+    try:
+        _, status = os.waitpid(child, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        with closing(catalogue()) as other, other.write():
+            assert is_stopped(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)

@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 
 from orihon.drivers.connections import ThreadConnections
-from orihon.drivers.sqlite import wait_fairly
+from orihon.drivers.sqlite import SqliteConnection
 
 FORK = """
 import os, sys
@@ -132,8 +132,8 @@ def test_a_forgotten_pool_closes_its_connections(tmp_path: Path) -> None:
 
 
 def test_waiting_ends_at_the_time_limit(tmp_path: Path) -> None:
-    holder, waiter = apsw.Connection(str(tmp_path / "x.db")), apsw.Connection(str(tmp_path / "x.db"))
-    wait_fairly(waiter, 0.02)
+    holder = apsw.Connection(str(tmp_path / "x.db"))
+    waiter = SqliteConnection(tmp_path / "x.db", timeout=0.02)
     holder.execute("BEGIN IMMEDIATE")
     for _ in range(2):
         try:

@@ -181,7 +181,7 @@ def _now() -> Moment:
 def _connect(path: Path, timeout: float) -> SqliteConnection:
     steps = [sql_text(name) for name in _STEPS]
     make_private_folder(path.parent)
-    return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout, create=True)
+    return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout, create=True, shared=True)
 
 
 def _storable(bindings: Mapping[str, Value]) -> Mapping[str, Value]:

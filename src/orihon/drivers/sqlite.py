@@ -13,6 +13,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavai
 from orihon.system.clock import is_stopped
 from orihon.system.files import make_private_folder, open_private, wrapping
 from orihon.system.files import storage_error as unavailable
-from orihon.system.holding import held_too_long, lock_holders
+from orihon.system.holding import held_too_long, let_finish, lock_holders
 
 _Result = TypeVar("_Result")
 
@@ -71,8 +72,13 @@ class SqliteConnection(apsw.Connection):
     It writes between ``begin`` and ``commit``, or ``alone``, and nowhere else.
     """
 
-    def __init__(self, path: Path, *, timeout: float, flags: int = apsw.SQLITE_OPEN_READWRITE) -> None:
+    def __init__(
+        self, path: Path, *, timeout: float, flags: int = apsw.SQLITE_OPEN_READWRITE, shared: bool = False
+    ) -> None:
+        """``shared``: nobody can do without it, so a stopped process that keeps it locked is let end its write."""
         self.path = path
+        # No method of its own: SQLite would keep the connection alive through it.
+        self._meanwhile = partial(let_finish, path, Path(f"{path}-shm")) if shared else _nothing
         self._name, self._log = str(path), f"{path}-wal"
         self._timeout = timeout
         self._files: tuple[tuple[int, int], tuple[int, int]] | None = None
@@ -82,7 +88,7 @@ class SqliteConnection(apsw.Connection):
         try:
             self._hold()
             super().__init__(self._name, flags=flags)
-            wait_fairly(self, timeout)
+            self.wait_for(timeout)
         except BaseException:
             self.close()
             raise
@@ -90,11 +96,11 @@ class SqliteConnection(apsw.Connection):
     def wait_for(self, seconds: float) -> None:
         """So long it waits for others from now on."""
         self._timeout = seconds
-        wait_fairly(self, seconds)
+        self.set_busy_handler(_waiting(seconds, self._meanwhile))
 
     def _hold(self) -> None:
         if self._guard is not None:
-            self._guard.hold(self._name, self._timeout)
+            self._guard.hold(self._name, self._timeout, self._meanwhile)
 
     def remember_files(self) -> None:
         """These are its files, from now on; call it when they have been opened."""
@@ -166,7 +172,7 @@ class SqliteConnection(apsw.Connection):
             if self._turn is None:
                 self._turn = self._guard.new_turn()
             self._is_at_turn = True  # first: an interrupt may come in between
-            self._guard.take_turn(self._turn, self._timeout)
+            self._guard.take_turn(self._turn, self._timeout, self._meanwhile)
 
     def _let_go(self) -> None:
         if self._is_at_turn and self._turn is not None and self._guard is not None:
@@ -281,6 +287,10 @@ class SqliteConnection(apsw.Connection):
         return action()
 
 
+def _nothing() -> None:
+    pass
+
+
 def _identity(name: str) -> tuple[int, int]:
     """Which file has the name; ``FileNotFoundError`` when none has."""
     try:
@@ -293,10 +303,17 @@ def _identity(name: str) -> tuple[int, int]:
 
 
 def open_database(
-    path: Path, *, schema: str, steps: list[str], timeout: float, durable: bool = True, create: bool = False
+    path: Path,
+    *,
+    schema: str,
+    steps: list[str],
+    timeout: float,
+    durable: bool = True,
+    create: bool = False,
+    shared: bool = False,
 ) -> SqliteConnection:
     """A connection to a database of ours, made (``create``) or brought up to date on the way; see ``migrate``."""
-    connection = connect(path, timeout=timeout, durable=durable, create=create)
+    connection = connect(path, timeout=timeout, durable=durable, create=create, shared=shared)
     try:
         with database_errors(path, timeout):
             if version(connection) != 1 + len(steps):
@@ -315,7 +332,9 @@ def _refuse_foreign(connection: apsw.Connection, path: Path) -> None:
         raise DamagedStore("foreign", path=path)
 
 
-def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = False) -> SqliteConnection:
+def connect(
+    path: Path, *, timeout: float, durable: bool = True, create: bool = False, shared: bool = False
+) -> SqliteConnection:
     """A connection in WAL mode; without ``create`` the file has to be there, its folder always.
 
     A new file is for the owner only.
@@ -327,7 +346,7 @@ def connect(path: Path, *, timeout: float, durable: bool = True, create: bool = 
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        connection = SqliteConnection(path, timeout=timeout, flags=flags)
+        connection = SqliteConnection(path, timeout=timeout, flags=flags, shared=shared)
         try:
             _set_up(connection, durable)
         except BaseException:
@@ -363,25 +382,21 @@ def copy_into(source: apsw.Connection, target: Path) -> None:
             backup.step(-1)
 
 
-def wait_fairly(connection: apsw.Connection, timeout: float) -> None:
-    """Wait for locks up to ``timeout`` seconds in short uneven naps.
+def _waiting(seconds: float, meanwhile: Callable[[], object]) -> Callable[[int], bool]:
+    """Waits for locks up to so many seconds in short uneven naps.
 
     SQLite's own waiting sleeps ever longer and lets a late comer starve for seconds under load, which would
     cost a heartbeat its lease; it also cannot be interrupted.
     """
-    deadline = 0.0
+    patience = sqlite_guard.Patience(seconds, meanwhile)
 
     def nap(attempt: int) -> bool:
-        nonlocal deadline
-        now = time.monotonic()
+        nonlocal patience
         if attempt == 0:
-            deadline = now + timeout
-        if now >= deadline:
-            return False
-        sqlite_guard.nap(attempt)
-        return True
+            patience = sqlite_guard.Patience(seconds, meanwhile)
+        return patience.nap()
 
-    connection.set_busy_handler(nap)
+    return nap
 
 
 @contextmanager

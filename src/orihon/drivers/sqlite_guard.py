@@ -6,7 +6,8 @@ description: while this process has a connection, it holds
 
 - a shared lock inside the range that whoever removes the log must lock alone,
 - a shared lock on the byte of the index that says "somebody is here", so that nobody empties it, and
-- while it writes or checkpoints, a lock of its own on a byte that SQLite does not use: SQLite's may be gone.
+- while it writes or checkpoints, a lock on the whole file (``flock``, which SQLite does not use): SQLite's may be gone.
+  Unlike the others it tells the process that has it.
 
 A system without such locks goes on without them.
 """
@@ -19,14 +20,16 @@ import stat
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import apsw
 
-#: Bytes of the database file: the last one of SQLite's shared range, and one that no database ever reaches.
-_SOMEBODY, _WRITER = 0x40000002 + 509, 1 << 62
+from orihon.system.holding import LOOK_SECONDS
+
+#: The last byte of SQLite's shared range in the database file.
+_SOMEBODY = 0x40000002 + 509
 #: The byte of the index (``-shm``) that each process holds that has it open.
 _INDEX_IN_USE = 128
 _INDEX_BYTES = 132
@@ -40,7 +43,6 @@ def _lock(kind: int, byte: int) -> bytes:
 
 
 _HERE, _AWAY = _lock(fcntl.F_RDLCK, _SOMEBODY), _lock(fcntl.F_UNLCK, _SOMEBODY)
-_TURN, _NO_TURN = _lock(fcntl.F_WRLCK, _WRITER), _lock(fcntl.F_UNLCK, _WRITER)
 _FIRST, _USED, _UNUSED = (_lock(kind, _INDEX_IN_USE) for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK))
 
 
@@ -61,7 +63,7 @@ class FileGuard:
 
     # ---- somebody is here ------------------------------------------------------------------------------------------
 
-    def hold(self, path: str, seconds: float) -> None:
+    def hold(self, path: str, seconds: float, meanwhile: Callable[[], object]) -> None:
         """Keep the log and the index of the database, once it has a log; ``path`` is where it lies.
 
         Where the system refuses such locks it goes on without.
@@ -70,19 +72,20 @@ class FileGuard:
             if self.is_held or not self._has_log(path):
                 return
             # Refused only while the last one of before is removing its log.
-            if not _patiently(self._file, _HERE, seconds):
+            if not _patiently(lambda: _try(self._file, _HERE), seconds, meanwhile):
                 raise apsw.BusyError("the write-ahead log is being removed")
-            self._hold_index(f"{path}-shm", seconds)
+            self._hold_index(f"{path}-shm", seconds, meanwhile)
             self.is_held = True
 
-    def _hold_index(self, name: str, seconds: float) -> None:
+    def _hold_index(self, name: str, seconds: float, meanwhile: Callable[[], object]) -> None:
         if self._index is None or not _is_same(self._index, name):  # never twice: see is_beside_another
             self._index = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._kept.append(self._index)
-        if _try(self._index, _FIRST):  # as SQLite does it: an index that nobody uses may be older than the log
-            os.fchmod(self._index, stat.S_IMODE(os.fstat(self._file).st_mode))
-            os.ftruncate(self._index, 3)
-        _patiently(self._index, _USED, seconds)
+        index = self._index
+        if _try(index, _FIRST):  # as SQLite does it: an index that nobody uses may be older than the log
+            os.fchmod(index, stat.S_IMODE(os.fstat(self._file).st_mode))
+            os.ftruncate(index, 3)
+        _patiently(lambda: _try(index, _USED), seconds, meanwhile)
 
     def _has_log(self, path: str) -> bool:
         is_wal = os.pread(self._file, 2, 18) == b"\2\2"
@@ -122,15 +125,15 @@ class FileGuard:
             self._kept.append(os.open(_DESCRIPTORS / str(self._file), os.O_RDWR | os.O_CLOEXEC))
             return self._kept[-1]
 
-    def take_turn(self, turn: int, seconds: float) -> None:
+    def take_turn(self, turn: int, seconds: float, meanwhile: Callable[[], object]) -> None:
         """The right to write, among all processes; ``give_turn`` gives it back."""
-        if not _patiently(turn, _TURN, seconds):
+        if not _patiently(lambda: _is_locked(turn), seconds, meanwhile):
             raise apsw.BusyError("database is locked")
 
     def give_turn(self, turn: int) -> None:
         """Done with writing; also when nobody knows whether it had begun."""
         if not self.is_closed:  # by a fork
-            _set(turn, _NO_TURN)
+            fcntl.flock(turn, fcntl.LOCK_UN)
 
     def keep_turn(self, turn: int) -> None:
         """For another connection."""
@@ -154,19 +157,27 @@ class FileGuard:
         return found[32:40] + found[128:]
 
 
-def naps(seconds: float) -> Iterator[None]:
-    """Short uneven naps for so long, between one attempt and the next."""
-    deadline, attempt = time.monotonic() + seconds, 0
-    while time.monotonic() < deadline:
-        nap(attempt)
-        attempt += 1
-        yield
+class Patience:
+    """Short uneven naps between one attempt and the next, for so many seconds; ``meanwhile`` is called now and then."""
 
+    def __init__(self, seconds: float, meanwhile: Callable[[], object]) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._look = time.monotonic() + LOOK_SECONDS
+        self._meanwhile = meanwhile
+        self._attempt = 0
 
-def nap(attempt: int) -> None:
-    """A little longer each time, and never quite as long as somebody else's."""
-    uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
-    time.sleep(min(0.0005 * (attempt + 1), _LONGEST_NAP) * (0.5 + uneven))
+    def nap(self) -> bool:
+        """A little longer each time, and never quite as long as somebody else's; ``False`` when it is over."""
+        now = time.monotonic()
+        if now >= self._deadline:
+            return False
+        if now >= self._look:
+            self._meanwhile()
+            self._look = time.monotonic() + LOOK_SECONDS
+        uneven = (time.monotonic_ns() // 1000 % 1000) / 1000
+        self._attempt += 1
+        time.sleep(min(0.0005 * self._attempt, _LONGEST_NAP) * (0.5 + uneven))
+        return True
 
 
 def _set(descriptor: int, lock: bytes) -> None:
@@ -180,6 +191,14 @@ def _is_same(descriptor: int, name: str) -> bool:
     return False
 
 
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _try(descriptor: int, lock: bytes) -> bool:
     try:
         _set(descriptor, lock)
@@ -188,8 +207,14 @@ def _try(descriptor: int, lock: bytes) -> bool:
     return True
 
 
-def _patiently(descriptor: int, lock: bytes, seconds: float) -> bool:
-    return _try(descriptor, lock) or any(_try(descriptor, lock) for _ in naps(seconds))
+def _patiently(is_done: Callable[[], bool], seconds: float, meanwhile: Callable[[], object]) -> bool:
+    if is_done():
+        return True
+    patience = Patience(seconds, meanwhile)
+    while patience.nap():
+        if is_done():
+            return True
+    return False
 
 
 # ---- one for each file -----------------------------------------------------------------------------------------------

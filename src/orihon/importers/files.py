@@ -173,7 +173,9 @@ class SeenFiles:
 
     def _database(self) -> SqliteConnection:
         schema = _statement("schema")
-        return open_database(self._path, schema=schema, steps=[], timeout=_TIMEOUT, durable=False, create=True)
+        return open_database(
+            self._path, schema=schema, steps=[], timeout=_TIMEOUT, durable=False, create=True, shared=True
+        )
 
     def task_of(self, path: Path, fingerprint: FileFingerprint, form: str | None) -> str | None:
         """A task that the file became, if its fingerprint is the same; ``form``: if it was read as that."""

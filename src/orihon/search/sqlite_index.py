@@ -66,7 +66,7 @@ class SqliteIndex(SearchIndex):
         return str(self.path)
 
     def _opened(self) -> SqliteConnection:
-        connection = connect(self.path, timeout=self._timeout, durable=False, create=True)
+        connection = connect(self.path, timeout=self._timeout, durable=False, create=True, shared=True)
         try:
             with database_errors(self.path, self._timeout):
                 connection.execute(f"PRAGMA cache_size = -{_CACHE}")

@@ -119,6 +119,12 @@ def is_stopped(pid: int) -> bool:
     return found is not None and found[0] in "Tt"
 
 
+def is_stopped_by_signal(pid: int) -> bool:
+    """The same, where a signal is enough to let it go on."""
+    found = _stat(pid)
+    return found is not None and found[0] == "T"
+
+
 def _stat(pid: int) -> tuple[str, int] | None:
     """State and start time (fields 3 and 22) of a process, ``None`` where ``/proc`` does not show it."""
     try:
