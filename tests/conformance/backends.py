@@ -57,6 +57,10 @@ class Backend(ABC):
         """Put something else in the place of a message's record."""
 
     @abstractmethod
+    def lose(self, folder: Path, number: int) -> None:
+        """Take a message's record out of the middle."""
+
+    @abstractmethod
     def forget(self, folder: Path, after: int) -> None:
         """Lose the messages after a number, as a restored backup does."""
 
@@ -110,6 +114,11 @@ class FilesBackend(Backend):
         lines[number - 1] = record
         path.write_bytes(b"\n".join(lines) + b"\n")
 
+    def lose(self, folder: Path, number: int) -> None:
+        path = folder / "messages.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[: number - 1] + lines[number:]))
+
     def forget(self, folder: Path, after: int) -> None:
         path = folder / "messages.jsonl"
         path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:after]))
@@ -145,6 +154,9 @@ class SqliteBackend(Backend):
         pages = path.read_bytes()
         assert old in pages
         path.write_bytes(pages.replace(old, record.ljust(len(old))))
+
+    def lose(self, folder: Path, number: int) -> None:
+        self._execute(folder, "DELETE FROM message_records WHERE id = ?", (number,))
 
     def forget(self, folder: Path, after: int) -> None:
         self._execute(folder, "DELETE FROM message_records WHERE id > ?", (after,))
@@ -195,6 +207,9 @@ class PostgresBackend(Backend):
         self._change(
             "UPDATE message_records SET record = %s WHERE task = %s AND id = %s", folder, number, first=(text,)
         )
+
+    def lose(self, folder: Path, number: int) -> None:
+        self._change("DELETE FROM message_records WHERE task = %s AND id = %s", folder, number)
 
     def forget(self, folder: Path, after: int) -> None:
         self._change("DELETE FROM message_records WHERE task = %s AND id > %s", folder, after)

@@ -151,6 +151,25 @@ class DamageBehaviour(Behaviour):
         assert self.backend.raw_log(store.context_dir).startswith(before)
         assert [stored.seq for stored in again.get_messages(1, 2)] == [1, 2]
 
+    def test_a_record_in_the_middle_that_is_gone(self, store: MessageStore) -> None:
+        last = add_conversation(store, 3)
+        store.close()
+        self.backend.lose(store.context_dir, 3)
+        again = self.backend.open(store.context_dir)
+        records = again.task_store.records
+        ways: list[Callable[[], object]] = [
+            lambda: list(again.get_messages()),
+            lambda: list(again.get_messages(2, 3)),
+            lambda: list(records.read("messages", (3, 3))),
+            lambda: list(records.read("messages", (1, 3), (5, 5))),
+            lambda: again.get_message(3),
+            again.get_messages_for_llm,
+        ]
+        for number, way in enumerate(ways):
+            with pytest.raises(DamagedStore):
+                assert not way(), number
+        assert [stored.seq for stored in again.get_messages(4, last + 10)][:1] == [4]
+
     def test_a_blob_that_is_gone_or_changed(self, folder: Path) -> None:
         store = self.backend.open(folder, blob_bytes=100)
         store.add_message("user", "long " * 100)

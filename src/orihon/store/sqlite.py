@@ -27,7 +27,7 @@ from orihon.drivers.sqlite import (
     write_anew,
 )
 from orihon.errors import DamagedStore, StaleWriter, StorageUnavailable
-from orihon.store.contract import OpenRecord, Pieces, Stream, TornTail
+from orihon.store.contract import OPEN_END, OpenRecord, Pieces, Stream, TornTail
 from orihon.store.folder_store import FolderStore
 from orihon.store.record_check import is_whole
 from orihon.store.sqlite_copies import read_fence
@@ -50,7 +50,6 @@ _PAGE_OF = {
     stream: f"SELECT id, CAST(record AS BLOB) FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
     for stream, table in _TABLES.items()
 }
-_FOREVER = (1 << 62) - 1
 #: The schema of a new database, and the steps that bring an old one to it.
 _SCHEMA = ("context.sql", "context_to_version_2.sql")
 
@@ -246,7 +245,7 @@ class SqliteRecords(FolderStore):
     # ---- reading -----------------------------------------------------------------------------------------------
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
-        for first, last in spans or ((1, _FOREVER),):
+        for first, last in spans or ((1, OPEN_END),):
             expected = first
             # A page at a time: a reader must not keep a transaction open while its caller thinks.
             while expected <= last:
@@ -260,7 +259,16 @@ class SqliteRecords(FolderStore):
                     yield record
                     expected += 1
                 if not page:
+                    # What was added in this moment is of no interest; what is missing before it is damage.
+                    if last < OPEN_END and self._follows(stream, expected):
+                        raise DamagedStore("line", path=self.path, number=expected, offset=_TABLES[stream])
                     break
+
+    def _follows(self, stream: Stream, number: int) -> bool:
+        """Is there a record behind this number although it is missing itself?"""
+        with self._connection() as connection:
+            following = connection.rows(_PAGE_OF[stream], (number, OPEN_END))
+        return bool(following) and following[0][0] != number
 
     def last(self, stream: Stream) -> int:
         with self._connection() as connection:
