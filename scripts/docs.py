@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 _LANGUAGES = {"en": ROOT / "docs", "ja": ROOT / "docs" / "ja"}
 _WIDTH = "100"
 #: A line of a template in whose place a table is set: of the settings of one section, or of all other spellings.
-_TABLE = re.compile(r"^<!-- (?:settings: (?P<section>[a-z_.]+)|spellings) -->$", re.MULTILINE)
+_TABLE = re.compile(r"^<!-- (?:settings: (?P<section>[a-z_.]+)|spellings|(?P<reach>reach)) -->$", re.MULTILINE)
 #: A command on the page about compression, and the block below it, which has the notes that it makes.
 _NOTES = re.compile(
     r"(?P<above>`orihon squeeze (?P<sample>docs/samples/\S+) --tokens (?P<tokens>\d+)`[^\n]*\n\n```text\n).*?(?=^```$)",
@@ -122,7 +122,7 @@ def settings_page(lang: str) -> str:
     template = (Path(__file__).parent / f"settings.{lang}.md").read_text(encoding="utf-8")
     placed = [key for found in _TABLE.finditer(template) for key in _keys_in(found["section"])]
     assert sorted(placed) == sorted(schema()), set(placed) ^ set(schema())
-    return _TABLE.sub(lambda found: _settings_table(found["section"]), template)
+    return _TABLE.sub(lambda found: _reach_table() if found["reach"] else _settings_table(found["section"]), template)
 
 
 def _keys_in(section: str | None) -> list[str]:
@@ -140,6 +140,19 @@ def _settings_table(section: str | None) -> str:
         return "\n".join([*_table_head("spelling", "key"), *spellings])
     head = _table_head("key", "default", "allowed", "environment", "meaning")
     return "\n".join([*head, *(_setting_described(schema()[key]) for key in _keys_in(section))])
+
+
+def _reach_table() -> str:
+    """What a file that is merely found may not set, with the reason."""
+    from orihon.settings import schema
+    from orihon.settings.kinds import Reach
+    from orihon.texts import text
+
+    rows = []
+    for reach in list(Reach)[1:]:
+        keys = ", ".join(f"`{row.key}`" for row in schema().values() if row.reach is reach)
+        rows.append(f"| {text(f'docs.settings.reach.{reach.value}')} | {keys} |")
+    return "\n".join([*_table_head("why", "key"), *rows])
 
 
 def _table_head(*columns: str) -> list[str]:

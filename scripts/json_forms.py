@@ -28,6 +28,7 @@ from orihon.reports.storage import StorageSummary
 from orihon.runtime.queue import QueueAnswer
 from orihon.runtime.stats import ClusterStats, Workers, WorkerStats
 from orihon.search import SearchResults
+from orihon.settings.config_file import TrustedConfig
 from orihon.settings.in_force import SettingInForce
 from orihon.system.json_shapes import MayMiss, Schema, definitions, schema_of, shape
 from orihon.tasks.approvals.answers import Answered, PendingApproval, SweepReport
@@ -169,6 +170,11 @@ _FORMS: dict[str, dict[str, Any]] = {
     "torture": {"": TortureReport},
     "config show": {"": shape(file=Path | None, settings=list[SettingInForce])},
     "init": {"": shape(config=Path, base_dir=Path)},
+    "trust": {
+        "": shape(TrustedConfig, settings=list[str]),
+        "--list": shape(trusted=list[TrustedConfig]),
+        "--remove": shape(path=Path, removed=bool),
+    },
 }
 SCHEMAS: dict[str, dict[str, Schema]] = {
     command: {form: schema_of(printed) for form, printed in forms.items()} for command, forms in _FORMS.items()

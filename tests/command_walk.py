@@ -130,6 +130,9 @@ def runs() -> Iterator[Run]:
     yield Run("torture", ("--campaign", "kills", "--backend", "files", "--trials", "1", "--dir", "{folder}"), dear=True)
     yield Run("config show")
     yield Run("init")
+    yield Run("trust", ("{folder}/configured",))
+    yield Run("trust", ("--list",), "--list")
+    yield Run("trust", ("{folder}", "--remove"), "--remove")
 
 
 def prepare(folder: Path) -> None:
@@ -159,6 +162,9 @@ def prepare(folder: Path) -> None:
     with Catalogue(base / "tasks.db") as catalogue:
         catalogue.grants.add(Grant("0a1b2c3d", "ann", "read", "", utc_now(), None, None), "0" * 64)
     backup(OpenBase(base, settings), str(folder / "backups"))
+    (folder / "configured").mkdir(mode=0o700)
+    (folder / "configured" / "config.yaml").write_text("tools: {shell: true}\n", encoding="utf-8")
+    (folder / "configured" / "config.yaml").chmod(0o600)
 
 
 def _ask(task: TaskContextManager, phase: str) -> None:

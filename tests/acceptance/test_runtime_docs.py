@@ -27,6 +27,7 @@ from orihon.runtime.mcp.config import PROTOCOLS, read_mcp_servers
 from orihon.runtime.poller import sources_of
 from orihon.runtime.sources import folder as folder_source
 from orihon.runtime.sources.forge import Labels
+from orihon.runtime.workspace_tools import PROTECTED
 from orihon.settings import Settings
 from orihon.settings.model import schema, section_names
 from orihon.values.task import TaskStatus
@@ -171,6 +172,8 @@ def known_words() -> set[str]:
     words |= {f"NAME{folder_source.COMMENTS}", "NAME.md", "id", "title", "user"}
     words |= {mcp_config.APPROVED_TOOLS, f"{tool.OUTPUTS}/", mcp_connection.IDEMPOTENCY_KEY, "_meta"}
     words |= {"current.jsonl", "request.json", "tools.jsonl", "config.yaml", "responses/"}
+    words |= {"HEAD", "objects", "refs", "Makefile", "[.github/workflows]"}
+    words |= {name for rule in PROTECTED for name in rule.names}
     words |= {"PATH", "HOME", "LANG", "${VAR}", "kill -9", "num_ctx", "Retry-After", "server_tool", "/v1", "/api"}
     return words | {"https://gateway.example.com/openai", "GET /config/SOURCE/USER", "mcp", "github", "gitlab"}
 

@@ -243,7 +243,7 @@ def test_bombs_are_refused(write: Write, text: str) -> None:
 
 
 def test_too_many_values_are_refused(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orihon.settings.yamlfile.MAX_VALUES", 100)
+    monkeypatch.setattr("orihon.settings.config_file.MAX_VALUES", 100)
     assert load(write("a: [" + "1," * 90 + "]")) == Settings()
     assert refused(write("a: [" + "1," * 110 + "]")).reason == "yaml_too_big"
 

@@ -70,7 +70,8 @@ COMMANDS = {
     "torture": "torture:torture",
     "config show": "config:show",
     "init": "config:init",
+    "trust": "config:trust",
 }
 
 #: Commands that run without a configuration: one that cannot be read must not keep them from it.
-WITHOUT_SETTINGS = ("init",)
+WITHOUT_SETTINGS = ("init", "trust")

@@ -1,9 +1,10 @@
-"""``orihon config show`` and ``init``: the settings in force, where each came from; a configuration to begin with."""
+"""``orihon config show``, ``init``, ``trust``: the settings in force, a file to begin with, which file is obeyed."""
 
 from __future__ import annotations
 
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +12,13 @@ import typer
 
 from orihon.cli.arguments import AsJson
 from orihon.cli.options import CommandOptions, flag
-from orihon.cli.output import print_json, print_table, say
+from orihon.cli.output import print_json, print_table, say, short_time
 from orihon.cli.streams import paged
+from orihon.errors import InvalidInput
 from orihon.texts import text
 
 if TYPE_CHECKING:
+    from orihon.settings.config_file import TrustedConfig
     from orihon.settings.in_force import SettingInForce
 
 _COLUMNS = ("key", "value", "origin")
@@ -66,3 +69,43 @@ def init(context: typer.Context, as_json: AsJson = False) -> None:
     set_up(config, base)
     line = text("cli.init.done", config=config, base=base)
     say({"config": str(config), "base_dir": str(base)}, line, as_json=as_json)
+
+
+# ---- what is obeyed --------------------------------------------------------------------------------------------------
+
+
+def trust(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[FOLDER]", help=text("cli.trust.folder"), show_default=False)
+    ] = Path(),
+    listed: Annotated[bool, flag("--list", help=text("cli.trust.list"))] = False,
+    remove: Annotated[bool, flag("--remove", help=text("cli.trust.remove"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Trust the configuration of a folder as it is now, or no more."""
+    from orihon.settings import config_file
+    from orihon.settings.load import far_reaching
+
+    if listed and remove:
+        raise InvalidInput("options_together", first="--list", second="--remove")
+    if listed:
+        say({"trusted": config_file.trusted_configs()}, lambda found: _print_trusted(found["trusted"]), as_json=as_json)
+        return
+    if remove:
+        path, was_trusted = config_file.distrust(folder)
+        line = text("cli.trust.removed" if was_trusted else "cli.trust.was_not", path=path)
+        say({"path": path, "removed": was_trusted}, line, as_json=as_json)
+        return
+    file = config_file.ConfigFile.read(folder / config_file.NAME)
+    beyond = far_reaching(file)
+    done = config_file.trust(file)
+    line = text("cli.trust.done", path=done.path, settings=", ".join(beyond) or "-")
+    say({**asdict(done), "settings": beyond}, line, as_json=as_json)
+
+
+def _print_trusted(found: list[TrustedConfig]) -> None:
+    if not found:
+        typer.echo(text("cli.trust.none"), err=True)
+        return
+    rows = [(one.path, text(f"cli.trust.{one.state}"), short_time(one.trusted_at)) for one in found]
+    print_table([text(f"cli.trust.column_{name}") for name in ("path", "state", "since")], rows, flexible=0)

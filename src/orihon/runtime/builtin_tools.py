@@ -8,7 +8,7 @@ switched on, files need a workspace, and the past needs a message store.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,8 @@ def builtin_servers(
     *,
     shell: bool = False,
     base_dir: Path | None = None,
+    in_force: Iterable[Path] = (),
+    allow_writes: Sequence[str] = (),
 ) -> list[ToolServer]:
     """The built-in tools that can work with what is there. File tools stay away from ``base_dir``."""
     from orihon.runtime.context_tools import context_tools
@@ -107,7 +109,8 @@ def builtin_servers(
     if workspace is not None:
         if not workspace.is_dir():
             raise InvalidSettings("no_workspace", path=workspace)
-        servers.append(BuiltinServer("workspace", workspace_tools(workspace, max_output_bytes, base_dir)))
+        files = workspace_tools(workspace, max_output_bytes, base_dir, in_force, allow_writes)
+        servers.append(BuiltinServer("workspace", files))
     if shell:
         if workspace is None:
             raise InvalidSettings("shell_without_workspace")

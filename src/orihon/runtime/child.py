@@ -13,7 +13,7 @@ import struct
 import sys
 import threading
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,7 +63,8 @@ class WorkerSpec:
         logs = None if self.logs is None else {**asdict(self.logs), "file": _text(self.logs.file)}
         replaced = {"settings": explicit, "base_dir": str(self.base_dir), "limits": asdict(self.limits), "logs": logs}
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in replaced}
-        return jsonio.encode({**plain, **replaced, "sys_path": [path for path in sys.path if path]})
+        found = {"sys_path": [path for path in sys.path if path], "config_file": _text(self.settings.file)}
+        return jsonio.encode({**plain, **replaced, **found})
 
     @classmethod
     def from_json(cls, data: bytes) -> WorkerSpec:
@@ -71,8 +72,9 @@ class WorkerSpec:
         given = jsonio.decode(data)
         sys.path.extend(path for path in given.pop("sys_path") if path not in sys.path)
         logs = given["logs"] and LogPlan(**{**given["logs"], "file": _path(given["logs"]["file"])})
+        file = _path(given.pop("config_file", None))
         made = {
-            "settings": Settings().replace(**given["settings"]),
+            "settings": replace(Settings().replace(**given["settings"]), file=file),
             "base_dir": Path(given["base_dir"]),
             "limits": QueueLimits(**given["limits"]),
             "logs": logs,

@@ -57,6 +57,7 @@ class ToolOptions:
     max_output_bytes: int = 256 << 10
     workspace: Path | None = None  # without one there are no file tools
     shell: bool = False  # commands in the workspace
+    allow_writes: tuple[str, ...] = ()  # protected names that the file tools may write to
     start_timeout: float = 30.0  # seconds until an MCP server must have named its tools
     max_restarts: int = 5  # of one MCP server without a call that went well between them
 
@@ -99,10 +100,8 @@ class ToolBox:
         """
         chosen = options or ToolOptions()
         base = None if base_dir is None else Path(base_dir)
-        servers = builtin_servers(
-            chosen.workspace, chosen.max_output_bytes, message_store, shell=chosen.shell, base_dir=base
-        )
         configured = read_mcp_servers(config or {})
+        servers = _built_in(chosen, Settings(), message_store, base, configured)
         return cls([*servers, *_mcp_servers(configured, chosen, base)], chosen, message_store=message_store)
 
     def __enter__(self) -> Self:
@@ -251,6 +250,26 @@ def tool_options(settings: Settings) -> ToolOptions:
     return ToolOptions(**{field.name: getattr(settings.tools, field.name) for field in fields(ToolOptions)})
 
 
+def _built_in(
+    options: ToolOptions,
+    settings: Settings,
+    messages: TaskMessages | None,
+    base_dir: Path | None,
+    servers: Sequence[McpServerConfig],
+) -> list[ToolServer]:
+    from orihon.runtime.workspace_tools import files_in_force
+
+    return builtin_servers(
+        options.workspace,
+        options.max_output_bytes,
+        messages,
+        shell=options.shell,
+        base_dir=base_dir,
+        in_force=files_in_force(settings, servers),
+        allow_writes=options.allow_writes,
+    )
+
+
 class TaskTools:
     """What the model may call while it works on one task."""
 
@@ -292,9 +311,7 @@ class TaskTools:
 def configured_toolbox(settings: Settings, base_dir: Path) -> ToolBox:
     """The tools that the settings give to every task; those over a task's own past are not among them."""
     options = tool_options(settings)
-    built_in = builtin_servers(
-        options.workspace, options.max_output_bytes, None, shell=options.shell, base_dir=base_dir
-    )
+    built_in = _built_in(options, settings, None, base_dir, _configured(settings))
     return ToolBox([*built_in, *ToolSupply(settings, base_dir).mcp_servers()], options)
 
 
@@ -316,9 +333,7 @@ class ToolSupply:
             past = BuiltinServer("context", context_tools(messages, options.max_output_bytes))
             own: list[ToolServer] = [*agent_servers, past]
             return TaskTools([self._given, ToolBox(own, options, message_store=messages)], own)
-        built_in = builtin_servers(
-            options.workspace, options.max_output_bytes, messages, shell=options.shell, base_dir=self._base_dir
-        )
+        built_in = _built_in(options, self._settings, messages, self._base_dir, _configured(self._settings))
         own = [*built_in, *agent_servers]
         return TaskTools([ToolBox([*own, *self.mcp_servers()], options, message_store=messages)], own)
 
@@ -337,13 +352,17 @@ class ToolSupply:
             return self._servers
 
     def _start(self) -> list[ToolServer]:
-        configured = read_mcp_servers({"mcp_servers": _escaped(self._settings.mcp_servers)})
+        configured = _configured(self._settings)
         if not configured:
             return []
         from orihon.runtime.mcp.servers import mcp_servers
 
         timeout, restarts = self._options.start_timeout, self._options.max_restarts
         return list(mcp_servers(configured, self._base_dir, start_timeout=timeout, max_restarts=restarts))
+
+
+def _configured(settings: Settings) -> list[McpServerConfig]:
+    return read_mcp_servers({"mcp_servers": _escaped(settings.mcp_servers)})
 
 
 def _escaped(value: Any) -> Any:

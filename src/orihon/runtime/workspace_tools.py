@@ -7,6 +7,9 @@ A path is resolved first, links included, and refused when it leaves the folder.
 the folder down, one name after the other and never through a link, so that nobody can put a link in its way meanwhile.
 A folder of Orihon's own in it (masking key, catalogue, other tasks) is as if it were not there.
 Only regular files are read; a file is written whole or not at all and keeps its mode.
+
+Who may write files must not get a shell by it. ``PROTECTED`` names what other programs run or obey without being asked;
+``files_in_force`` what Orihon does. Neither is written to, however its name is spelled and by whatever link.
 """
 
 from __future__ import annotations
@@ -15,14 +18,20 @@ import fnmatch
 import io
 import os
 import secrets
+import shlex
 import stat
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.errors import InvalidSettings, ToolFailed
 from orihon.runtime.builtin_tools import BuiltinTool, Deadline
+from orihon.runtime.mcp.config import McpServerConfig
 from orihon.runtime.tool import Arguments, ServerAnswer, excerpt
+from orihon.settings import Settings
+from orihon.settings.config_file import record_path
 from orihon.texts import text
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -30,14 +39,112 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """Names that are not written to, nor anything below; why is said by ``tools.protected`` of the texts."""
+
+    why: str
+    names: tuple[str, ...]  # in small letters, with wildcards; "a/b" is b right below a
+    may_be_allowed: bool = True
+
+
+PROTECTED = (
+    Protected(
+        "history",
+        (
+            ".git",
+            ".hg",
+            ".svn",
+            ".jj",
+            ".bzr",
+            ".pijul",
+            "_darcs",
+            "cvs",
+            "_fossil_",
+            ".fslckout",
+            "git~[0-9]*",
+            "head",
+        ),
+        may_be_allowed=False,
+    ),
+    Protected(
+        "hooks", (".husky", ".githooks", ".pre-commit-config.yaml", ".lefthook*", "lefthook.y*ml", ".overcommit.yml")
+    ),
+    Protected(
+        "editor",
+        (
+            *(".vscode", ".idea", ".devcontainer", ".devcontainer.json", ".vs", ".zed", "*.code-workspace"),
+            *(".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el"),
+        ),
+    ),
+    Protected(
+        "environment",
+        (
+            *(".env", ".env.*", ".envrc", ".direnv", ".mise.toml", "mise.toml", ".tool-versions", ".netrc", ".ssh"),
+            *(".gnupg", ".gitconfig", ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv"),
+            *(".zprofile", ".config/git", ".config/fish", ".config/systemd", ".config/autostart"),
+        ),
+    ),
+    Protected(
+        "ci",
+        (
+            *(".github/workflows", ".github/actions", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.y*ml"),
+            *(".circleci", ".buildkite", ".teamcity", ".woodpecker", ".woodpecker.y*ml", ".travis.y*ml", ".drone.y*ml"),
+            *(".cirrus.y*ml", ".appveyor.y*ml", "appveyor.y*ml", "azure-pipelines.y*ml", "bitbucket-pipelines.y*ml"),
+            "jenkinsfile",
+        ),
+    ),
+    Protected("agents", (".mcp.json", "mcp.json", ".claude", ".cursor", ".codex", ".gemini", ".aider.conf.yml")),
+)
+
+
+def files_in_force(settings: Settings, servers: Iterable[McpServerConfig] = ()) -> list[Path]:
+    """What says what Orihon does, and the files that it runs: its configuration, prompts, keys, programs, the log."""
+    prompt, own = settings.runtime.system_prompt_file, record_path().parent
+    named = [settings.file, own, prompt, settings.logging.file, settings.audit.anchor_file]
+    sources = [settings.encryption.key or "", *settings.encryption.former_keys]
+    words = [Path(word).expanduser() for source in sources for word in _words(source.partition(":")[2])]
+    words += [(server.cwd or Path()) / word for server in servers for word in server.command]
+    return [path for path in named if path is not None] + [path for path in words if _identity(path) is not None]
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return [line, *shlex.split(line)] if line else []
+    except ValueError:
+        return [line]
+
+
+def _folded(name: str) -> str:
+    """A name as the most forgiving file system takes it: no case, no trailing dots, no marks that nobody sees."""
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    seen = "".join(letter for letter in plain if unicodedata.category(letter) not in ("Cf", "Cc", "Mn"))
+    return seen.partition(":")[0].rstrip(". ")
+
+
 class Workspace:
     """One folder and what is below it."""
 
-    def __init__(self, folder: Path, reserved: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        reserved: Path | None = None,
+        in_force: Iterable[Path] = (),
+        allowed: Sequence[str] = (),
+    ) -> None:
+        """What is ``reserved`` is as if not there; what is ``in_force``, or protected and not allowed, is only read."""
         self.root = folder.resolve()
         self._reserved = None if reserved is None else reserved.resolve()
         if self._reserved is not None and self.root.is_relative_to(self._reserved):
             raise InvalidSettings("workspace_in_base", path=folder, base=reserved)
+        self._in_force = [path.resolve() for path in in_force]
+        known = {name for rule in PROTECTED if rule.may_be_allowed for name in rule.names}
+        for name in allowed:
+            if name not in known:
+                raise InvalidSettings("no_such_protection", name=name, known=", ".join(sorted(known)))
+        self._rules = [
+            (rule, name, name.split("/")) for rule in PROTECTED for name in rule.names if name not in allowed
+        ]
 
     def parts(self, path: str) -> tuple[str, ...]:
         """The names from the folder to the file that a path means, as it is now."""
@@ -55,9 +162,20 @@ class Workspace:
             raise ToolFailed("reserved", path=path)
         return resolved.relative_to(self.root).parts
 
-    def relative(self, path: str) -> Path:
-        """The path below the folder, links resolved."""
-        return self.root.joinpath(*self.parts(path))
+    def _check_writable(self, parts: tuple[str, ...], path: str) -> None:
+        folded = [_folded(part) for part in parts]
+        for rule, name, wanted in self._rules:
+            for at in range(len(folded) - len(wanted) + 1):
+                if all(map(fnmatch.fnmatchcase, folded[at:], wanted)):
+                    reason = "protected" if rule.may_be_allowed else "always_protected"
+                    raise ToolFailed(reason, path=path, name=name, why=text(f"tools.protected.{rule.why}"))
+        target = self.root.joinpath(*parts)
+        spelled = [_folded(part) for part in target.parts]
+        for kept in self._in_force:
+            same = [_folded(part) for part in kept.parts] == spelled[: len(kept.parts)]
+            linked = _identity(target)
+            if same or (linked is not None and linked == _identity(kept)):
+                raise ToolFailed("always_protected", path=path, name=kept.name, why=text("tools.protected.in_force"))
 
     @contextmanager
     def opened(self, path: str) -> Iterator[int]:
@@ -80,6 +198,7 @@ class Workspace:
         parts = self.parts(path)
         if not parts:
             raise ToolFailed("is_folder", path=path)
+        self._check_writable(parts, path)
         with _told(path), self._folder(parts[:-1], create=True) as folder:
             mode = _mode_of(parts[-1], folder, path)
             temporary = f".{secrets.token_hex(8)}"
@@ -105,31 +224,62 @@ class Workspace:
         try:
             for part in parts:
                 if create:
+                    _refuse_repository(fd, "/".join(parts))
                     with suppress(FileExistsError):
                         os.mkdir(part, dir_fd=fd)
                 below = os.open(part, _FOLDER_FLAGS, dir_fd=fd)
                 os.close(fd)
                 fd = below
+                if self._is_own(fd):  # by another spelling, on a file system that has several
+                    raise ToolFailed("reserved", path="/".join(parts))
+            if create:
+                _refuse_repository(fd, "/".join(parts))
             yield fd
         finally:
             os.close(fd)
 
+    def _is_own(self, fd: int) -> bool:
+        own = None if self._reserved is None else _identity(self._reserved)
+        return own is not None and _identity(fd) == own
+
     def walk(self, path: str) -> Iterator[tuple[Path, int]]:
-        """The regular files below a path with their sizes, in order; ``.git`` and links are passed by."""
-        start = self.relative(path)
-        if not start.exists():
-            raise ToolFailed("no_file", path=path)
-        if start.is_file():
-            yield start.relative_to(self.root), start.stat().st_size
-            return
-        for folder, folders, files in os.walk(start):
-            folders[:] = sorted(name for name in folders if name != ".git" and Path(folder, name) != self._reserved)
-            for name in sorted(files):
-                file = Path(folder, name)
-                with suppress(OSError):  # it may vanish meanwhile
-                    status = file.lstat()
-                    if stat.S_ISREG(status.st_mode):
-                        yield file.relative_to(self.root), status.st_size
+        """The regular files below a path with their sizes, in order; ``.git`` and links are passed by.
+
+        Each folder is opened from the one above, and left when it is not the one that was seen there.
+        """
+        parts = self.parts(path)
+        name = parts[-1] if parts else "."
+        with _told(path), self._folder(parts[:-1]) as above:
+            status = os.stat(name, dir_fd=above, follow_symlinks=False)
+            if stat.S_ISREG(status.st_mode):
+                yield Path(*parts), status.st_size
+                return
+            for folder, folders, files, fd in os.fwalk(name, dir_fd=above):
+                if self._is_own(fd):
+                    folders.clear()
+                    continue
+                folders[:] = sorted(name for name in folders if _folded(name) != ".git")
+                for file in sorted(files):
+                    with suppress(OSError):  # it may vanish meanwhile
+                        status = os.stat(file, dir_fd=fd, follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            yield Path(*parts[:-1], folder, file), status.st_size
+
+
+def _identity(place: Path | int) -> tuple[int, int] | None:
+    try:
+        status = os.stat(place)
+    except (OSError, ValueError):  # a word of a command line may be anything
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _refuse_repository(folder: int, path: str) -> None:
+    """A repository of git is one by what is in it, whatever it is called; its configuration names programs."""
+    with suppress(FileNotFoundError):
+        for name in ("HEAD", "objects", "refs"):
+            os.stat(name, dir_fd=folder, follow_symlinks=False)
+        raise ToolFailed("always_protected", path=path, name="HEAD", why=text("tools.protected.history"))
 
 
 def _mode_of(name: str, folder: int, path: str) -> int | None:
@@ -165,9 +315,16 @@ _LINES = {"type": "string", "description": 'Lines to give, counted from 1: "10-2
 _PATTERN = {"type": "string", "description": 'Only files whose path or name matches, for example "*.py".'}
 
 
-def workspace_tools(folder: Path, limit: int, reserved: Path | None = None) -> list[BuiltinTool]:
-    """The file tools of one workspace; nothing in the folder ``reserved`` is read or written."""
-    tools = _FileTools(Workspace(folder, reserved), limit)
+def workspace_tools(
+    folder: Path,
+    limit: int,
+    reserved: Path | None = None,
+    in_force: Iterable[Path] = (),
+    allowed: Sequence[str] = (),
+) -> list[BuiltinTool]:
+    """The file tools of one workspace; see ``Workspace`` for what is read and written."""
+    tools = _FileTools(Workspace(folder, reserved, in_force, allowed), limit)
+    named = "; ".join(f"{rule.why}: {', '.join(rule.names[:4])} …" for rule in PROTECTED)
     return [
         BuiltinTool(
             "read_file",
@@ -178,7 +335,8 @@ def workspace_tools(folder: Path, limit: int, reserved: Path | None = None) -> l
         ),
         BuiltinTool(
             "write_file",
-            "Write a text file of the workspace, replacing what it had. Missing folders are made.",
+            "Write a text file of the workspace, replacing what it had. Missing folders are made. Refused, because "
+            f"programs run or obey what is there ({named}), and what configures this agent.",
             {"path": _PATH, "content": {"type": "string", "description": "The whole new content."}},
             tools.write,
             ["path", "content"],

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,18 @@ class BrokenEntry(ValueError):
         self.allowed = allowed
 
 
+class Reach(StrEnum):
+    """What a setting can do beyond the folder of a file that says it: a file that is merely found has none of it."""
+
+    NONE = "none"  # a number, a switch, a word: obeyed from anybody
+    PROGRAM = "program"  # names what is run or loaded
+    ADDRESS = "address"  # says who gets data or keys
+    PLACE = "place"  # a file or folder; inside the folder of the configuration it is harmless
+    KEY = "key"  # whoever gave it sees what is done with it
+    WORDS = "words"  # a model is told to follow them
+    GUARD = "guard"  # takes a protection away, or data
+
+
 @dataclass(frozen=True, slots=True)
 class SettingKind:
     """One kind of value; ``InvalidSettings`` explains a refusal under the reason ``not_<name>``."""
@@ -73,6 +86,7 @@ class SettingKind:
     read: Callable[[object], object]
     allowed: str = ""
     empty_is_unset: bool = True  # where the setting may be unset at all
+    reach: Reach | None = Reach.NONE  # None: may be anything, so that each setting has to say
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +159,7 @@ def address(*schemes: str) -> SettingKind:
             raise ValueError(raw)
         return place
 
-    return SettingKind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes))
+    return SettingKind("url", read, ", ".join(f"{scheme}://…" for scheme in schemes), reach=Reach.ADDRESS)
 
 
 def identifier(*, reserved: tuple[str, ...] = ()) -> SettingKind:
@@ -263,11 +277,11 @@ def _pattern_map(raw: object) -> FrozenMap:
 
 
 FLAG = SettingKind("flag", _flag, "true, false")
-TEXT = SettingKind("text", _text)
-SECRET = SettingKind("text", _text, empty_is_unset=False)  # to lose one must not go unnoticed
-URL = SettingKind("url", _url, "http://…, https://…")
-PATH = SettingKind("path", _path)
-NAME_LIST = SettingKind("name_list", _name_list)
-SERVERS = SettingKind("servers", _servers)
-PATTERN_LIST = SettingKind("pattern_list", _pattern_list)
-PATTERN_MAP = SettingKind("pattern_map", _pattern_map)
+TEXT = SettingKind("text", _text, reach=None)
+SECRET = SettingKind("text", _text, empty_is_unset=False, reach=Reach.KEY)  # to lose one must not go unnoticed
+URL = SettingKind("url", _url, "http://…, https://…", reach=Reach.ADDRESS)
+PATH = SettingKind("path", _path, reach=Reach.PLACE)
+NAME_LIST = SettingKind("name_list", _name_list, reach=None)
+SERVERS = SettingKind("servers", _servers, reach=Reach.PROGRAM)
+PATTERN_LIST = SettingKind("pattern_list", _pattern_list, reach=None)
+PATTERN_MAP = SettingKind("pattern_map", _pattern_map, reach=None)

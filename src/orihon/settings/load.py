@@ -7,15 +7,31 @@ one ``config.yaml`` serves the whole agent.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orihon.errors import InvalidSettings
-from orihon.settings.model import Given, Settings, names, nearest, read, read_flag, schema, section_names, shown
+from orihon.settings.kinds import Reach
+from orihon.settings.model import (
+    Given,
+    Setting,
+    Settings,
+    names,
+    nearest,
+    read,
+    read_flag,
+    schema,
+    section_names,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from orihon.settings.config_file import ConfigFile
 
 logger = logging.getLogger("orihon.settings")
 
@@ -46,16 +62,48 @@ def load_settings(
         return config.replace(**given) if given else config
     environment = os.environ if environ is None else environ
     from_flags = {key: read_flag(key, value) for key, value in given.items()}
-    return Settings().take(_from_config(config, environment) | _from_environment(environment) | from_flags)
+    layers = _from_config(config, environment) | _from_environment(environment) | from_flags
+    file = None if config is None or isinstance(config, Mapping) else Path(config).absolute()
+    return dataclasses.replace(Settings().take(layers), file=file)
 
 
 def find_config(environ: Mapping[str, str] | None = None) -> Path | None:
-    """The file that the command line reads: ``$ORIHON_CONFIG``, or ``config.yaml`` if there is one."""
+    """The file that the command line reads: ``$ORIHON_CONFIG``, or ``config.yaml`` if there is one.
+
+    The latter is not anybody's word: ``load_settings`` refuses it where it goes too far and is not trusted.
+    """
     named = (os.environ if environ is None else environ).get("ORIHON_CONFIG")
     if named:
         return Path(named)
-    usual = Path(_CONFIG_NAME)
-    return usual if usual.is_file() else None
+    if not Path(_CONFIG_NAME).is_file():
+        return None
+    from orihon.settings.config_file import FoundConfig
+
+    return FoundConfig(_CONFIG_NAME)
+
+
+def far_reaching(file: ConfigFile, environ: Mapping[str, str] | None = None) -> list[str]:
+    """What a file says that could do more than its folder allows: the names that it uses, in its order."""
+    content, folder = file.content(), file.path.parent.resolve()
+    layer = _from_mapping(content, str(file.path), os.environ if environ is None else environ)
+    leaves = [(name, schema()[names()[name]], raw) for name, raw in _leaves(content, "", str(file.path))]
+    return [name for name, row, raw in leaves if _reads_environment(raw) or _reaches(row, layer, folder)]
+
+
+def _reaches(row: Setting, layer: Mapping[str, Given], folder: Path) -> bool:
+    value = layer[row.key].value if row.key in layer else row.default
+    if row.reach is Reach.NONE or value == row.default:
+        return False
+    if row.reach is not Reach.PLACE:
+        return True
+    place = (folder / str(value)).resolve()
+    # What is hidden is another program's: .git, .ssh.
+    inside = place.relative_to(folder).parts if place.is_relative_to(folder) else (".",)
+    return any(part.startswith(".") for part in inside)
+
+
+def _reads_environment(raw: object) -> bool:
+    return any(match[2] for match in _VARIABLE.finditer(str(raw)))
 
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Given]:
@@ -84,10 +132,14 @@ def _from_config(config: _Source | None, environ: Mapping[str, str]) -> dict[str
         return {}
     if isinstance(config, Mapping):
         return _from_mapping(config, _DICT_ORIGIN, environ)
-    from orihon.settings.yamlfile import read_yaml
+    from orihon.settings.config_file import ConfigFile, FoundConfig, state_of
 
-    path = Path(config)
-    return _from_mapping(read_yaml(path), str(path), environ)
+    file = ConfigFile.read(Path(config))
+    layer = _from_mapping(file.content(), str(file.path), environ)
+    beyond = far_reaching(file, environ) if isinstance(config, FoundConfig) else []
+    if beyond and (state := state_of(file)) != "trusted":
+        raise InvalidSettings(f"{state}_trust", path=str(file.path.absolute()), settings=", ".join(beyond))
+    return layer
 
 
 def _from_mapping(config: Mapping[Any, Any], origin: str, environ: Mapping[str, str]) -> dict[str, Given]:

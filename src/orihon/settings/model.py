@@ -13,10 +13,11 @@ import reprlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from orihon.errors import InvalidSettings
-from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, SettingKind, language
+from orihon.settings.kinds import SERVERS, BrokenEntry, BrokenPattern, FrozenMap, Reach, SettingKind, language
 from orihon.settings.remote_sections import (
     ArchiveSettings,
     AuditSettings,
@@ -115,6 +116,8 @@ class Settings:
         ),
     )
     origins: FrozenMap = field(default=FrozenMap(), repr=False, compare=False)
+    #: The configuration file that was read: file tools keep away from it, whatever it says.
+    file: Path | None = field(default=None, repr=False, compare=False)
 
     @property
     def model(self) -> str:
@@ -197,6 +200,7 @@ class Setting:
     spellings: tuple[str, ...]
     env: tuple[str, ...]
     secret: bool
+    reach: Reach
 
 
 @cache
@@ -308,6 +312,7 @@ def _row(entry: dataclasses.Field[Any], default: object, prefix: str, aliases: t
         spellings=(*moved, *renamed),
         env=(generic, *named),
         secret=not entry.repr,
+        reach=about.reach,
     )
 
 

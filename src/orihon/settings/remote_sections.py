@@ -14,7 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.settings.kinds import FLAG, NAME_LIST, PATH, SECRET, TEXT, URL, address, choice, identifier, number, whole
+from orihon.settings.kinds import (
+    FLAG,
+    NAME_LIST,
+    PATH,
+    SECRET,
+    TEXT,
+    URL,
+    Reach,
+    address,
+    choice,
+    identifier,
+    number,
+    whole,
+)
 from orihon.settings.sections import spec
 
 _DAYS = whole(0)
@@ -53,6 +66,7 @@ class QueueSettings:
             TEXT,
             "Address of a broker (`amqp://…`, `redis://…`, `sqs://…`) that tells workers of new tasks; unset: they "
             "look into the catalogue; never shown.",
+            reach=Reach.ADDRESS,
         ),
     )
     name: str = field(default="orihon_tasks", metadata=spec(identifier(), "Name of the queue at the broker."))
@@ -102,7 +116,7 @@ class TracingSettings:
     )
     content: bool = field(
         default=False,
-        metadata=spec(FLAG, "Spans have the texts of answers, arguments and results, too (masked)."),
+        metadata=spec(FLAG, "Spans have the texts of answers, arguments and results, too (masked).", reach=Reach.GUARD),
     )
 
 
@@ -117,11 +131,16 @@ class EncryptionSettings:
             TEXT,
             "Where the master key is: `file:PATH`, `env:NAME`, `keyring:SERVICE/NAME` or `command:PROGRAM …`; it gives "
             "32 bytes as 64 hexadecimal digits or as base64. Also opens sealed tasks while `enabled` is off.",
+            reach=Reach.PROGRAM,
         ),
     )
     former_keys: tuple[str, ...] = field(
         default=(),
-        metadata=spec(NAME_LIST, "The same for master keys of earlier; `orihon keys rotate` makes them dispensable."),
+        metadata=spec(
+            NAME_LIST,
+            "The same for master keys of earlier; `orihon keys rotate` makes them dispensable.",
+            reach=Reach.PROGRAM,
+        ),
     )
 
 
@@ -129,7 +148,9 @@ class EncryptionSettings:
 class AuditSettings:
     """The audit: who did what to which task."""
 
-    enabled: bool = field(default=True, metadata=spec(FLAG, "Record in the audit what is done; see `audit.md`."))
+    enabled: bool = field(
+        default=True, metadata=spec(FLAG, "Record in the audit what is done; see `audit.md`.", reach=Reach.GUARD)
+    )
     level: str = field(
         default="changes",
         metadata=spec(
@@ -144,7 +165,9 @@ class AuditSettings:
     )
     user: str | None = field(
         default=None,
-        metadata=spec(TEXT, "Who acts where nobody has logged in; unset: the user of the operating system."),
+        metadata=spec(
+            TEXT, "Who acts where nobody has logged in; unset: the user of the operating system.", reach=Reach.GUARD
+        ),
     )
     anchor_file: Path | None = field(
         default=None,
@@ -166,7 +189,11 @@ class AuditSettings:
     )
     keep_days: int | None = field(
         default=None,
-        metadata=spec(whole(1), "Days that records are kept, at least; unset: for ever. `orihon maintain` removes."),
+        metadata=spec(
+            whole(1),
+            "Days that records are kept, at least; unset: for ever. `orihon maintain` removes.",
+            reach=Reach.GUARD,
+        ),
     )
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.settings.kinds import FLAG, NAME_LIST, PATH, TEXT, URL, FrozenMap, number, whole
+from orihon.settings.kinds import FLAG, NAME_LIST, PATH, TEXT, URL, FrozenMap, Reach, number, whole
 from orihon.settings.rungs import QUOTAS
 from orihon.settings.sections import section, spec
 
@@ -86,10 +86,11 @@ class RuntimeSettings:
         default=4, metadata=spec(whole(1, 100), "Tool calls of one answer that are run at a time.")
     )
     system_prompt: str | None = field(
-        default=None, metadata=spec(TEXT, "The system prompt of new tasks; unset: the built-in one.")
+        default=None, metadata=spec(TEXT, "The system prompt of new tasks; unset: the built-in one.", reach=Reach.WORDS)
     )
     system_prompt_file: Path | None = field(
-        default=None, metadata=spec(PATH, "File with the system prompt; `runtime.system_prompt` wins.")
+        default=None,
+        metadata=spec(PATH, "File with the system prompt; `runtime.system_prompt` wins.", reach=Reach.WORDS),
     )
 
 
@@ -105,7 +106,17 @@ class ToolSettings:
     workspace: Path | None = field(
         default=None, metadata=spec(PATH, "Folder that the file tools work in; unset: there are none.")
     )
-    shell: bool = field(default=False, metadata=spec(FLAG, "Let the model run commands in the workspace."))
+    shell: bool = field(
+        default=False, metadata=spec(FLAG, "Let the model run commands in the workspace.", reach=Reach.PROGRAM)
+    )
+    allow_writes: tuple[str, ...] = field(
+        default=(),
+        metadata=spec(
+            NAME_LIST,
+            "Names that the file tools may write to, though they are protected (`runtime.md`): `.github/workflows` ….",
+            reach=Reach.GUARD,
+        ),
+    )
     start_timeout: float = field(
         default=30.0, metadata=spec(_SECONDS, "Seconds until an MCP server must have named its tools.")
     )
@@ -118,25 +129,38 @@ class ToolSettings:
 class LabelSettings:
     """The labels that say on GitHub and GitLab how a task stands."""
 
-    todo: str = field(default="coding agent", metadata=spec(_LABEL, "Label of what waits for the agent."))
-    processing: str = field(default="coding agent processing", metadata=spec(_LABEL, "Label while the agent works."))
-    completed: str = field(default="coding agent done", metadata=spec(_LABEL, "Label of what is done."))
-    failed: str = field(default="coding agent failed", metadata=spec(_LABEL, "Label of what has failed."))
-    cancelled: str = field(default="coding agent cancelled", metadata=spec(_LABEL, "Label of what was given up."))
-    paused: str = field(default="coding agent paused", metadata=spec(_LABEL, "Label of what rests."))
+    todo: str = field(
+        default="coding agent", metadata=spec(_LABEL, "Label of what waits for the agent.", reach=Reach.NONE)
+    )
+    processing: str = field(
+        default="coding agent processing", metadata=spec(_LABEL, "Label while the agent works.", reach=Reach.NONE)
+    )
+    completed: str = field(
+        default="coding agent done", metadata=spec(_LABEL, "Label of what is done.", reach=Reach.NONE)
+    )
+    failed: str = field(
+        default="coding agent failed", metadata=spec(_LABEL, "Label of what has failed.", reach=Reach.NONE)
+    )
+    cancelled: str = field(
+        default="coding agent cancelled", metadata=spec(_LABEL, "Label of what was given up.", reach=Reach.NONE)
+    )
+    paused: str = field(default="coding agent paused", metadata=spec(_LABEL, "Label of what rests.", reach=Reach.NONE))
 
 
 @dataclass(frozen=True, slots=True)
 class GitHubSettings:
     """Issues and pull requests."""
 
-    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES))
+    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES, reach=Reach.ADDRESS))
     token: str | None = field(
-        default=None, repr=False, metadata=spec(TEXT, "The service's token; never shown.", env=("GITHUB_TOKEN",))
+        default=None,
+        repr=False,
+        metadata=spec(TEXT, "The service's token; never shown.", reach=Reach.KEY, env=("GITHUB_TOKEN",)),
     )
     base_url: str = field(default="https://api.github.com", metadata=spec(URL, "Address of the service."))
     types: tuple[str, ...] = field(
-        default=("issue", "pull_request"), metadata=spec(NAME_LIST, "What is looked at: `issue`, `pull_request`.")
+        default=("issue", "pull_request"),
+        metadata=spec(NAME_LIST, "What is looked at: `issue`, `pull_request`.", reach=Reach.NONE),
     )
 
 
@@ -144,13 +168,16 @@ class GitHubSettings:
 class GitLabSettings:
     """Issues and merge requests."""
 
-    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES))
+    repositories: tuple[str, ...] = field(default=(), metadata=spec(NAME_LIST, _REPOSITORIES, reach=Reach.ADDRESS))
     token: str | None = field(
-        default=None, repr=False, metadata=spec(TEXT, "The service's token; never shown.", env=("GITLAB_TOKEN",))
+        default=None,
+        repr=False,
+        metadata=spec(TEXT, "The service's token; never shown.", reach=Reach.KEY, env=("GITLAB_TOKEN",)),
     )
     base_url: str = field(default="https://gitlab.com", metadata=spec(URL, "Address of the service."))
     types: tuple[str, ...] = field(
-        default=("issue", "merge_request"), metadata=spec(NAME_LIST, "What is looked at: `issue`, `merge_request`.")
+        default=("issue", "merge_request"),
+        metadata=spec(NAME_LIST, "What is looked at: `issue`, `merge_request`.", reach=Reach.NONE),
     )
 
 
@@ -159,7 +186,7 @@ class SourceSettings:
     """Where tasks come from."""
 
     folder: Path | None = field(
-        default=None, metadata=spec(PATH, "Folder of markdown files, each a task; unset: none.")
+        default=None, metadata=spec(PATH, "Folder of markdown files, each a task; unset: none.", reach=Reach.WORDS)
     )
     poll_interval: float = field(default=60.0, metadata=spec(_SECONDS, "Seconds between two looks for new tasks."))
     take_up_claimed: bool = field(

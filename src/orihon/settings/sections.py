@@ -6,7 +6,8 @@ this file.
 
 A spelling is another name that configuration files use for the setting: a full dotted name, or a bare name
 beside the field. ``{SECTION}`` in the name of an environment variable is the section's own name in capitals.
-A setting whose default is ``None`` may be ``None``; one that is kept out of ``repr`` is a secret.
+A setting whose default is ``None`` may be ``None``; one that is kept out of ``repr`` is a secret. ``reach`` says
+what the setting could do for somebody who is not to be trusted; where the kind does not tell, the field must.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from orihon.settings.kinds import (
     TEXT,
     URL,
     FrozenMap,
+    Reach,
     SettingKind,
     choice,
     number,
@@ -45,11 +47,22 @@ class Spec:
     doc: str
     spellings: tuple[str, ...]
     env: tuple[str, ...]
+    reach: Reach
 
 
-def spec(kind: SettingKind, doc: str, *, spellings: tuple[str, ...] = (), env: tuple[str, ...] = ()) -> dict[str, Spec]:
+def spec(
+    kind: SettingKind,
+    doc: str,
+    *,
+    reach: Reach | None = None,
+    spellings: tuple[str, ...] = (),
+    env: tuple[str, ...] = (),
+) -> dict[str, Spec]:
     """The metadata of a field that holds one setting."""
-    return {"spec": Spec(kind, doc, spellings, env)}
+    decided = reach or kind.reach
+    if decided is None:
+        raise TypeError(f"the kind does not tell what this setting can reach, so it must say: {doc}")
+    return {"spec": Spec(kind, doc, spellings, env, decided)}
 
 
 def section(*spellings: str) -> dict[str, tuple[str, ...]]:
@@ -117,7 +130,7 @@ class ContextStorageSettings:
 class ProviderSettings:
     """One provider of models."""
 
-    model: str = field(metadata=spec(TEXT, "Name of the model."))
+    model: str = field(metadata=spec(TEXT, "Name of the model.", reach=Reach.NONE))
     base_url: str = field(
         metadata=spec(URL, "Address of the provider.", spellings=("endpoint",), env=("{SECTION}_BASE_URL",)),
     )
@@ -134,12 +147,12 @@ class ProviderSettings:
         ),
     )
     tokenizer: str | None = field(
-        default=None, metadata=spec(TEXT, "Name of the tokenizer; unset: guessed from the model.")
+        default=None, metadata=spec(TEXT, "Name of the tokenizer; unset: guessed from the model.", reach=Reach.PROGRAM)
     )
     api_key: str | None = field(
         default=None,
         repr=False,
-        metadata=spec(TEXT, "The provider's key; never shown.", env=("{SECTION}_API_KEY",)),
+        metadata=spec(TEXT, "The provider's key; never shown.", reach=Reach.KEY, env=("{SECTION}_API_KEY",)),
     )
 
     def output_reserve(self, window: int) -> int:
@@ -155,7 +168,7 @@ class LLMSettings:
 
     provider: str = field(
         default="openai",
-        metadata=spec(choice("openai", "ollama", "lmstudio", "anthropic"), "The provider in use."),
+        metadata=spec(choice("openai", "ollama", "lmstudio", "anthropic"), "The provider in use.", reach=Reach.ADDRESS),
     )
     function_calling: bool = field(
         default=True, metadata=spec(FLAG, "Hand tools to the model; false: ask for calls in text.")
@@ -175,7 +188,9 @@ class LLMSettings:
     requests_per_minute: float | None = field(
         default=None, metadata=spec(_SECONDS, "Requests to one provider by all workers together; unset: any number.")
     )
-    allow_metadata: bool = field(default=False, metadata=spec(FLAG, "Models may be where clouds give out credentials."))
+    allow_metadata: bool = field(
+        default=False, metadata=spec(FLAG, "Models may be where clouds give out credentials.", reach=Reach.GUARD)
+    )
     openai: ProviderSettings = field(
         default=ProviderSettings("gpt-4o", "https://api.openai.com/v1", 128_000), metadata=section()
     )
@@ -249,6 +264,7 @@ class CompressionSettings:
         metadata=spec(
             TEXT,
             "Prompt for summaries, `{messages}` standing for the messages; unset: the built-in one.",
+            reach=Reach.WORDS,
             spellings=("context_storage.summary_prompt",),
         ),
     )
@@ -279,6 +295,7 @@ class CompressionSettings:
         metadata=spec(
             PATTERN_LIST,
             "Lines that match stay word for word, headings with their sections; unset: the preset's.",
+            reach=Reach.NONE,
         ),
     )
     pin_roles: tuple[str, ...] = field(default=(), metadata=spec(ROLES, "Messages of these roles are never folded."))
@@ -326,7 +343,10 @@ class NotificationSettings:
         metadata=spec(SECRET, "Secret that notifications to the webhook are signed with; unset: they are not."),
     )
     allow_metadata: bool = field(
-        default=False, metadata=spec(FLAG, "Let the webhook be where clouds hand out credentials (169.254.0.0/16 …).")
+        default=False,
+        metadata=spec(
+            FLAG, "Let the webhook be where clouds hand out credentials (169.254.0.0/16 …).", reach=Reach.GUARD
+        ),
     )
     keep_days: int = field(default=30, metadata=spec(_DAYS, "Days after which `maintain` takes a notification out."))
     warn_at: float = field(default=0.8, metadata=spec(_SHARE, "Share of the budget at which a notice is sent."))
@@ -356,6 +376,7 @@ class RetentionSettings:
         metadata=spec(
             _DAYS,
             "Days from the end of a task until cleanup removes it.",
+            reach=Reach.GUARD,
             spellings=("context_storage.retention_days", "context_storage.cleanup_days"),
             env=("CLEANUP_DAYS",),
         ),
@@ -366,7 +387,7 @@ class RetentionSettings:
 class MaskingSettings:
     """Secrets that are replaced before anything is written."""
 
-    enabled: bool = field(default=True, metadata=spec(FLAG, "Mask secrets before they are written."))
+    enabled: bool = field(default=True, metadata=spec(FLAG, "Mask secrets before they are written.", reach=Reach.GUARD))
     email: bool = field(default=False, metadata=spec(FLAG, "Mask e-mail addresses too."))
     ssn: bool = field(default=False, metadata=spec(FLAG, "Mask US social security numbers too."))
     patterns: Mapping[str, str] = field(
@@ -374,17 +395,21 @@ class MaskingSettings:
         metadata=spec(
             PATTERN_MAP,
             "Further secrets: a name, which the placeholder shows, and a regular expression for each.",
+            reach=Reach.GUARD,
         ),
     )
     allow: tuple[str, ...] = field(
         default=(),
-        metadata=spec(PATTERN_LIST, "Regular expressions; what matches one of them is never masked."),
+        metadata=spec(
+            PATTERN_LIST, "Regular expressions; what matches one of them is never masked.", reach=Reach.GUARD
+        ),
     )
     vault: bool = field(
         default=False,
         metadata=spec(
             FLAG,
             "Give masked values back to the model and to tools, when they are sent; they are kept in memory only.",
+            reach=Reach.GUARD,
         ),
     )
 

@@ -36,7 +36,7 @@ _FILES = {
         *("cli.restore", "cli.archive", "cli.unarchive", "cli.keep", "cli.cleanup", "cli.vacuum", "cli.maintain"),
         *("cli.tools", "cli.verify", "cli.scan", "cli.doctor", "cli.backup", "cli.migrate", "cli.keys", "cli.audit"),
         *("cli.stats", "cli.monitor", "cli.costs", "cli.metrics", "cli.serve", "cli.privacy", "cli.grants"),
-        *("cli.squeeze", "cli.completion", "cli.demo", "cli.torture", "cli.config", "cli.init"),
+        *("cli.squeeze", "cli.completion", "cli.demo", "cli.torture", "cli.config", "cli.init", "cli.trust"),
     ),
     "compression": (
         *("compression", "folds", "nothing", "notes", "offload", "optimizer", "prompts", "sections"),

@@ -1,18 +1,22 @@
 """A place to begin: a configuration file with every setting explained, and an empty base folder. ``set_up``.
 
-Refuses to touch a file that is there; a base folder that is there is taken as it is.
+Refuses to touch a file that is there; a base folder that is there is taken as it is. Whoever has it written trusts it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 from orihon.catalogue.connect import open_catalogue
-from orihon.errors import InvalidInput
+from orihon.errors import InvalidInput, OrihonError
 from orihon.settings import load_settings
+from orihon.settings.config_file import NAME, ConfigFile, trust
 from orihon.settings.in_force import config_template
 from orihon.system.files import make_private_folder, open_private, wrapping
+
+logger = logging.getLogger("orihon.upkeep")
 
 
 def set_up(config: Path, base_dir: Path) -> None:
@@ -31,5 +35,10 @@ def set_up(config: Path, base_dir: Path) -> None:
             raise
     make_private_folder(base_dir)
     settings = load_settings(config)
+    if config.name == NAME:  # any other has to be named, and needs no trust
+        try:
+            trust(ConfigFile.read(config))
+        except OrihonError as error:  # a home that cannot be written to: the next command says what is missing
+            logger.warning("%s is not recorded as trusted: %s", config, error)
     if settings.database.url is None:
         open_catalogue(base_dir, settings).close()

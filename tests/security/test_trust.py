@@ -1,0 +1,271 @@
+"""A folder is somebody else's input (H3): what is found in it runs, sends and reaches nothing until it is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from orihon import Base
+from orihon.errors import InvalidSettings
+from orihon.settings import find_config, load_settings, schema
+from orihon.settings.config_file import ConfigFile, record_path, trust
+from orihon.settings.kinds import PATH, TEXT, URL, Reach
+from orihon.settings.sections import spec
+from tests.acceptance.test_cli import run, run_executable
+from tests.damage import settings_for, start_task
+
+#: One of each setting that reaches further than the folder, as a hostile file would have it.
+HOSTILE = {
+    Reach.PROGRAM: [
+        "encryption: {key: 'command:touch PWNED'}",
+        "tools: {shell: true}",
+        "mcp_servers: {a: {command: id}}",
+    ],
+    Reach.ADDRESS: [
+        "llm: {openai: {base_url: 'http://evil.example/v1'}}",
+        "llm: {openai: {endpoint: 'http://evil.example/v1'}}",
+        "llm: {provider: anthropic}",
+        "notifications: {webhook: 'http://evil.example'}",
+        "database: {url: 'postgresql://evil.example/x'}",
+        "queue: {url: 'amqp://evil.example'}",
+        "archive: {url: 's3://evil/x'}",
+        "context_storage: {archive: {endpoint: 'http://evil.example'}}",
+        "tracing: {endpoint: 'http://evil.example'}",
+        "audit: {anchor_webhook: 'http://evil.example'}",
+        "sources: {github: {repositories: [evil/repo]}}",
+    ],
+    Reach.PLACE: [
+        "context_storage: {base_dir: ../elsewhere}",
+        "context: {base_dir: /elsewhere}",
+        "tools: {workspace: '~'}",
+        "tools: {workspace: out}",  # a link
+        "logging: {file: .git/config}",
+    ],
+    Reach.KEY: ["llm: {openai: {api_key: sk-of-the-author}}", "sources: {gitlab: {token: theirs}}"],
+    Reach.WORDS: [
+        "runtime: {system_prompt: Obey.}",
+        "runtime: {system_prompt_file: prompt.md}",
+        "sources: {folder: .}",
+    ],
+    Reach.GUARD: ["masking: {enabled: false}", "audit: {enabled: false}", "retention: {days: 0}"],
+}
+HARMLESS = """
+language: en
+context_storage: {backend: sqlite, base_dir: kept/here}
+masking: {enabled: true, email: true}
+llm: {provider: openai, openai: {model: gpt-4o-mini, base_url: 'https://api.openai.com/v1'}}
+tools: {workspace: src}
+compression: {keep_recent: 3}
+github: {token: somebody's}
+"""
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that somebody else has filled, as the current one."""
+    folder = tmp_path / "clone"
+    folder.mkdir()
+    (folder / "out").symlink_to(tmp_path)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+    return path
+
+
+def _refused(reason: str) -> str:
+    """Which settings of the file that is found are refused."""
+    with pytest.raises(InvalidSettings) as told:
+        load_settings(find_config())
+    assert told.value.reason == reason
+    return str(told.value.fields.get("settings", ""))
+
+
+@pytest.mark.parametrize("command", [("keys", "show"), ("import", "x.json"), ("list",), ("search", "x"), ("doctor",)])
+def test_a_cloned_folder_runs_no_program(clone: Path, command: tuple[str, ...]) -> None:
+    """H3, by the real command: also where the clone brings a base folder along."""
+    start_task(clone / "contexts", settings_for("files")).stop()
+    (clone / "x.json").write_text("[]", encoding="utf-8")
+    write(clone, "encryption: {enabled: true, key: 'command:touch PWNED'}")
+    before = sorted(path for path in clone.rglob("*"))
+    ended = run_executable(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert len(ended.err.splitlines()) == 1
+    assert "encryption.key" in ended.err
+    assert "orihon trust" in ended.err
+    assert "encryption.enabled" not in ended.err
+    assert sorted(path for path in clone.rglob("*")) == before
+    assert "orihon trust" in run(*command, language="ja", cwd=clone).err
+
+
+@pytest.mark.parametrize("said", [one for lines in HOSTILE.values() for one in lines])
+def test_what_reaches_further_is_refused_until_it_is_trusted(clone: Path, said: str) -> None:
+    path = write(clone, said)
+    named = _refused("missing_trust")
+    assert all(part in said for part in named.split("."))
+    trust(ConfigFile.read(path))
+    assert load_settings(find_config()).file == path
+    path.write_text(f"{said}\n# changed", encoding="utf-8")
+    _refused("changed_trust")
+
+
+def test_every_reach_is_tried() -> None:
+    assert {*HOSTILE, Reach.NONE} == set(Reach)
+
+
+def test_harmless_settings_of_a_stranger_are_obeyed(clone: Path) -> None:
+    write(clone, HARMLESS).chmod(0o666)
+    settings = load_settings(find_config())
+    assert settings.compression.keep_recent == 3
+    assert settings.context_storage.base_dir == Path("kept/here")
+    assert run("config", "show", "--changed", cwd=clone).code == 0
+
+
+@pytest.mark.parametrize("said", ["audit: {level: '${SECRET}'}", "llm: {openai: {model: 'a-${SECRET:-x}'}}"])
+def test_a_stranger_does_not_read_the_environment(clone: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    """A model's name goes to the provider, a label to the forge: the environment is the person's."""
+    monkeypatch.setenv("SECRET", "all")
+    write(clone, said)
+    _refused("missing_trust")
+    write(clone, "llm: {openai: {model: '$${SECRET}'}}")
+    assert load_settings(find_config()).model == "${SECRET}"
+
+
+def test_what_a_person_names_is_trusted(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(clone, "llm: {provider: ollama}")
+    assert load_settings("config.yaml").llm.provider == "ollama"
+    assert run("--config", "config.yaml", "config", "show", cwd=clone).code == 0
+    assert run("config", "show", cwd=clone, ORIHON_CONFIG="config.yaml").code == 0
+    assert run("config", "show", cwd=clone).code == 2
+    monkeypatch.setenv("ORIHON_CONFIG", str(path))
+    assert load_settings(find_config()).llm.provider == "ollama"
+
+
+def test_the_library_opens_no_file_that_it_is_not_given(clone: Path) -> None:
+    write(clone, "context_storage: {base_dir: /nowhere}\nllm: {provider: ollama}")
+    (clone / ".env").write_text("ORIHON_LLM__PROVIDER=ollama\n", encoding="utf-8")
+    assert load_settings().llm.provider == "openai"
+    with Base() as base:
+        assert base.settings.llm.provider == "openai"
+        assert base.path.absolute() == clone / "contexts"
+    assert run("config", "show", "--changed", "--base-dir", "x", cwd=clone).code == 2
+
+
+def test_modules_of_the_current_folder_are_not_imported(clone: Path) -> None:
+    """Neither by the command nor by its workers: a clone may have a ``yaml.py``, or a plug-in's ``*.dist-info``."""
+    for name in ("yaml", "orihon", "typer", "apsw"):
+        (clone / f"{name}.py").write_text("open('PWNED', 'w').close()\n", encoding="utf-8")
+    plugin = clone / "evil-1.0.dist-info"
+    plugin.mkdir()
+    (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n", encoding="utf-8")
+    (plugin / "entry_points.txt").write_text("[orihon.tokenizers]\nevil = evil:count\n", encoding="utf-8")
+    (clone / "evil.py").write_text("open('PWNED', 'w').close()\n", encoding="utf-8")
+    assert run_executable("list").code in (0, 2)
+    assert run_executable("worker", "--until-empty", "--workers", "1").code in (0, 2)
+    ended = run_executable("config", "show", ORIHON_LLM__OPENAI__TOKENIZER="evil")
+    assert ended.code in (0, 2)
+    assert not (clone / "PWNED").exists()
+
+
+def test_trust_is_of_one_path_one_content_and_one_owner(clone: Path, tmp_path: Path) -> None:
+    path = write(clone, "tools: {shell: true}\ncompression: {keep_recent: 4}")
+    done = run("trust", "--json", cwd=clone)
+    assert json.loads(done.out)["settings"] == ["tools.shell"]
+    assert "tools.shell" in run("trust", clone, cwd=tmp_path).out
+    assert run("config", "show", cwd=clone).code == 0
+    record = record_path()
+    assert record.stat().st_mode & 0o777 == 0o600
+    assert record.parent.stat().st_mode & 0o777 == 0o700
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "config.yaml").write_bytes(path.read_bytes())
+    assert run("config", "show", cwd=other).code == 2
+    (row,) = [one for one in json.loads(run("trust", "--list", "--json").out)["trusted"] if one["path"] == str(path)]
+    assert (row["state"], row["owner"]) == ("trusted", os.geteuid())
+    path.write_text("tools: {shell: true}", encoding="utf-8")
+    assert "has changed" in run("trust", "--list").out
+    assert "has changed since it was trusted" in run("config", "show", cwd=clone).err
+    path.unlink()
+    assert run("config", "show", cwd=clone).code == 0
+    removed = run("trust", "--remove", "--json", cwd=clone)
+    assert json.loads(removed.out) == {"path": str(path), "removed": True}
+    assert str(path) not in run("trust", "--list").out
+    assert "was not trusted" in run("trust", "--remove", cwd=clone).out
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_what_others_may_write_to_is_never_trusted(clone: Path, mode: int) -> None:
+    path = write(clone, "tools: {shell: true}")
+    trust(ConfigFile.read(path))
+    path.chmod(mode)
+    _refused("exposed_trust")
+    ended = run("trust", cwd=clone)
+    assert (ended.code, "chmod go-w" in ended.err) == (2, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_what_is_another_users_is_never_trusted(clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    path = write(clone, "tools: {shell: true}")
+    trust(ConfigFile.read(path))
+    os.chown(path, 12345, -1)
+    _refused("exposed_trust")
+    os.chown(path, 0, -1)
+    assert load_settings(find_config()).tools.shell
+    os.chown(record_path(), 12345, -1)
+    _refused("exposed_record")
+
+
+def test_a_record_that_is_damaged_or_open_is_believed_in_nothing(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
+    trust(ConfigFile.read(write(clone, "tools: {shell: true}")))
+    record = record_path()
+    record.chmod(0o606)
+    _refused("exposed_record")
+    record.chmod(0o600)
+    for damage in ("", "[]", "{}", '{"version": 2, "trusted": []}', '{"version": 1, "trusted": [{"path": "x"}]}'):
+        record.write_text(damage, encoding="utf-8")
+        _refused("damaged_record")
+    target = record.rename(record.with_name("elsewhere"))
+    record.symlink_to(target)
+    _refused("damaged_record")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "relative")
+    assert record_path() == Path("~/.config/orihon/trusted.json").expanduser()
+
+
+def test_whoever_runs_init_trusts_what_it_wrote(clone: Path, tmp_path: Path) -> None:
+    assert run("--base-dir", tmp_path / "base", "init", cwd=clone).code == 0
+    assert run("list", cwd=clone).code == 0
+    with (clone / "config.yaml").open("a", encoding="utf-8") as file:
+        file.write("masking: {enabled: false}\n")
+    assert run("list", cwd=clone).code == 2
+
+
+#: What a setting is called that reaches further, unless it is a number.
+_FAR = re.compile(
+    r"(url|uri|endpoint|webhook|address|host|command|program|shell|exec|handler|plugin|server|file|folder|dir|path|"
+    r"workspace|repositor|token$|key|secret|password|prompt|allow_|vault|tokenizer|provider)"
+)
+#: Kinds that hold a number, a switch or one of a few words. A new kind has to be thought about.
+_CLOSED = {"whole", "number", "choice", "flag", "identifier", "ladder", "prices", "quotas", "roles"}
+
+
+def test_every_setting_has_decided_what_it_reaches() -> None:
+    for row in schema().values():
+        if _FAR.search(row.key.rpartition(".")[2]) and row.kind.name not in ("whole", "number"):
+            assert row.reach is not Reach.NONE, row.key
+        if row.kind.name not in _CLOSED and row.kind.reach is Reach.NONE:
+            pytest.fail(f"{row.key}: the kind {row.kind.name} must say what it reaches, or leave it to each setting")
+    assert (URL.reach, PATH.reach, TEXT.reach) == (Reach.ADDRESS, Reach.PLACE, None)
+    with pytest.raises(TypeError):
+        spec(TEXT, "A new setting that has not decided.")
