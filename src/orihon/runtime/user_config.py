@@ -68,8 +68,9 @@ class UserConfigAPI:
 
 @dataclass(slots=True)
 class _Kept:
-    answer: dict[str, object] | None
-    until: float
+    answer: dict[str, object] | None = None
+    until: float = -1.0
+    asking: Lock = field(default_factory=Lock)
 
 
 _kept: dict[tuple[UserConfigAPI, str, str], _Kept] = {}
@@ -96,20 +97,21 @@ def fetch_user_config(task: TaskIdentity, config: Mapping[str, Any] | Settings |
 
 
 def _answer(api: UserConfigAPI, source: str, user: str) -> dict[str, object] | None:
+    """What is kept, or what the service says now; others wait only for a request about the same user."""
     name = (api, source, user)
     with _lock:
-        kept = _kept.get(name)
-        if kept is not None and time.monotonic() < kept.until:
-            return kept.answer
-        try:
-            kept = _Kept(_settings_in(_get(api, source, user)), time.monotonic() + _KEPT_SECONDS)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with the service, the task goes on
-            logger.warning("the settings of user %s could not be fetched: %s", user, error)
-            kept = _Kept(None if kept is None else kept.answer, time.monotonic() + _FAILURE_KEPT_SECONDS)
-        _kept.pop(name, None)
+        kept = _kept.pop(name, None) or _Kept()
         while len(_kept) >= _MOST_USERS:
             _kept.pop(next(iter(_kept)))
-        _kept[name] = kept
+        _kept[name] = kept  # the newest last
+    with kept.asking:
+        if time.monotonic() < kept.until:
+            return kept.answer
+        try:
+            kept.answer, kept.until = _settings_in(_get(api, source, user)), time.monotonic() + _KEPT_SECONDS
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the service, the task goes on
+            logger.warning("the settings of user %s could not be fetched: %s", user, error)
+            kept.until = time.monotonic() + _FAILURE_KEPT_SECONDS
         return kept.answer
 
 
