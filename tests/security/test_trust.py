@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from orihon import Base
-from orihon.errors import InvalidSettings
+from orihon.errors import InvalidSettings, OrihonError
 from orihon.settings import find_config, load_settings, schema
 from orihon.settings.config_file import ConfigFile, record_path, trust
 from orihon.settings.kinds import PATH, TEXT, URL, Reach
 from orihon.settings.sections import spec
 from tests.acceptance.test_cli import run, run_executable
-from tests.damage import settings_for, start_task
+from tests.damage import KEY, settings_for, start_task
 
 #: One of each setting that reaches further than the folder, as a hostile file would have it.
 HOSTILE = {
@@ -249,6 +249,44 @@ def test_whoever_runs_init_trusts_what_it_wrote(clone: Path, tmp_path: Path) -> 
     with (clone / "config.yaml").open("a", encoding="utf-8") as file:
         file.write("masking: {enabled: false}\n")
     assert run("list", cwd=clone).code == 2
+
+
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+@pytest.mark.parametrize("dangling", [False, True])
+def test_links_in_a_base_folder_lead_no_writer_elsewhere(clone: Path, backend: str, dangling: bool) -> None:
+    """H3's family: a cloned ``contexts/`` may hold links instead of files; a log line in ``~/.bashrc`` is a command."""
+    start_task(clone / "contexts", settings_for(backend)).stop()
+    victims: dict[Path, bytes | None] = {}
+    for path in [*clone.glob("contexts/paused/*/*"), *clone.glob("contexts/audit/*"), clone / "contexts" / "tasks.db"]:
+        if path.is_file():
+            victim = clone.parent / f"victim-{len(victims)}"
+            victims[victim] = None if dangling else path.read_bytes()
+            path.unlink() if dangling else path.rename(victim)
+            path.symlink_to(victim)
+    assert len(victims) > 3
+    environ = {"ORIHON_CONTEXT_STORAGE__BACKEND": backend}
+    (clone / "x.jsonl").write_text('{"role": "user", "content": "$(id)"}\n' * 3, encoding="utf-8")
+    for command in (["list"], ["import", "x.jsonl"], ["doctor", "--repair"], ["enqueue", "$(id)"], ["maintain"]):
+        run(*command, cwd=clone, **environ)
+        with pytest.raises(OrihonError), Base(clone / "contexts", context_storage={"backend": backend}) as base:
+            base.task(KEY).add("user", "$(id)")
+    assert {path: path.read_bytes() if path.exists() else None for path in victims} == victims
+
+
+@pytest.mark.parametrize("held", ["alias ll='ls -l'\n", "export A=1", ""])
+def test_a_log_that_is_a_link_is_neither_lengthened_nor_cut(clone: Path, held: str) -> None:
+    """What stands there is no record, so that a writer would take it for a torn one and cut it off."""
+    start_task(clone / "contexts", settings_for("files")).stop()
+    (log,) = clone.glob("contexts/paused/*/messages.jsonl")
+    victim = clone.parent / "bashrc"
+    victim.write_text(held, encoding="utf-8")
+    log.unlink()
+    log.symlink_to(victim)
+    with pytest.raises(OrihonError), Base(clone / "contexts") as base:
+        base.task(KEY).add("user", "$(id)")
+    run("doctor", "--repair", cwd=clone)
+    run("verify", "@last", cwd=clone)
+    assert victim.read_text(encoding="utf-8") == held
 
 
 #: What a setting is called that reaches further, unless it is a number.

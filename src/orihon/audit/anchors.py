@@ -80,7 +80,7 @@ def _append(path: Path, line: bytes) -> None:
     with wrapping(path):
         if not path.parent.is_dir():
             make_private_folder(path.parent)
-        fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, through_links=True)
         try:
             write_all(fd, line)
             os.fsync(fd)

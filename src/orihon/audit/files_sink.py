@@ -156,7 +156,7 @@ class FilesAudit(AuditSink):
     def _opened(self, name: str, *, wait: bool) -> _Open | None:
         path = f"{self._place}/{name}.jsonl"
         try:
-            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:

@@ -8,6 +8,7 @@ database put in the place of another) is seen before anything is acknowledged.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import time
@@ -342,6 +343,8 @@ def connect(
     if not create and not path.exists():
         raise StorageUnavailable("gone", path=path.parent)
     with wrapping(path):
+        if path.is_symlink():  # it would lead elsewhere whoever writes; see ``open_private``
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
         if create and not path.exists():  # to open and close an existing one would drop SQLite's own locks here
             os.close(open_private(path, os.O_RDWR | os.O_CREAT))
     with database_errors(path, timeout):

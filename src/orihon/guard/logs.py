@@ -82,7 +82,7 @@ class _PrivateFile(logging.FileHandler):
             super().__init__(path, encoding="utf-8", errors="backslashreplace")
 
     def _open(self) -> TextIOWrapper:
-        fd = open_private(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        fd = open_private(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND, through_links=True)
         return open(fd, "a", encoding=self.encoding, errors=self.errors)
 
 

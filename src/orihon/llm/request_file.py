@@ -137,7 +137,7 @@ def request_file(folder: Path, pieces: Iterable[bytes]) -> Iterator[Path]:
 def _own_file(folder: Path) -> tuple[Path, int]:
     """An empty file that nobody else uses: who uses one has locked it."""
     path = folder / NAME
-    fd = open_private(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW)
+    fd = open_private(path, os.O_WRONLY | os.O_CREAT)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(fd).st_nlink:  # its user has not just removed it

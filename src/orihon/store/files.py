@@ -261,8 +261,8 @@ class FilesRecords(FolderStore, ViewFile):
         if not torn:
             return None
         kept_in = named(keep_aside(self._root, file.path.name, torn))
-        with wrapping(file.path):
-            os.truncate(file.path, file.path.stat().st_size - len(torn))
+        with wrapping(file.path), os.fdopen(open_private(file.path, os.O_RDWR), "r+b") as opened:
+            os.ftruncate(opened.fileno(), os.fstat(opened.fileno()).st_size - len(torn))
         return TornTail(stream, len(torn), kept_in)
 
     def _settle(self) -> None:

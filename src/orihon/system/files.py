@@ -110,9 +110,13 @@ def make_folder_inside(path: Path, root: Path) -> None:
             raise StorageUnavailable("gone", path=root)
 
 
-def open_private(path: Path, flags: int) -> int:
-    """A file descriptor; the file, if new, is for the owner only."""
-    fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+def open_private(path: Path, flags: int, *, through_links: bool = False) -> int:
+    """A file descriptor; the file, if new, is for the owner only.
+
+    A base folder may be somebody else's work: a link in it does not lead a writer elsewhere. ``through_links`` is for
+    files that a person has named.
+    """
+    fd = os.open(path, flags | os.O_CLOEXEC | (0 if through_links else os.O_NOFOLLOW), 0o600)
     if flags & os.O_CREAT:
         os.fchmod(fd, 0o600)
     return fd
