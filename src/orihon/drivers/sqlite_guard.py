@@ -265,8 +265,10 @@ def _new(path: str) -> FileGuard:
 
 def _sweep() -> None:
     """Close what nobody uses; beside connections that are not ours, once they are gone: to close drops their locks."""
-    for identity, guard in list(_guards.items()):
-        if guard.members == 0 and not guard.is_beside_another():
+    # Names only: pairs are made one by one, and the garbage collection that this may start closes connections, too.
+    for identity in list(_guards):
+        guard = _guards.get(identity)
+        if guard is not None and guard.members == 0 and not guard.is_beside_another():
             _guards.pop(identity, None)
             guard.close()
 
