@@ -15,10 +15,14 @@ import tempfile
 from pathlib import Path
 
 from orihon import MessageStore, PlannedFold, TaskContextManager, TaskKey, export_task, load_settings
+from orihon.catalogue.connect import open_catalogue
+from orihon.catalogue.outbox import NewNotice
+from orihon.values.task import TaskStatus
 
 HERE = Path(__file__).parent
 PICTURE = "data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAA" * 40
 MASTER_KEY = "a" * 64
+QUEUED = "00000000-0000-4000-8000-000000000003"
 UUIDS = {"files": "00000000-0000-4000-8000-000000000001", "sqlite": "00000000-0000-4000-8000-000000000002"}
 
 
@@ -78,21 +82,47 @@ def make_sealed_export(file: Path) -> None:
         export_task(base, "left-1", settings, "jsonl", file, force=True)
 
 
+def make_sealed_base(folder: Path) -> None:
+    """A base folder with a sealed task for each back end, one that waits in the queue, and a notice."""
+    os.environ["SAMPLE_KEY"] = MASTER_KEY
+    for backend, uuid in UUIDS.items():
+        config = {"context_storage": {"backend": backend}, "encryption": {"enabled": True, "key": "env:SAMPLE_KEY"}}
+        ctx = TaskContextManager(folder, TaskKey("github", "me", "project", "issue", "27", "me"), config, uuid=uuid)
+        ctx.message_store.add_message("user", f"question in {backend}: なぜ")
+        ctx.message_store.add_message("assistant", "answer")
+        ctx.fail(f"it broke in {backend}")
+        ctx.catalogue.close()
+    settings = load_settings({"encryption": {"enabled": True, "key": "env:SAMPLE_KEY"}})
+    with open_catalogue(folder, settings) as catalogue:
+        key = TaskKey("github", "me", "project", "issue", "28", "me")
+        catalogue.tasks.register(
+            key, QUEUED, status=TaskStatus.QUEUED, prompt="the prompt: なぜ", metadata={"title": "the title"}
+        )
+        catalogue.outbox.add(NewNotice("sample", "paused", "info", QUEUED, {"title": "the title"}))
+
+
+def tidy(folder: Path) -> None:
+    """Databases get another name; what is only of this machine goes."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        if path.suffix == ".db":
+            path.rename(path.with_name(path.name + ".sample"))
+        elif path.name.startswith("mask.key") or path.name.endswith(("-wal", "-shm", ".lock")):
+            path.unlink()
+    for empty in ("running", "paused"):
+        shutil.rmtree(folder / empty, ignore_errors=True)
+
+
 def main() -> None:
     if sys.argv[1].startswith("sealed"):
+        make_sealed_base(HERE / sys.argv[1] / "base")
+        tidy(HERE / sys.argv[1] / "base")
         make_sealed(HERE / sys.argv[1] / "task")
         make_sealed_export(HERE / sys.argv[1] / "export.jsonl")
         return
     for backend in UUIDS:
         folder = HERE / sys.argv[1] / backend
         make(folder, backend)
-        for path in [path for path in folder.rglob("*") if path.is_file()]:
-            if path.suffix == ".db":
-                path.rename(path.with_name(path.name + ".sample"))
-            elif path.name.startswith("mask.key") or path.name.endswith(("-wal", "-shm")):
-                path.unlink()
-        for empty in ("running", "paused"):
-            shutil.rmtree(folder / empty, ignore_errors=True)
+        tidy(folder)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,10 @@ as ``encryption.key`` says. It wraps the data keys, which are kept as small docu
 what they open: who deletes a data key has erased the task, its archives and copies too. A former master key
 (``encryption.former_keys``) still opens what it wrapped; ``rotate`` wraps that anew under the current one, key by key,
 so that it can be interrupted and gone on with. An erased key leaves a tombstone: its task is never begun anew.
+
+A key opens what belongs to its own task and nothing else. Its document also says, as part of what the master key
+authenticates, the least generation (``mark``) of what the task itself keeps about its seals: 0 is a version that
+authenticated nothing of that, and an older one than noted here was put back.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 FOLDER = "keys"
 #: The data key of what is no task's: the texts in the catalogue, answers that are kept.
 CATALOGUE = "catalogue"
+#: The mark of a key that this version makes.
+FIRST_MARK = 1
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NONCE_BYTES = 12
 
@@ -126,11 +132,14 @@ class KeyDocument:
     created_at: str
     wrapped: str | None
     erased_at: str | None = None
+    mark: int = 0
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {"version": VERSION, "id": self.id, "task": self.task, "created_at": self.created_at}
         if self.wrapped is None:
             return jsonio.encode({**fields, "erased_at": self.erased_at})
+        if self.mark:
+            fields["mark"] = self.mark
         return jsonio.encode({**fields, "master": self.master, "wrapped": self.wrapped})
 
     @classmethod
@@ -144,6 +153,7 @@ class KeyDocument:
                 str(found["created_at"]),
                 found.get("wrapped"),
                 found.get("erased_at"),
+                int(found.get("mark", 0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedStore("data_key", key=key_id, where=where) from error
@@ -169,24 +179,31 @@ class DataKeys:
         self._place = place
         self._masters = masters
 
-    def sealer(self, task: str, key_id: str | None = None) -> Sealer:
+    def sealer(self, task: str) -> Sealer:
         """The sealer of a task that has a key; ``KeyUnavailable`` when it is missing, erased or under another key."""
-        wanted = key_id or key_id_of(task)
-        raw = self._place.get(wanted)
-        if raw is None:
-            raise KeyUnavailable("missing", key=wanted, where=self._place.where)
-        return self.opened(KeyDocument.decode(raw, wanted, self._place.where))
+        known = find_key(self._place, task)
+        if known is None:
+            raise KeyUnavailable("missing", key=key_id_of(task), where=self._place.where)
+        return self.opened(known)
 
     def new_sealer(self, task: str) -> Sealer:
         """The same for a task that may be new: its key is made if there is none."""
         wanted = key_id_of(task)
-        raw = self._place.get(wanted)
-        if raw is None:
-            raw = self._place.add(wanted, self._wrapped(wanted, task, secrets.token_bytes(KEY_BYTES)).encode())
-        known = KeyDocument.decode(raw, wanted, self._place.where)
-        if known.task != task:
-            raise DamagedStore("data_key", key=wanted, where=self._place.where)
-        return self.opened(known)
+        if self._place.get(wanted) is None:
+            made = self._wrapped(wanted, task, secrets.token_bytes(KEY_BYTES), mark=FIRST_MARK)
+            self._place.add(wanted, made.encode())
+        return self.sealer(task)
+
+    def note_mark(self, key_id: str, mark: int) -> None:
+        """From now on what the task keeps about its seals is of this generation, or of a later one."""
+        while (raw := self._place.get(key_id)) is not None:
+            known = KeyDocument.decode(raw, key_id, self._place.where)
+            if known.wrapped is None or known.mark >= mark:
+                return
+            data_key = self._unwrapped(known)
+            again = self._wrapped(known.id, known.task, data_key, known.created_at, mark=mark)
+            if self._place.replace(key_id, raw, again.encode()):
+                return
 
     def forget(self, task: str) -> None:
         """A task that never came to be needs no key."""
@@ -217,7 +234,8 @@ class DataKeys:
             known = KeyDocument.decode(raw, key_id, self._place.where)
             if known.wrapped is None or known.master == self._masters.current.id:
                 return False
-            again = self._wrapped(known.id, known.task, self._unwrapped(known), known.created_at)
+            data_key = self._unwrapped(known)
+            again = self._wrapped(known.id, known.task, data_key, known.created_at, mark=known.mark)
             if self._place.replace(key_id, raw, again.encode()):
                 return True
         return False
@@ -233,10 +251,13 @@ class DataKeys:
             raise KeyUnavailable("erased", task=known.task, at=known.erased_at)
         return Sealer(self._unwrapped(known), known.task)
 
-    def _wrapped(self, key_id: str, task: str, data_key: bytes, created_at: str | None = None) -> KeyDocument:
+    def _wrapped(
+        self, key_id: str, task: str, data_key: bytes, created_at: str | None = None, *, mark: int = 0
+    ) -> KeyDocument:
         master, nonce = self._masters.current, os.urandom(_NONCE_BYTES)
-        sealed = nonce + cipher(master.secret).encrypt(nonce, data_key, _bound(key_id, task))
-        return KeyDocument(key_id, task, master.id, created_at or utc_now(), base64.b64encode(sealed).decode())
+        sealed = nonce + cipher(master.secret).encrypt(nonce, data_key, _bound(key_id, task, mark))
+        wrapped = base64.b64encode(sealed).decode()
+        return KeyDocument(key_id, task, master.id, created_at or utc_now(), wrapped, mark=mark)
 
     def _unwrapped(self, known: KeyDocument) -> bytes:
         master = self._masters.find(known.master)
@@ -268,8 +289,19 @@ def key_id_of(task: str) -> str:
     return f"{readable}.{hashlib.sha256(task.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def _bound(key_id: str, task: str) -> bytes:
-    return b"orihon data key\0%d\0%s\0%s" % (VERSION, key_id.encode(), task.encode("utf-8", "surrogatepass"))
+def find_key(place: KeyPlace, task: str) -> KeyDocument | None:
+    """The document of a task's own key, erased or not; one that was made for another task raises."""
+    key_id = key_id_of(task)
+    raw = place.get(key_id)
+    known = None if raw is None else KeyDocument.decode(raw, key_id, place.where)
+    if known is not None and known.task != task:
+        raise DamagedStore("data_key", key=key_id, where=place.where)
+    return known
+
+
+def _bound(key_id: str, task: str, mark: int) -> bytes:
+    bound = b"orihon data key\0%d\0%s\0%s" % (VERSION, key_id.encode(), task.encode("utf-8", "surrogatepass"))
+    return bound + b"\0%d" % mark if mark else bound  # as ever for keys of versions that knew no mark
 
 
 def _decrypted(master: MasterKey, known: KeyDocument, where: str) -> bytes:
@@ -278,6 +310,6 @@ def _decrypted(master: MasterKey, known: KeyDocument, where: str) -> bytes:
     try:
         raw = base64.b64decode(known.wrapped or "", validate=True)
         nonce, sealed = raw[:_NONCE_BYTES], raw[_NONCE_BYTES:]
-        return cipher(master.secret).decrypt(nonce, sealed, _bound(known.id, known.task))
+        return cipher(master.secret).decrypt(nonce, sealed, _bound(known.id, known.task, known.mark))
     except (InvalidTag, ValueError, binascii.Error) as error:
         raise DamagedStore("data_key", key=known.id, where=where) from error

@@ -100,6 +100,14 @@ class Sealer:
         number = int(head[1])
         return self.open(stream, number, self._decoded(line[head.end() : -2], stream, number))
 
+    @staticmethod
+    def seal_of(line: bytes) -> tuple[int, str]:
+        """The number of a sealed record, and what no other sealing has: its nonce."""
+        head = _RECORD.match(line)
+        if head is None:
+            return 0, ""
+        return int(head[1]), line[head.end() : head.end() + _NONCE_BYTES * 4 // 3].decode("ascii", "replace")
+
     def seal_file(self, name: str, content: bytes) -> bytes:
         """The content of a file of this name."""
         return FILE_MARK + self.seal(f"file {name}", 0, content)

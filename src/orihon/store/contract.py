@@ -58,7 +58,9 @@ SEALED = "sealed.json"
 #: The request that is being sent; locked by who sends it.
 REQUEST = "request.json"
 #: The documents that stores derive for themselves; see ``Files.save``.
-DERIVED = frozenset({"index", "counts", "settled"})
+#: … of which this one is a back end's own: how long each file was when all of it was on the disk.
+SETTLED = "settled"
+DERIVED = frozenset({"index", "counts", SETTLED})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
 OWN_NAMES = frozenset(
     {
@@ -237,6 +239,11 @@ class RecordStore(Records, Blobs, Files):
 
     #: The task's folder.
     folder: Path
+
+    @property
+    def kind(self) -> str:
+        """Which back end it is."""
+        return type(self).__name__.removesuffix("Records").lower()
 
     @property
     def kept_view(self) -> ViewFile | None:

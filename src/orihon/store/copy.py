@@ -76,6 +76,8 @@ def copy_records(
     seal_like(source, target)
     if part is None and _have_one_key(source, target):
         _copy_sealed_files(source, target)
+        assert isinstance(target, SealedRecords)
+        target.mark_like(source)
         source, target = source.bare, target.bare
     else:
         _copy_files(source, target, part)

@@ -9,11 +9,12 @@ from pathlib import Path
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import InvalidId, InvalidSettings, KeyUnavailable, StorageUnavailable
 from orihon.guard import KEY_FILE, Redactor, load_key
+from orihon.guard.keys import find_key
 from orihon.guard.masking.known_values import register_live
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import SEALED, STREAMS, RecordStore
 from orihon.store.files import FilesRecords
-from orihon.store.key_places import base_of
+from orihon.store.key_places import base_of, key_place, needed_keys
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, wrapping
@@ -52,16 +53,17 @@ def open_records(
     """
     records = _open_bare(folder, settings, to_read=to_read)
     encryption = settings.encryption
+    base, kept_by, task = base_of(folder.absolute()), settings if keys_of is None else keys_of, name or folder.name
     if not encryption.enabled and encryption.key is None:
         with wrapping(folder):
-            if (folder / SEALED).exists():
-                raise KeyUnavailable("sealed", task=name or folder.name)
+            if (folder / SEALED).exists() or find_key(key_place(base, kept_by), task) is not None:
+                raise KeyUnavailable("sealed", task=task)
         return records
-    from orihon.store.key_places import needed_keys
     from orihon.store.sealed import SealedRecords
 
-    keys = partial(needed_keys, base_of(folder.absolute()), settings if keys_of is None else keys_of)
-    return SealedRecords(records, keys, name or folder.name, seals_new=encryption.enabled)
+    keys, place = partial(needed_keys, base, kept_by), partial(key_place, base, kept_by)
+    is_alone = base == folder.absolute() and kept_by.database.url is None
+    return SealedRecords(records, keys, place, task, seals_new=encryption.enabled, is_alone=is_alone)
 
 
 def _open_bare(folder: Path, settings: Settings, *, to_read: bool) -> RecordStore:

@@ -25,10 +25,10 @@ from typing import Any
 
 from orihon.errors import DamagedStore, StaleWriter, TaskBusy
 from orihon.store.append_handle import AppendHandle
-from orihon.store.contract import NUMBER_FIELD, STREAMS, OpenRecord, Pieces, Stream, TornTail, ViewFile
+from orihon.store.contract import NUMBER_FIELD, SETTLED, STREAMS, OpenRecord, Pieces, Stream, TornTail, ViewFile
 from orihon.store.documents import save_document
 from orihon.store.folder_store import AllLines, FolderStore, FormerView
-from orihon.store.jsonl import ENDS, GONE, SETTLED, JsonlFile, lost_end, settled_sizes
+from orihon.store.jsonl import ENDS, GONE, JsonlFile, lost_end, settled_sizes
 from orihon.store.take_over import PATIENCE, can_be_taken, take_away
 from orihon.store.writer_place import MOST_BYTES, NOBODY, highest_epoch, holder_in, line_of
 from orihon.store.writer_place import NAME as WRITER

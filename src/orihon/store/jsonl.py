@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from orihon.errors import DamagedStore, StorageUnavailable
+from orihon.store.contract import SETTLED
 from orihon.store.documents import document_in
 from orihon.store.record_check import is_whole
 from orihon.system.files import is_regular, wrapping
@@ -29,8 +30,6 @@ from orihon.system.files import is_regular, wrapping
 _CHUNK = 1 << 16
 #: How a line ends that is not the last one of its section.
 CONTINUED = b" \n"
-#: The document that says how long each file was when all of it was on the disk.
-SETTLED = "settled"
 #: What it says of streams that did not hold what they had held when somebody went on: the size found, the size known.
 GONE = "gone"
 #: Checksums of the lines that end at the known sizes: another file of the same size is not the same.

@@ -13,9 +13,10 @@ from pathlib import Path
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import is_about, read_metadata
 from orihon.errors import DamagedStore
-from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, STREAMS, RecordStore
+from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, SEALED, STREAMS, RecordStore
 from orihon.store.jsonl import GONE, JsonlFile, lost_end, settled_sizes
 from orihon.store.kept_files import intact_file
+from orihon.store.sealed import SealedRecords
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import holder_in
 from orihon.system.files import find_leftovers, folder_size, is_abandoned, is_regular, storage_error, wrapping
@@ -108,6 +109,18 @@ def check_metadata(records: RecordStore, report: Report) -> None:
         intact_file(records, FINAL_SUMMARY)
     except DamagedStore:
         report(Finding("folder", "file", FINAL_SUMMARY))
+
+
+def check_seals(records: RecordStore, report: Report) -> None:
+    """Of a sealed task: is what it keeps about its seals the last that was written, and do its files open?"""
+    if not isinstance(records, SealedRecords) or not records.is_sealed:
+        return
+    if records.is_put_back():
+        report(Finding("seal", "put_back", SEALED))
+    if records.has_other_metadata():
+        report(Finding("seal", "metadata", METADATA))
+    for name, error in records.unopened():
+        report(Finding("seal", "file", name, fields={"why": error.cause}))
 
 
 def _check_torn_tails(folder: Path, report: Report) -> None:

@@ -11,6 +11,7 @@ from orihon.catalogue.metadata import key_in, read_metadata
 from orihon.catalogue.rows import FOLDER_LOST, IN_MOVE
 from orihon.store.contract import Stream
 from orihon.store.copy import whole_ones
+from orihon.store.sealed import SealedRecords
 from orihon.store.task_store import TaskStore
 from orihon.tasks.place import TaskPlace, reached_epoch, undecided
 from orihon.tasks.verify.findings import Finding, Report
@@ -67,7 +68,9 @@ def check_row(row: TaskRow, place: Path, store: TaskStore, report: Report) -> No
     key = key_in(read_metadata(store.records) or {})
     if key is not None and key != row.key:
         labels = {"row": row.key.label, "folder": key.label}
-        report(Finding("folder", "other_key", METADATA, fields=labels))
+        records = store.records  # where the file is proven it is the row that somebody has changed
+        is_proven = isinstance(records, SealedRecords) and records.has_proven_metadata()
+        report(Finding(*(("seal", "row") if is_proven else ("folder", "other_key")), METADATA, fields=labels))
     stored = store.count("messages")
     if stored < row.total_messages:
         counts = {"stored": stored, "known": row.total_messages}

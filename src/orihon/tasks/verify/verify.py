@@ -26,7 +26,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskPlace
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Findings, Report
-from orihon.tasks.verify.folder import check_folder, check_metadata
+from orihon.tasks.verify.folder import check_folder, check_metadata, check_seals
 from orihon.tasks.verify.folds import boundaries, check_compressions, read_folds
 from orihon.tasks.verify.log import check_log
 from orihon.tasks.verify.placement import check_placement, check_row
@@ -46,6 +46,7 @@ def verify_task(store: TaskStore, folder: Path | None = None, *, in_use: bool = 
     if folder is not None:
         check_folder(folder, in_use=in_use, report=findings.report)
         check_metadata(store.records, findings.report)
+    _reporting_damage(lambda: check_seals(store.records, findings.report), findings.report)
     _reporting_damage(lambda: _check_records(store, folder, findings.report), findings.report)
     return findings.about(store.name)
 

@@ -20,6 +20,7 @@ from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.settings import Settings
 from orihon.store.contract import DERIVED, STREAMS
 from orihon.store.copy import is_beginning
+from orihon.store.sealed import SealedRecords
 from orihon.store.task_store import TaskStore
 from orihon.system.files import make_private_folder, move_aside, move_durably, publish_folder, sync_folder, wrapping
 from orihon.tasks.base import is_id
@@ -147,6 +148,9 @@ class FolderTransfer(Transfer):
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         staged = self._staged(uuid)
+        with closing(self.store(place, uuid, self.source)) as store:
+            if isinstance(store.records, SealedRecords):
+                store.records.allow(self.target)  # the marker stays where it is
         if self.target == "sqlite":
             _refuse_unwritten(staged)
             # A log of another database would be taken for this one's.
