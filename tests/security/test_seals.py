@@ -11,21 +11,28 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from orihon.catalogue.metadata import NAME as METADATA
-from orihon.errors import OrihonError
+from orihon.errors import DamagedStore, OrihonError
 from orihon.settings import Settings
-from orihon.store.contract import SEALED, STREAMS
+from orihon.store.contract import SEALED, STREAMS, Stream
 from orihon.store.factory import open_for_reading
+from orihon.store.redaction import Redaction
+from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
+from orihon.transfer.migrate import migrate_tasks
+from orihon.upkeep.doctor import examine
 from orihon.values.task import TaskKey
+from tests.helpers import refused
 from tests.sealing import files_with, rows_with, sealed_settings, write_key
 from tests.services import Database
 
@@ -60,7 +67,7 @@ class House:
             place = base.folders.find(uuid)
             folder = self.folder(uuid) if place is None else place.folder
         ways: list[Callable[[Any], Any]] = [
-            *(lambda store, stream=stream: list(store.records.read(stream)) for stream in STREAMS),
+            *(partial(_records, stream) for stream in STREAMS),
             lambda store: [jsonio.encode(one.message.to_chat()) for one in store.messages()],
             lambda store: list(store.view_lines()),
             lambda store: [store.records.get_blob(digest) for digest in store.records.blob_digests()],
@@ -69,7 +76,7 @@ class House:
         ]
         with suppress(OrihonError), closing(open_for_reading(folder, self.settings, name=uuid)) as store:
             names = [name for name in store.records.kept_files() if name != METADATA]  # which is readable
-            ways += [lambda store, name=name: [store.records.kept_file(name)] for name in names]
+            ways += [partial(_kept, name) for name in names]
         for way in ways:
             try:
                 with closing(open_for_reading(folder, self.settings, name=uuid)) as store:
@@ -82,6 +89,7 @@ class House:
         """The victim goes on, if it can."""
         with suppress(OrihonError), TaskContextManager.resume(self.base, uuid, self.settings) as task:
             task.message_store.add_message("user", LATER)
+            task.stop()
 
     def leaks(self, *words: str) -> list[str]:
         """Where one of the words can be read."""
@@ -143,6 +151,14 @@ class House:
                 sql.execute(f"DELETE FROM {table}")
                 for row in rows:
                     sql.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+
+
+def _records(stream: Stream, store: TaskStore) -> list[bytes]:
+    return list(store.records.read(stream))
+
+
+def _kept(name: str, store: TaskStore) -> list[bytes | None]:
+    return [store.records.kept_file(name)]
 
 
 def start(house: House, uuid: str, user: str) -> None:
@@ -308,3 +324,260 @@ def test_no_part_of_a_task_can_be_exchanged(how: str, house: House) -> None:
         assert is_refused or findings or is_whole or is_lost, (how, part)
         house.say_more(BOB)
         assert house.leaks(LATER, *SECRETS.values()) == [], (how, part)
+
+
+# ---- the marker ------------------------------------------------------------------------------------------------------
+
+
+def _without_marker(house: House) -> None:
+    _marker_is(house, None)
+
+
+def _marker_is(house: House, content: bytes | None) -> None:
+    """Bob's marker is this one, or none."""
+    if house.database is None:
+        path = house.folder(BOB) / SEALED
+        path.unlink() if content is None else path.write_bytes(content)
+        return
+    with house.sql() as sql:
+        given = (house.numbers()[BOB], SEALED)
+        if content is None:
+            sql.execute("DELETE FROM documents WHERE task = %s AND name = %s", given)
+        else:
+            sql.execute("UPDATE documents SET body = %s WHERE task = %s AND name = %s", (content, *given))
+
+
+def _marker(house: House, uuid: str = BOB) -> bytes:
+    if house.database is None:
+        return (house.folder(uuid) / SEALED).read_bytes()
+    with house.sql() as sql:
+        given = (house.numbers()[uuid], SEALED)
+        return bytes(sql.execute("SELECT body FROM documents WHERE task = %s AND name = %s", given).fetchone()[0])
+
+
+def _plain_records(house: House) -> None:
+    """Plain records in the place of bob's, and figures in the catalogue that fit them."""
+    with OpenBase(house.base, house.settings) as base:
+        base.needed_catalogue().tasks.set_totals(BOB, total_messages=1, total_summaries=0, total_tool_calls=0)
+    if house.database is not None:
+        with house.sql() as sql:
+            for table in house.tables():
+                if table.endswith("_records"):
+                    kept = "= 1" if table == "message_records" else "< 0"
+                    sql.execute(f"DELETE FROM {table} WHERE task = %s AND NOT id {kept}", (house.numbers()[BOB],))
+            sql.execute(
+                "UPDATE message_records SET record = %s WHERE task = %s",
+                (_PLAIN.decode().strip(), house.numbers()[BOB]),
+            )
+        return
+    for path in house.folder(BOB).glob("*.jsonl"):
+        path.write_bytes(_PLAIN if path.name == "messages.jsonl" else b"")
+    if (house.folder(BOB) / "context.db").exists():
+        with closing(apsw.Connection(str(house.folder(BOB) / "context.db"))) as database:
+            for table in ("summary", "tool", "plan", "compression", "checkpoint"):
+                database.execute(f"DELETE FROM {table}_records")
+            database.execute("DELETE FROM message_records WHERE id > 1")
+            database.execute("UPDATE message_records SET record = ?", (_PLAIN.decode().strip(),))
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_task_that_has_a_key_never_opens_plain(house: House, enabled: bool) -> None:
+    """H2: the marker deleted and plain records put in the place of sealed ones, whatever is wanted for new tasks."""
+    house.settings = house.settings.replace(**{"encryption.enabled": enabled})
+    _without_marker(house)
+    _plain_records(house)
+    with refused(DamagedStore, "unmarked"), OpenBase(house.base, house.settings) as base:
+        place = base.folders.find(BOB)
+        assert place is not None
+        with closing(base.read_store(place)) as store:
+            store.count("messages")
+            list(store.messages())
+    with refused(DamagedStore, "unmarked"), TaskContextManager.resume(house.base, BOB, house.settings) as task:
+        task.message_store.add_message("user", LATER)
+    assert house.leaks(LATER) == []
+    assert any("has a data key" in finding for finding in house.findings(BOB))
+    with OpenBase(house.base, house.settings) as base:
+        assert any(finding.task == BOB and "has a data key" in str(finding) for finding in examine(base))
+
+
+def test_nor_where_the_settings_name_no_key(house: House) -> None:
+    """H2: who has no key writes nothing into a sealed task, either."""
+    _without_marker(house)
+    _plain_records(house)
+    house.settings = house.settings.replace(**{"encryption.enabled": False, "encryption.key": None})
+    said, is_refused = house.said(BOB)
+    assert is_refused
+    assert b"delete it" not in said
+    house.say_more(BOB)
+    assert house.leaks(LATER) == []
+
+
+def test_a_task_whose_key_was_made_when_the_power_failed_is_begun(files: House) -> None:
+    """A key, and neither a marker nor a record: somebody was about to begin the task. Its first record is sealed."""
+    for path in files.folder(BOB).iterdir():
+        if path.name != METADATA:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with OpenBase(files.base, files.settings) as base:
+        base.needed_catalogue().tasks.set_totals(BOB, total_messages=0, total_summaries=0, total_tool_calls=0)
+    plain = files.settings.replace(**{"encryption.enabled": False})
+    with TaskContextManager.resume(files.base, BOB, plain) as task:
+        task.message_store.add_message("user", LATER)
+        assert task.task_store.records.is_sealed
+    assert files.leaks(LATER) == []
+
+
+def test_the_key_of_another_task_opens_nothing(files: House) -> None:
+    """H2b: not by the marker, and not by the key's own document under another name."""
+    keys = files.base / "keys"
+
+    def is_shut() -> bool:
+        said, is_refused = files.said(BOB)
+        return is_refused and not any(secret.encode() in said for secret in SECRETS.values())
+
+    for name in ("messages.jsonl", SEALED):
+        shutil.copyfile(files.folder(ANA) / name, files.folder(BOB) / name)
+    shutil.copyfile(keys / f"{ANA}.json", keys / f"{BOB}.json")
+    assert is_shut()
+    named = jsonio.decode((keys / f"{ANA}.json").read_bytes())
+    (keys / f"{BOB}.json").write_bytes(jsonio.encode({**named, "id": BOB}))
+    assert is_shut()
+    (keys / f"{BOB}.json").write_bytes(jsonio.encode({**named, "id": BOB, "task": BOB}))
+    assert is_shut()
+    assert files.findings(BOB) != []
+
+
+@pytest.mark.parametrize("what", ["of an earlier version", "of ana's", "flipped", "empty"])
+def test_a_marker_that_is_not_the_tasks_is_refused(what: str, house: House) -> None:
+    """H2: the marker is sealed for its task; and a task that is younger than that has no unsealed one."""
+    own = _marker(house)
+    markers = {
+        "of an earlier version": jsonio.encode({"version": 1, "key": BOB}),
+        "of ana's": _marker(house, ANA),
+        "flipped": own[:-12] + (b"A" if own[-12:-11] != b"A" else b"B") + own[-11:],
+        "empty": b"",
+    }
+    _marker_is(house, markers[what])
+    assert house.said(BOB)[1]
+    assert house.findings(BOB) != []
+    house.say_more(BOB)
+    assert house.leaks(LATER) == []
+
+
+@pytest.mark.parametrize(("here", "there"), [("files", "sqlite"), ("sqlite", "files")])
+def test_records_of_a_back_end_that_the_task_has_left_are_refused(here: str, there: str, tmp_path: Path) -> None:
+    """A task that has moved: its former records, put beside those that count, would be taken instead of them."""
+    house = House(tmp_path, sealed_settings(write_key(tmp_path / "master"), here))
+    start(house, BOB, "bob")
+    former = tmp_path / "former"
+    shutil.copytree(house.folder(BOB), former)
+    migrate_tasks(house.base, house.settings, source=here, target=there)
+    house.settings = sealed_settings(write_key(tmp_path / "master"), there)
+    house.say_more(BOB)  # whoever goes on with the task says where it is
+    assert house.findings(BOB) == []
+    if here == "sqlite":
+        shutil.copyfile(former / "context.db", house.folder(BOB) / "context.db")
+    else:
+        for path in house.folder(BOB).glob("context.db*"):
+            path.unlink()
+        for name in ("writer.json", *(f"{stream}.jsonl" for stream in STREAMS)):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(former / name, house.folder(BOB) / name)
+    with refused(DamagedStore, "other_backend"), OpenBase(house.base, house.settings) as base:
+        place = base.folders.find(BOB)
+        assert place is not None
+        with closing(base.read_store(place)) as store:
+            list(store.messages())
+    assert house.findings(BOB) != []
+
+
+# ---- what is put back ------------------------------------------------------------------------------------------------
+
+
+def _redact(house: House, word: str) -> None:
+    """Take a word out of bob's records."""
+    with OpenBase(house.base, house.settings) as base, base.own(BOB) as owned:
+        place = base.folders.find(BOB)
+        assert place is not None
+        with closing(base.store(place, epoch=owned.epoch)) as store:
+            store.claim()
+            Redaction(store, lambda text: text.replace(word, "gone"), by="ana").apply()
+
+
+def _first_record(house: House, put: str | None = None) -> str:
+    """Bob's second message as it is stored; another one in its place, where one is given."""
+    if house.database is not None:
+        with house.sql() as sql:
+            given = (house.numbers()[BOB],)
+            if put is not None:
+                sql.execute("UPDATE message_records SET record = %s WHERE task = %s AND id = 2", (put, *given))
+            found = sql.execute("SELECT record FROM message_records WHERE task = %s AND id = 2", given).fetchone()
+        return str(found[0])
+    if (house.folder(BOB) / "context.db").exists():
+        with closing(apsw.Connection(str(house.folder(BOB) / "context.db"))) as database:
+            if put is not None:
+                database.execute("UPDATE message_records SET record = ? WHERE id = 2", (put,))
+            return str(database.execute("SELECT record FROM message_records WHERE id = 2").get)
+    path = house.folder(BOB) / "messages.jsonl"
+    lines = path.read_text().split("\n")
+    if put is not None:
+        lines[1] = put
+        path.write_text("\n".join(lines))
+    return lines[1]
+
+
+def test_a_record_that_is_put_back_is_refused(house: House) -> None:
+    """A record was redacted; what it was before is put back in its place, sealed as it was, by who kept a copy."""
+    before = _first_record(house)
+    former = _marker(house)
+    _redact(house, SECRETS[BOB])
+    assert house.said(BOB) == (house.said(BOB)[0], False)
+    assert SECRETS[BOB].encode() not in house.said(BOB)[0]
+    assert [one for one in house.findings(BOB) if "put back" in one] == []
+    redacted = _first_record(house)
+    _first_record(house, put=before)
+    said, is_refused = house.said(BOB)
+    assert is_refused
+    assert f"0 {SECRETS[BOB]}".encode() not in said
+    assert house.findings(BOB) != []
+    _first_record(house, put=redacted)
+    assert not house.said(BOB)[1]
+    _marker_is(house, former)  # and with it what knew of the redaction
+    assert any("put back" in finding for finding in house.findings(BOB))
+
+
+def test_a_record_may_be_sealed_anew_again_and_again(house: House) -> None:
+    for word in ("0 ", "1 ", SECRETS[BOB]):
+        _redact(house, word)
+        assert not house.said(BOB)[1]
+    assert house.findings(BOB) == []
+    house.say_more(BOB)
+    assert LATER.encode() in house.said(BOB)[0]
+
+
+def test_what_a_task_knows_of_its_seals_goes_with_it(tmp_path: Path) -> None:
+    """From files to SQLite and back the records stay as they are sealed: what was put back is known there, too."""
+    house = House(tmp_path, sealed_settings(write_key(tmp_path / "master"), "files"))
+    start(house, BOB, "bob")
+    before = _first_record(house)
+    _redact(house, SECRETS[BOB])
+    migrate_tasks(house.base, house.settings, source="files", target="sqlite")
+    house.settings = sealed_settings(write_key(tmp_path / "master"), "sqlite")
+    assert house.findings(BOB) == []
+    _first_record(house, put=before)
+    assert house.said(BOB)[1]
+
+
+def test_whose_task_it_is_cannot_be_changed_unseen(house: House) -> None:
+    """The user in the row, and the one in metadata.json."""
+    where = "UPDATE tasks SET \"user\" = 'ana' WHERE uuid = 'bob-task'"
+    if house.database is not None:
+        with house.sql() as sql:
+            sql.execute(where)
+    else:
+        with closing(apsw.Connection(str(house.base / "tasks.db"))) as database:
+            database.execute(where)
+    assert any("changed the catalogue" in finding for finding in house.findings(BOB))
+    if house.database is None:
+        path = house.folder(BOB) / METADATA
+        path.write_bytes(path.read_bytes().replace(b'"user": "bob"', b'"user": "ana"').replace(b'"crc32"', b'"was"', 1))
+        assert any("metadata.json is not what was written" in finding for finding in house.findings(BOB))

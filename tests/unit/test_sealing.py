@@ -56,12 +56,13 @@ def test_a_record_and_a_file_come_back(plain: bytes) -> None:
 
 @given(st.text(max_size=60))
 def test_a_text_comes_back(text: str) -> None:
-    sealed = SEALER.seal_text("prompt", text)
+    sealed = SEALER.seal_text("prompt", "uuid a", text)
     assert is_sealed_text(sealed)
     assert sealed.isascii()
-    assert SEALER.open_text("prompt", sealed) == text
-    with refused(DamagedStore, "sealed"):
-        SEALER.open_text("error_message", sealed)
+    assert SEALER.open_text("prompt", "uuid a", sealed) == text
+    for column, row in (("error_message", "uuid a"), ("prompt", "uuid b"), ("prompt", "event a")):
+        with refused(DamagedStore, "sealed"):
+            SEALER.open_text(column, row, sealed)
 
 
 @given(st.binary(max_size=200) | st.binary(max_size=60).map(lambda rest: b'{"seq":1,"sealed":"' + rest + b'"}'))
@@ -70,7 +71,7 @@ def test_what_is_no_seal_is_refused(anything: bytes) -> None:
         lambda: SEALER.open("messages", 1, anything),
         lambda: SEALER.open_record("messages", anything),
         lambda: SEALER.open_file("a.txt", anything),
-        lambda: SEALER.open_text("prompt", anything.decode("utf-8", "replace")),
+        lambda: SEALER.open_text("prompt", "uuid a", anything.decode("utf-8", "replace")),
     ):
         with pytest.raises(DamagedStore):
             open_it()

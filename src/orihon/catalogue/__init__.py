@@ -97,6 +97,11 @@ class Catalogue:
         self.tombstones = Tombstones(database)
 
     @property
+    def database(self) -> TasksDatabase:
+        """What the parts work on."""
+        return self._db
+
+    @property
     def where(self) -> str:
         """Where the catalogue is, for people; without a password."""
         return self._db.where

@@ -22,14 +22,14 @@ def open_for_removal(base_dir: Path, settings: Settings) -> Catalogue:
     """The same for who removes rows: texts that are sealed are left out of them where no key opens those."""
     from orihon.catalogue.sealed_db import ReadableTexts, SealedTasks
     from orihon.guard.keys import CATALOGUE, DataKeys
-    from orihon.store.key_places import needed_keys
+    from orihon.store.key_places import key_place, needed_keys
 
     def keys() -> DataKeys:
         if settings.encryption.key is None:
             raise KeyUnavailable("sealed", task=CATALOGUE)
         return needed_keys(base_dir, settings)
 
-    texts = ReadableTexts(keys)
+    texts = ReadableTexts(keys, partial(key_place, base_dir, settings))
     return _open(base_dir, settings).through(lambda database: SealedTasks(database, texts))
 
 
@@ -68,10 +68,12 @@ def _guarded(catalogue: Catalogue, base_dir: Path, settings: Settings) -> Catalo
     from orihon.catalogue.sealed_db import SealedTasks, Texts
     from orihon.store.key_places import key_place, needed_keys
 
-    def seals() -> bool:
-        return encryption.enabled or any(key_place(base_dir, settings).ids())
+    place = partial(key_place, base_dir, settings)
 
-    texts = Texts(partial(needed_keys, base_dir, settings), seals=seals)
+    def seals() -> bool:
+        return encryption.enabled or any(place().ids())
+
+    texts = Texts(partial(needed_keys, base_dir, settings), place, seals=seals)
     return catalogue.through(lambda database: SealedTasks(database, texts))
 
 

@@ -122,6 +122,7 @@ class OutboxTable:
                 statements.run(
                     "settle_notification",
                     id=row.id,
+                    event=row.event,
                     attempts=row.attempts,
                     webhook=webhook,
                     due=moment.seconds + again_in if is_later else None,
@@ -152,9 +153,9 @@ class OutboxTable:
         times = {"before": before, "unsent": before if unsent is None else unsent}
         return self._db.change(lambda statements: statements.run("forget_notifications", **times))
 
-    def rewrite(self, number: int, body: Mapping[str, Any]) -> None:
+    def rewrite(self, event: str, body: Mapping[str, Any]) -> None:
         """Let a notice say something else than it did."""
-        self._db.change(lambda statements: statements.run("rewrite_notice", id=number, body=_encoded(body)))
+        self._db.change(lambda statements: statements.run("rewrite_notice", event=event, body=_encoded(body)))
 
     # ---- to another catalogue ---------------------------------------------------------------------------------------
 

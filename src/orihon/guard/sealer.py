@@ -41,7 +41,9 @@ KEY_BYTES = 32
 _NONCE_BYTES = 12
 #: What a sealed file begins with, and what a sealed text in a database does.
 FILE_MARK = b"orihon-sealed-1\n"
-TEXT_MARK = "orihon-sealed-1:"
+#: Texts that are bound to their row have the second one; earlier versions bound them to the column alone.
+TEXT_MARK = "orihon-sealed-"
+OLD_TEXT, BOUND_TEXT = f"{TEXT_MARK}1:", f"{TEXT_MARK}2:"
 #: A record that was sealed; the store gives it a check, which is not ours to look at.
 _RECORD = re.compile(rb'\{"(?:seq|id)":([0-9]{1,18}),(?:"crc32":"[0-9a-f]{8}",)?"sealed":"')
 
@@ -118,13 +120,15 @@ class Sealer:
             raise DamagedStore("sealed", task=self.task, place=name, number=0)
         return self.open(f"file {name}", 0, content[len(FILE_MARK) :])
 
-    def seal_text(self, place: str, text: str) -> str:
-        """A text as another text, for a column."""
-        return TEXT_MARK + base64.b64encode(self.seal(place, 0, text.encode("utf-8", "surrogatepass"))).decode()
+    def seal_text(self, column: str, row: str, text: str) -> str:
+        """A text as another text, for a column of one row."""
+        sealed = self.seal(f"{column} of {row}", 0, text.encode("utf-8", "surrogatepass"))
+        return BOUND_TEXT + base64.b64encode(sealed).decode()
 
-    def open_text(self, place: str, text: str) -> str:
-        """The text back."""
-        raw = self._decoded(text.removeprefix(TEXT_MARK).encode("utf-8", "replace"), place, 0)
+    def open_text(self, column: str, row: str, text: str) -> str:
+        """The text back; one of an earlier version opens in its column, in whichever row."""
+        mark, place = (OLD_TEXT, column) if is_old_text(text) else (BOUND_TEXT, f"{column} of {row}")
+        raw = self._decoded(text.removeprefix(mark).encode("utf-8", "replace"), place, 0)
         return self.open(place, 0, raw).decode("utf-8", "surrogatepass")
 
     def has_key_of(self, other: Sealer) -> bool:
@@ -157,7 +161,12 @@ def is_sealed_file(content: bytes) -> bool:
 
 def is_sealed_text(value: object) -> bool:
     """Is this a text that was sealed?"""
-    return isinstance(value, str) and value.startswith(TEXT_MARK)
+    return isinstance(value, str) and value.startswith((OLD_TEXT, BOUND_TEXT))
+
+
+def is_old_text(value: str) -> bool:
+    """Is this one that an earlier version has sealed, bound to no row?"""
+    return value.startswith(OLD_TEXT)
 
 
 def fingerprint(secret: bytes) -> str:

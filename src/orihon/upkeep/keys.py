@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.audit.trail import audited
+from orihon.catalogue.sealed_db import SealedTasks
 from orihon.guard.keys import Rotation
 from orihon.guard.sealer import master_keys, write_new_key
 from orihon.store.key_places import erase_key as erase_in_places
@@ -56,6 +57,8 @@ def keys_overview(base: OpenBase) -> KeysOverview:
 def rotate_keys(base: OpenBase, progress: Callable[[int, int], None] | None = None) -> Rotation:
     """Wrap every data key under ``encryption.key``; those under ``encryption.former_keys`` can be opened for that.
 
+    Texts of the catalogue that an earlier version sealed are bound to their rows; from then on others are refused.
+
     Each is replaced whole or not at all: whoever is interrupted runs it again.
     """
     if master_keys(base.settings.encryption) is None and not any(key_place(base.path, base.settings).ids()):
@@ -63,6 +66,9 @@ def rotate_keys(base: OpenBase, progress: Callable[[int, int], None] | None = No
     with audited(base.path, base.settings, "rotate_keys") as act:
         done = needed_keys(base.path, base.settings).rotate(progress)
         act.details["rotated"] = done.rotated
+        base.open_catalogue()
+        if base.catalogue is not None and isinstance(base.catalogue.database, SealedTasks):
+            act.details["texts"] = base.catalogue.database.seal_anew()
     return done
 
 

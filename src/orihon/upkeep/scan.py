@@ -20,6 +20,7 @@ from orihon.catalogue.rows import CLEANED
 from orihon.drivers.sqlite import database_errors, open_existing, write_anew
 from orihon.errors import IllegalTransition, OrihonError, TaskBusy
 from orihon.search import forget
+from orihon.store.factory import open_for_reading
 from orihon.store.redaction import Hit, Redaction
 from orihon.store.redaction_traces import REPACKING, Begun, leftovers
 from orihon.store.task_store import TaskStore
@@ -142,7 +143,10 @@ def _scanned(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun | None, 
         return Scanned(uuid, left_out="archived")
     in_catalogue = _catalogue_hits(base, uuid, redactor)
     try:
-        hits = _packed_hits(base, uuid, redactor) if is_packed else _hits(base, place, redactor)
+        if is_packed:
+            hits = _packed_hits(base, uuid, redactor)
+        else:
+            hits = () if place is None else _hits(base.read_store(place), redactor)
     except OrihonError as error:
         if not is_packed:
             raise
@@ -163,24 +167,22 @@ def _scanned(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun | None, 
     return Scanned(uuid, found, is_fixed=True)
 
 
-def _hits(base: OpenBase, place: TaskPlace | None, redactor: Cleaner) -> tuple[Hit, ...]:
+def _hits(opened: TaskStore, redactor: Cleaner) -> tuple[Hit, ...]:
     """What is in the records and files of a task."""
-    if place is None:
-        return ()
-    with closing(base.read_store(place)) as store:
+    with closing(opened) as store:
         hits = tuple(Redaction(store, redactor.mask, by="").hits())
-    return (*hits, *(Hit(path.name, 0, ()) for path in leftovers(place.folder, redactor.mask)))
+    return (*hits, *(Hit(path.name, 0, ()) for path in leftovers(store.records.folder, redactor.mask)))
 
 
 def _packed_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
     with unpacked_for_reading(base, uuid) as folder:
-        return _hits(base, TaskPlace(folder), redactor)
+        return _hits(open_for_reading(folder, base.settings, name=uuid), redactor)
 
 
 def _catalogue_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> tuple[Hit, ...]:
     return (
         *(Hit(_ROW, 0, (column,)) for column in _row_hits(base, uuid, redactor)),
-        *(Hit(_NOTICE, number, ()) for number in _notice_hits(base, uuid, redactor)),
+        *(Hit(_NOTICE, number, ()) for number, _ in _notice_hits(base, uuid, redactor)),
     )
 
 
@@ -194,8 +196,8 @@ def _mend(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun, *, places:
         if base.catalogue is not None:
             if row_hits := _row_hits(base, uuid, redactor):
                 base.catalogue.tasks.update(uuid, **row_hits)
-            for number, body in _notice_hits(base, uuid, redactor).items():
-                base.catalogue.outbox.rewrite(number, body)
+            for (_, event), body in _notice_hits(base, uuid, redactor).items():
+                base.catalogue.outbox.rewrite(event, body)
 
 
 def _redact(base: OpenBase, place: TaskPlace, redactor: Cleaner, epoch: int | None) -> None:
@@ -214,13 +216,13 @@ def _redact(base: OpenBase, place: TaskPlace, redactor: Cleaner, epoch: int | No
         path.unlink()
 
 
-def _notice_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> dict[int, Any]:
-    """What notices about the task should say instead, by their numbers."""
+def _notice_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> dict[tuple[int, str], Any]:
+    """What notices about the task should say instead, by their numbers and events."""
     if base.catalogue is None:
         return {}
-    old = {one.id: dict(one.body) for one in base.catalogue.outbox.rows(limit=_MOST_NOTICES, task=uuid)}
-    new = {number: redactor.clean(body) for number, body in old.items()}
-    return {number: body for number, body in new.items() if body != old[number]}
+    old = {(one.id, one.event): dict(one.body) for one in base.catalogue.outbox.rows(limit=_MOST_NOTICES, task=uuid)}
+    new = {one: redactor.clean(body) for one, body in old.items()}
+    return {one: body for one, body in new.items() if body != old[one]}
 
 
 def _row_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> dict[str, Any]:

@@ -193,6 +193,9 @@ RETURNING *;
 UPDATE tasks SET lease_heartbeat = :heartbeat, lease_until = :until
 WHERE uuid = :uuid AND epoch = :epoch AND lease_owner IS NOT NULL;
 
+-- name: seal_task
+UPDATE tasks SET prompt = :prompt, error_message = :error_message, metadata = :metadata WHERE uuid = :uuid;
+
 -- name: raise_epoch
 UPDATE tasks SET epoch = :raised
 WHERE uuid = :uuid AND epoch = :epoch AND lease_owner IS NOT NULL;
@@ -519,6 +522,15 @@ SELECT * FROM notifications WHERE webhook = 'held' AND id > :after ORDER BY id L
 -- name: notification_of_event
 SELECT id FROM notifications WHERE event = :event;
 
+-- name: notification
+SELECT * FROM notifications WHERE event = :event;
+
+-- name: seal_notification
+UPDATE notifications SET body = :body, last_error = :last_error WHERE event = :event;
+
+-- name: seal_alert
+UPDATE alerts SET body = :body WHERE name = :name;
+
 -- name: release_notification
 UPDATE notifications SET webhook = 'pending' WHERE event = :event AND webhook = 'held';
 
@@ -614,7 +626,7 @@ DELETE FROM grants WHERE "user" = :user;
 DELETE FROM notifications WHERE task = :uuid;
 
 -- name: rewrite_notice
-UPDATE notifications SET body = :body WHERE id = :id;
+UPDATE notifications SET body = :body WHERE event = :event;
 
 -- name: erase_row
 DELETE FROM tasks WHERE uuid = :uuid;

@@ -91,12 +91,18 @@ def verify(base: OpenBase, uuid: str) -> list[Finding]:
         row = base.row(uuid)
         in_use = base.is_in_use(row)
     except DamagedStore as error:
-        damage = Finding("catalogue", "damaged", "tasks.db", task=uuid, fields={"why": error.cause})
+        damage = damaged_catalogue(error, uuid)
         return [damage, *(finding for place in places for finding in verify_folder(uuid, None, place, base.settings))]
     if row is None and not places:
         raise TaskNotFound("uuid", uuid=uuid)
     beside = row is None and is_known_beside(base.path, base.settings, uuid)
     return verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
+
+
+def damaged_catalogue(error: DamagedStore, uuid: str = "") -> Finding:
+    """The finding for a row that cannot be read; a text that does not open is no reason to make a new catalogue."""
+    check = ("seal", "text") if error.reason in ("sealed", "row_text") else ("catalogue", "damaged")
+    return Finding(*check, "tasks.db", task=uuid, fields={"why": error.cause})
 
 
 def verify_placed(

@@ -15,6 +15,7 @@ from functools import partial
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import is_known_beside
+from orihon.catalogue.sealed_db import SealedTasks
 from orihon.errors import DamagedStore, OrihonError, StorageError, TaskNotFound
 from orihon.guard import KEY_COPY, KEY_FILE
 from orihon.guard.mask_key import key_trouble
@@ -24,7 +25,7 @@ from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Severity
 from orihon.tasks.verify.folder import check_permissions, report_leftovers
-from orihon.tasks.verify.verify import verify_folder, verify_placed
+from orihon.tasks.verify.verify import damaged_catalogue, verify_folder, verify_placed
 from orihon.texts import text
 from orihon.upkeep.doctor.rebuild import check_calls
 from orihon.upkeep.doctor.repairs import REPAIRS, Operation
@@ -78,18 +79,24 @@ def _check_catalogue(base: OpenBase) -> Iterator[Finding]:
         if base.folders.all():
             yield Finding("catalogue", "missing", "tasks.db")
         return
+    found: Finding | None = None
     try:
         damage = damage_in(base.database)  # nothing where the catalogue is a server's: that looks after itself
-        base.open_catalogue()
+        if damage is not None:
+            found = Finding("catalogue", "damaged", "tasks.db", fields={"why": damage})
+        catalogue = base.open_catalogue()
         for _ in base.rows():
             pass  # every row can be read
+        old = catalogue.database.count_old() if catalogue and isinstance(catalogue.database, SealedTasks) else 0
+        if old:
+            yield Finding("seal", "old_texts", "tasks.db", severity="warning", fields={"count": old})
     except DamagedStore as error:
         if error.reason == "foreign":
             raise  # somebody else's database is not ours to replace
-        damage = error.cause
-    if damage is not None:
+        found = found or damaged_catalogue(error)
+    if found is not None:
         base.close_catalogue()
-        yield Finding("catalogue", "damaged", "tasks.db", fields={"why": damage})
+        yield found
 
 
 def _check_base(base: OpenBase) -> Iterator[Finding]:
