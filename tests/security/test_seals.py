@@ -18,8 +18,11 @@ from typing import Any
 import apsw
 import pytest
 
+from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.outbox import NewNotice
 from orihon.errors import DamagedStore, OrihonError
+from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings
 from orihon.store.contract import SEALED, STREAMS, Stream
 from orihon.store.factory import open_for_reading
@@ -30,11 +33,13 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
 from orihon.transfer.migrate import migrate_tasks
-from orihon.upkeep.doctor import examine
+from orihon.upkeep.doctor import examine, repair
+from orihon.upkeep.keys import rotate_keys
 from orihon.values.task import TaskKey
 from tests.helpers import refused
 from tests.sealing import files_with, rows_with, sealed_settings, write_key
 from tests.services import Database
+from tests.stored.make import MASTER_KEY, QUEUED, UUIDS
 
 ANA, BOB = "ana-task", "bob-task"
 #: What each of them says, and what the victim says after the attack.
@@ -581,3 +586,176 @@ def test_whose_task_it_is_cannot_be_changed_unseen(house: House) -> None:
         path = house.folder(BOB) / METADATA
         path.write_bytes(path.read_bytes().replace(b'"user": "bob"', b'"user": "ana"').replace(b'"crc32"', b'"was"', 1))
         assert any("metadata.json is not what was written" in finding for finding in house.findings(BOB))
+
+
+# ---- the catalogue ---------------------------------------------------------------------------------------------------
+
+_COLUMNS = ("prompt", "error_message", "metadata")
+
+
+def _write(house: House, statement: str, *values: object) -> None:
+    """What somebody who may write the catalogue's database writes there."""
+    if house.database is not None:
+        with house.sql() as sql:
+            sql.execute(statement.replace("?", "%s"), values)
+    else:
+        with closing(apsw.Connection(str(house.base / "tasks.db"))) as database:
+            database.execute(statement, values)
+
+
+def _column(house: House, column: str, uuid: str) -> str:
+    """What is stored in a column."""
+    statement = f"SELECT {column} FROM tasks WHERE uuid = ?"
+    if house.database is not None:
+        with house.sql() as sql:
+            return str(sql.execute(statement.replace("?", "%s"), (uuid,)).fetchone()[0])
+    with closing(apsw.Connection(str(house.base / "tasks.db"))) as database:
+        return str(database.execute(statement, (uuid,)).get)
+
+
+@pytest.fixture
+def rows(house: House) -> House:
+    """The same, with texts in the rows."""
+    with open_catalogue(house.base, house.settings) as catalogue:
+        for uuid, secret in SECRETS.items():
+            catalogue.tasks.update(uuid, prompt=f"prompt {secret}", error_message=secret, metadata={"title": secret})
+            catalogue.outbox.add(NewNotice(f"notice of {uuid}", "paused", "info", uuid, {"title": secret}))
+    assert house.leaks(*SECRETS.values()) == []
+    return house
+
+
+@pytest.mark.parametrize("column", _COLUMNS)
+@pytest.mark.parametrize("source", ["row", "column", "plain"])
+def test_a_text_opens_in_its_row_and_column_only(source: str, column: str, rows: House) -> None:
+    """M3: ana's text in bob's row, bob's in another column, and a plain one; who lists tasks, or works on one."""
+    other = next(name for name in ("prompt", "error_message") if name != column)
+    texts = {
+        "row": _column(rows, column, ANA),
+        "column": _column(rows, other, BOB),
+        "plain": "delete it" if column != "metadata" else '{"title":"delete it"}',
+    }
+    given = texts[source]
+    if source == "column" and column == "metadata":
+        given = jsonio.encode({"sealed": given}).decode()
+    _write(rows, f"UPDATE tasks SET {column} = ? WHERE uuid = ?", given, BOB)
+    with open_catalogue(rows.base, rows.settings) as catalogue:
+        if (source, column) == ("plain", "error_message"):
+            assert catalogue.tasks.get(BOB).error_message == ""
+            return
+        for look in (lambda: catalogue.tasks.get(BOB), catalogue.tasks.page):
+            with pytest.raises(DamagedStore):
+                look()
+        assert catalogue.tasks.get(ANA).prompt == f"prompt {SECRETS[ANA]}"
+    assert any("catalogue" in finding for finding in rows.findings(BOB))
+    with OpenBase(rows.base, rows.settings) as base:
+        assert [finding.kind for finding in examine(base) if finding.check in ("seal", "catalogue")] == [
+            ("seal", "text")
+        ]
+        assert all(finding.repair != "done" for finding in repair(base) if finding.check == "seal")
+
+
+@pytest.mark.parametrize("source", ["ana's", "plain"])
+def test_a_notice_says_what_was_written_for_it(source: str, rows: House) -> None:
+    """M3: what notices are about is bound to them; the database itself writes figures, and nothing else is taken."""
+    body = '{"title":"delete it"}'
+    if source == "ana's":
+        given = (f"notice of {BOB}", f"notice of {ANA}")
+        _write(rows, "UPDATE notifications SET body = (SELECT body FROM notifications WHERE event = ?) WHERE event = ?",
+               given[1], given[0])  # fmt: skip
+    else:
+        _write(rows, "UPDATE notifications SET body = ? WHERE event = ?", body, f"notice of {BOB}")
+    with open_catalogue(rows.base, rows.settings) as catalogue:
+        with pytest.raises(DamagedStore):
+            catalogue.outbox.rows(task=BOB)
+        _write(rows, "UPDATE notifications SET body = ? WHERE event = ?", '{"attempts":3}', f"notice of {BOB}")
+        assert [dict(one.body) for one in catalogue.outbox.rows(task=BOB)] == [{"attempts": 3}]
+        assert [dict(one.body) for one in catalogue.outbox.rows(task=ANA)] == [{"title": SECRETS[ANA]}]
+
+
+def test_a_task_that_was_queued_plain_is_begun_sealed(house: House) -> None:
+    """Its row is sealed when somebody takes it, before it has a key: from then on it must be."""
+    key = TaskKey("github", "owner", "repo", "issue", "9", "bob")
+    plain = house.settings.replace(**{"encryption.enabled": False, "encryption.key": None})
+    with closing(TaskQueue(house.base, plain)) as queue:
+        uuid = queue.enqueue(key, prompt=f"please {LATER}")
+    assert house.leaks(LATER) != []
+    with closing(TaskQueue(house.base, house.settings)) as sealing:
+        claimed = sealing.dequeue()
+        assert claimed is not None
+        assert claimed.uuid == uuid
+        assert _column(house, "prompt", uuid).startswith("orihon-sealed-2:")
+        sealing.give_back(claimed, "later")
+    with TaskContextManager(house.base, key, house.settings, uuid=uuid) as task:
+        task.message_store.add_message("user", LATER)
+        assert task.task_store.records.is_sealed
+    with open_catalogue(house.base, house.settings) as catalogue:
+        assert catalogue.tasks.get(uuid).prompt == f"please {LATER}"
+    assert house.findings(uuid) == []
+
+
+# ---- earlier versions ------------------------------------------------------------------------------------------------
+
+_SAMPLE = Path(__file__).parent.parent / "stored" / "sealed-v1" / "base"
+
+
+@pytest.fixture
+def earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """A base folder that the version before these bonds has written: two tasks that failed, one that waits."""
+    monkeypatch.setenv("SAMPLE_KEY", MASTER_KEY)
+    house = House(tmp_path, sealed_settings("env:SAMPLE_KEY"))
+    shutil.copytree(_SAMPLE, house.base)
+    for path in [*house.base.rglob("*.sample")]:
+        path.rename(path.with_name(path.name.removesuffix(".sample")))
+    for path in house.base.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+    return house
+
+
+def test_what_an_earlier_version_sealed_is_read_and_named(earlier: House) -> None:
+    for backend, uuid in UUIDS.items():
+        assert f"question in {backend}: なぜ".encode() in earlier.said(uuid)[0]
+        assert [one for one in earlier.findings(uuid) if "permissions" not in one] == []
+    with OpenBase(earlier.base, earlier.settings) as base:
+        assert [finding.fields["count"] for finding in examine(base) if finding.kind == ("seal", "old_texts")] == [4]
+    with open_catalogue(earlier.base, earlier.settings) as catalogue:
+        assert catalogue.tasks.get(QUEUED).prompt == "the prompt: なぜ"
+        assert catalogue.tasks.get(UUIDS["sqlite"]).error_message == "it broke in sqlite"
+        assert {"title": "the title"} in [dict(one.body) for one in catalogue.outbox.rows(task=QUEUED)]
+
+
+def test_texts_of_an_earlier_version_are_sealed_anew_and_then_refused(earlier: House) -> None:
+    """M3: until ``orihon keys rotate`` an earlier text opens in any row; from then on it is refused."""
+    first, second = UUIDS.values()
+    former = _column(earlier, "error_message", first)
+    _write(earlier, "UPDATE tasks SET error_message = ? WHERE uuid = ?", former, second)
+    with open_catalogue(earlier.base, earlier.settings) as catalogue:
+        assert catalogue.tasks.get(second).error_message == "it broke in files"
+    with OpenBase(earlier.base, earlier.settings) as base:
+        rotate_keys(base)
+        rotate_keys(base)
+        assert [finding for finding in examine(base) if finding.check == "seal"] == []
+    with open_catalogue(earlier.base, earlier.settings) as catalogue:
+        assert catalogue.tasks.get(QUEUED).prompt == "the prompt: なぜ"
+        assert {"title": "the title"} in [dict(one.body) for one in catalogue.outbox.rows(task=QUEUED)]
+    _write(earlier, "UPDATE tasks SET error_message = ? WHERE uuid = ?", former, first)
+    with open_catalogue(earlier.base, earlier.settings) as catalogue, refused(DamagedStore, "row_text"):
+        catalogue.tasks.get(first)
+
+
+@pytest.mark.parametrize("backend", UUIDS)
+def test_a_task_of_an_earlier_version_gets_a_sealed_marker_from_its_next_writer(backend: str, earlier: House) -> None:
+    uuid = UUIDS[backend]
+    path = earlier.base / "completed" / uuid / SEALED
+    former = path.read_bytes()
+    assert b"sealed" not in former
+    with OpenBase(earlier.base, earlier.settings) as base, base.own(uuid) as owned:
+        place = base.folders.find(uuid)
+        assert place is not None
+        with closing(base.store(place, epoch=owned.epoch)) as store:
+            store.claim()
+    assert b"sealed" in path.read_bytes()
+    assert f"question in {backend}: なぜ".encode() in earlier.said(uuid)[0]
+    path.write_bytes(former)
+    assert earlier.said(uuid)[1]
+    path.unlink()
+    assert earlier.said(uuid)[1]
