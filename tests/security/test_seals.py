@@ -18,6 +18,7 @@ from typing import Any
 import apsw
 import pytest
 
+from orihon import archive_task, restore_task, search_history
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.outbox import NewNotice
@@ -26,6 +27,7 @@ from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings
 from orihon.store.contract import SEALED, STREAMS, Stream
 from orihon.store.factory import open_for_reading
+from orihon.store.key_places import needed_keys
 from orihon.store.redaction import Redaction
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -35,7 +37,8 @@ from orihon.tasks.verify.verify import verify
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
 from orihon.upkeep.keys import rotate_keys
-from orihon.values.task import TaskKey
+from orihon.upkeep.privacy.anonymize import anonymize_task
+from orihon.values.task import TaskKey, TaskStatus
 from tests.helpers import refused
 from tests.sealing import files_with, rows_with, sealed_settings, write_key
 from tests.services import Database
@@ -759,3 +762,41 @@ def test_a_task_of_an_earlier_version_gets_a_sealed_marker_from_its_next_writer(
     assert earlier.said(uuid)[1]
     path.unlink()
     assert earlier.said(uuid)[1]
+
+
+# ---- plain tasks that become sealed ones -----------------------------------------------------------------------------
+
+
+def test_a_plain_archive_comes_back_sealed_after_an_interrupted_run_too(
+    tmp_path: Path, emptied_postgres: Database
+) -> None:
+    """Into a database it is sealed on its way; the key that a run has made which died then does not shut the task."""
+    shelf = {"url": f"file://{tmp_path}/shelf"}
+    source = write_key(tmp_path / "master")
+    settings = sealed_settings(source, "postgres", emptied_postgres, archive=shelf)
+    house = House(tmp_path, settings.replace(**{"encryption.enabled": False}), emptied_postgres)
+    start(house, BOB, "bob")
+    house.settings = settings.replace(**{"encryption.enabled": False})
+    with OpenBase(house.base, house.settings) as base:
+        base.needed_catalogue().tasks.change_status(BOB, TaskStatus.CANCELLED)
+    archive_task(house.base, BOB, house.settings)
+    needed_keys(house.base, settings).new_sealer(BOB)  # … and no record under it
+    house.settings = settings
+    restore_task(house.base, BOB, settings)
+    said, is_refused = house.said(BOB)
+    assert not is_refused
+    assert SECRETS[BOB].encode() in said
+    search_history(house.base, settings, SECRETS[BOB])  # which takes it out of the index
+    assert rows_with(emptied_postgres, SECRETS[BOB]) == []
+
+
+def test_who_is_called_otherwise_is_so_in_what_is_proven(tmp_path: Path) -> None:
+    """``orihon privacy anonymize`` writes the row and metadata.json: that is no change by somebody else."""
+    house = House(tmp_path, sealed_settings(write_key(tmp_path / "master"), "files"))
+    start(house, BOB, "carol")
+    with OpenBase(house.base, house.settings) as base:
+        anonymize_task(base, BOB)
+        row = base.row(BOB)
+        assert row is not None
+        assert row.user != "carol"
+    assert house.findings(BOB) == []

@@ -25,6 +25,7 @@ from orihon.guard import KEY_COPY, KEY_FILE
 from orihon.guard.sealer import is_sealed_file
 from orihon.search.maintenance import read_before_packing
 from orihon.settings import Settings
+from orihon.store.contract import SEALED
 from orihon.store.factory import backend_of
 from orihon.store.files import FilesRecords
 from orihon.store.key_places import needed_keys
@@ -240,7 +241,7 @@ class Work:
             with self.unpacked(task) as folder:
                 self._done("verified")
                 is_wanted_there = self._settings.context_storage.backend == "postgres"
-                place = self._into_database(folder) if is_wanted_there else self._into_folder(folder)
+                place = self._into_database(folder, task) if is_wanted_there else self._into_folder(folder)
             self._done("unpacked")
             backend = place.backend()
             self._catalogue.tasks.update(self._uuid, backend=backend, epoch=self.lease.epoch)
@@ -256,10 +257,12 @@ class Work:
 
     def _refuse_exchanged(self, task: ArchivedTask) -> None:
         """Whoever can write to the storage can exchange a packed task and its description; the row knows its hash."""
-        noted = self._row.metadata.get(ARCHIVED)
-        known = noted.get("content_sha256") if isinstance(noted, dict) else None
-        if known not in (None, task.content_sha256):
+        if self._noted_hash() not in (None, task.content_sha256):
             raise DamagedStore("archive", path=task.key, detail=text("archive.exchanged"))
+
+    def _noted_hash(self) -> object:
+        noted = self._row.metadata.get(ARCHIVED)
+        return noted.get("content_sha256") if isinstance(noted, dict) else None
 
     @contextmanager
     def unpacked(self, task: ArchivedTask) -> Iterator[Path]:
@@ -283,7 +286,7 @@ class Work:
         publish_folder(folder, place.folder)
         return place
 
-    def _into_database(self, folder: Path) -> TaskPlace:
+    def _into_database(self, folder: Path, task: ArchivedTask) -> TaskPlace:
         from orihon.store.postgres_moving import left_epoch
 
         self._keep_for_people(folder)
@@ -291,12 +294,22 @@ class Work:
         epoch = self._owned.raise_epoch(reached) if reached > self.lease.epoch else self.lease.epoch
         with self._staged_records() as staged:
             with (
-                closing(self._store(folder, backend_of(folder, "files"))) as source,
+                closing(self._unpacked_store(folder, task)) as source,
                 closing(self._store(staged.folder, "postgres", epoch)) as copy,
             ):
                 copy_task(source, copy, reached=self._done)
             staged.publish()
         return self._base.folders.in_database(self._uuid)
+
+    def _unpacked_store(self, folder: Path, task: ArchivedTask) -> TaskStore:
+        """The unpacked records. A run that died may have left a key for its copy of plain ones; the row's hash of them
+        proves that they are no plain ones in the place of sealed ones.
+        """
+        was_plain = not (folder / SEALED).exists() and self._noted_hash() == task.content_sha256
+        backend = backend_of(folder, "files")
+        local = {"database.url": None, "context_storage.backend": backend}
+        settings = self._settings.replace(**local) if was_plain else self._settings
+        return open_unguarded(folder, settings, backend, self._uuid)
 
     def _keep_for_people(self, folder: Path) -> None:
         """What an unpacked folder has and the database does not keep goes to a new folder in ``aside/``."""
@@ -358,7 +371,8 @@ class Work:
         with wrapping(path):
             written = path.read_bytes() if path.exists() else b""
         if not is_sealed_file(written):
-            return shortened_summary(written)
+            is_foreign = (folder / SEALED).exists()  # a plain file in the folder of a sealed task is not the task's
+            return "" if is_foreign else shortened_summary(written)
         try:
             sealer = needed_keys(self._base.path, self._settings).sealer(self._uuid)
         except KeyUnavailable:
