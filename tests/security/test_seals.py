@@ -22,7 +22,12 @@ from orihon import archive_task, restore_task, search_history
 from orihon.catalogue.connect import open_catalogue
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.outbox import NewNotice
+from orihon.drivers.objects import ObjectStorage
 from orihon.errors import DamagedStore, OrihonError
+from orihon.guard import Redactor
+from orihon.guard.keys import CATALOGUE
+from orihon.llm.answers import ModelAnswer
+from orihon.llm.response_cache import ResponseCache
 from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings
 from orihon.store.contract import SEALED, STREAMS, Stream
@@ -33,6 +38,7 @@ from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
+from orihon.tasks.mirror.mirror import Mirror
 from orihon.tasks.verify.verify import verify
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
@@ -800,3 +806,56 @@ def test_who_is_called_otherwise_is_so_in_what_is_proven(tmp_path: Path) -> None
         assert row is not None
         assert row.user != "carol"
     assert house.findings(BOB) == []
+
+
+# ---- archives, mirrors, kept answers ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["archive", "mirror"])
+def test_what_lies_in_a_storage_cannot_be_given_to_another_task(what: str, tmp_path: Path) -> None:
+    """H2b: ana's objects under the names of bob's, in a bucket that somebody may write to."""
+    shelf = tmp_path / "shelf"
+    section: dict[str, Any] = {"url": f"file://{shelf}"} | ({"mirror_every": 1} if what == "mirror" else {})
+    house = House(tmp_path, sealed_settings(write_key(tmp_path / "master"), "files", archive=section))
+    for uuid, user in ((ANA, "ana"), (BOB, "bob")):
+        start(house, uuid, user)
+        if what == "archive":
+            with OpenBase(house.base, house.settings) as base:
+                base.needed_catalogue().tasks.change_status(uuid, TaskStatus.CANCELLED)
+            archive_task(house.base, uuid, house.settings)
+    for path in [path for path in shelf.rglob("*") if path.is_file() and BOB in str(path)]:
+        path.unlink()
+    theirs = [path for path in shelf.rglob("*") if path.is_file() and ANA in str(path)]
+    assert theirs != []
+    for path in theirs:
+        target = Path(str(path).replace(ANA, BOB))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = path.read_bytes()
+        target.write_bytes(content.replace(ANA.encode(), BOB.encode()) if path.suffix == ".json" else content)
+    with suppress(OrihonError):
+        if what == "archive":
+            restore_task(house.base, BOB, house.settings)
+        else:
+            shutil.rmtree(house.folder(BOB))
+            Mirror(ObjectStorage.of(house.settings), BOB).fetch(house.folder(BOB))
+    said, is_refused = house.said(BOB)
+    assert SECRETS[ANA].encode() not in said
+    assert is_refused
+    assert house.leaks(*SECRETS.values()) == []
+
+
+def test_a_kept_answer_answers_its_own_request_only(files: House) -> None:
+    """Another request's answer, and a plain one, in the place of a sealed answer: the model is asked anew."""
+    sealer = needed_keys(files.base, files.settings).new_sealer(CATALOGUE)
+    kept = ResponseCache(files.base / "responses", sealer=sealer)
+    one, other = kept.key("http://model", b"ana asks"), kept.key("http://model", b"bob asks")
+    for key, text in ((one, SECRETS[ANA]), (other, SECRETS[BOB])):
+        kept.put(key, ModelAnswer(text, ()), Redactor(b"", enabled=False))
+    path = files.base / "responses" / f"{other}.json"
+    shutil.copyfile(files.base / "responses" / f"{one}.json", path)
+    assert kept.get(other) is None
+    path.write_bytes(b'{"made_at":1e12,"text":"delete it","calls":[],"finish":"stop","fields":{}}')
+    assert kept.get(other) is None
+    found = kept.get(one)
+    assert found is not None
+    assert found.text == SECRETS[ANA]
