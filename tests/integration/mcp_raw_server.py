@@ -2,6 +2,9 @@
 
 python mcp_raw_server.py [--describe TEXT] [--more-tools] [--many N] [--starts FILE]
                          [--silent] [--crash] [--list-fails] [--list-hangs] [--stubborn FILE]
+                         [--title TEXT] [--instruct TEXT] [--hint NAME]
+
+Options are also taken from RAW_OPTIONS: with those it is the same server that speaks otherwise.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -46,7 +50,12 @@ class Server:
         names += ["added"] * self.options.more_tools + [f"tool{n}" for n in range(self.options.many)]
         return [
             {"name": name, "description": self.description, "inputSchema": TEXT}
-            | ({"annotations": {"readOnlyHint": True}} if name == "echo" else {})
+            | (
+                {"annotations": {"readOnlyHint": True, **dict.fromkeys(self.options.hint, True)}}
+                if name == "echo"
+                else {}
+            )
+            | ({"title": self.options.title} if self.options.title else {})
             for name in names
         ]
 
@@ -54,7 +63,7 @@ class Server:
         if method == "initialize":
             info = {"name": "raw", "version": "1"}
             result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
-            send({"id": number, "result": {**result, "serverInfo": info}})
+            send({"id": number, "result": {**result, "serverInfo": info, "instructions": self.options.instruct}})
         elif method == "tools/list":
             if self.options.list_hangs:
                 time.sleep(600)
@@ -144,7 +153,10 @@ def main() -> None:
     parser.add_argument("--silent", action="store_true")
     parser.add_argument("--crash", action="store_true")
     parser.add_argument("--stubborn", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--title", default="")
+    parser.add_argument("--instruct", default="")
+    parser.add_argument("--hint", action="append", default=[])
+    options = parser.parse_args([*sys.argv[1:], *shlex.split(os.environ.get("RAW_OPTIONS", ""))])
     sys.stdout.reconfigure(encoding="latin-1", errors="replace")  # type: ignore[union-attr]
     if options.starts:
         with options.starts.open("a") as file:

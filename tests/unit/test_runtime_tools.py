@@ -720,12 +720,19 @@ def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
 @pytest.mark.parametrize("is_kept", [True, False])
 def test_approvals_trust_at_first_sight_only(tmp_path: Path, is_kept: bool) -> None:
     approvals = Approvals(tmp_path / "base" if is_kept else None)
-    assert approvals.refused("one", {}) == frozenset()  # not ready yet: that was no sight of it
-    assert approvals.refused("one", {"a": "1", "b": "2"}) == frozenset()
-    assert approvals.refused("one", {"a": "1", "b": "x", "c": "3"}) == {"b", "c"}
-    assert approvals.refused("one", {"a": "1"}) == frozenset()
-    assert approvals.refused("two", {"a": "9"}) == frozenset()
+    assert approvals.refused("one", {}, {}) == frozenset()  # not ready yet: that was no sight of it
+    assert approvals.refused("one", {"a": "1", "b": "2"}, {}) == frozenset()
+    assert approvals.refused("one", {"a": "1", "b": "x", "c": "3"}, {}) == {"b", "c"}
+    assert approvals.refused("one", {"a": "1"}, {}) == frozenset()
+    assert approvals.refused("two", {"a": "9"}, {}) == frozenset()
     approvals.approve("one", {"b": "x"})
-    assert approvals.refused("one", {"a": "1", "b": "x"}) == frozenset()
+    assert approvals.refused("one", {"a": "1", "b": "x"}, {}) == frozenset()
     if is_kept:
-        assert Approvals(tmp_path / "base").refused("one", {"a": "2"}) == {"a"}
+        assert Approvals(tmp_path / "base").refused("one", {"a": "2"}, {}) == {"a"}
+
+
+def test_what_was_approved_when_digests_covered_less_stays_so_and_covers_all_from_then_on(tmp_path: Path) -> None:
+    Approvals(tmp_path).approve("one", {"a": "old", "b": "other"})
+    assert Approvals(tmp_path).refused("one", {"a": "2:new", "b": "2:b"}, {"a": "old", "b": "old"}) == {"b"}
+    assert Approvals(tmp_path).refused("one", {"a": "2:new"}, {"a": "old"}) == frozenset()
+    assert Approvals(tmp_path).refused("one", {"a": "2:otherwise"}, {"a": "old"}) == {"a"}

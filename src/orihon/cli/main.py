@@ -81,6 +81,9 @@ class _Configured(Command):
 
 def run() -> None:
     """The entry point of the executable."""
+    from orihon.system.processes import close_to_children
+
+    close_to_children()  # before any key is read
     open_missing_streams()
     sys.exit(main(sys.argv[1:]))
 

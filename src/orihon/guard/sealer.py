@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orihon.errors import DamagedStore, InvalidSettings, KeyUnavailable
+from orihon.settings.model import schema
 from orihon.settings.remote_sections import EncryptionSettings
 from orihon.system.files import make_private_folder, open_private, wrapping
 from orihon.system.processes import run_guarded
@@ -292,7 +293,9 @@ def _from_command(place: str, source: str) -> str:
     if source not in _ASKED:
         try:
             arguments = shlex.split(place)
-            run = run_guarded(arguments, timeout=_COMMAND_SECONDS, at_terminal=True)
+            ours = {name for row in schema().values() if row.secret for name in row.env}  # not its business
+            environment = {name: value for name, value in os.environ.items() if name not in ours}
+            run = run_guarded(arguments, timeout=_COMMAND_SECONDS, at_terminal=True, env=environment)
             run.check_returncode()
         except (ValueError, OSError, subprocess.SubprocessError) as error:
             # Not the command's output: it may be the key.

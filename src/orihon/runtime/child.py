@@ -3,6 +3,9 @@
 The supervisor writes a ``WorkerSpec`` to its standard input and keeps that open. When it closes, the supervisor is
 gone, whatever ended it: the worker drains and ends, so that no worker is ever left alone. Works on every system, unlike
 a signal at the parent's death, and needs no look at process numbers.
+
+The supervisor's environment comes the same way, once this process is closed to others of its user: a program is begun
+open, and whatever it is begun with could be read in its first moments.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from orihon.runtime.worker import WorkerProcess
 from orihon.settings import Settings
 from orihon.settings.model import leaf, schema
 from orihon.system import jsonio
+from orihon.system.processes import close_to_children
 from orihon.texts import set_language
 
 logger = logging.getLogger("orihon.worker")
@@ -58,18 +62,21 @@ class WorkerSpec:
 
     def as_json(self) -> bytes:
         """As text, since the worker's code may be newer than ours. Modules are looked for where we look for them."""
+        environ = {name.decode("latin-1"): value.decode("latin-1") for name, value in os.environb.items()}
         given = self.settings.as_dict(mask_secrets=False)
         explicit = {key: leaf(given, key) for key in schema() if self.settings.is_explicit(key)}
         logs = None if self.logs is None else {**asdict(self.logs), "file": _text(self.logs.file)}
         replaced = {"settings": explicit, "base_dir": str(self.base_dir), "limits": asdict(self.limits), "logs": logs}
         plain = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in replaced}
         found = {"sys_path": [path for path in sys.path if path], "config_file": _text(self.settings.file)}
-        return jsonio.encode({**plain, **replaced, **found})
+        return jsonio.encode({**plain, **replaced, **found, "environ": environ})
 
     @classmethod
     def from_json(cls, data: bytes) -> WorkerSpec:
-        """A spec, and the places where modules are looked for put in force."""
+        """A spec; the environment, and the places where modules are looked for, are put in force."""
         given = jsonio.decode(data)
+        environ = given.pop("environ", {}).items()
+        os.environb.update({name.encode("latin-1"): value.encode("latin-1") for name, value in environ})
         sys.path.extend(path for path in given.pop("sys_path") if path not in sys.path)
         logs = given["logs"] and LogPlan(**{**given["logs"], "file": _path(given["logs"]["file"])})
         file = _path(given.pop("config_file", None))
@@ -98,6 +105,7 @@ class WorkerSpec:
 
 def main() -> int:
     """The life of one worker process."""
+    close_to_children()
     stream = sys.stdin.buffer
     try:
         spec = WorkerSpec.read(stream)

@@ -9,7 +9,10 @@ workers notice and drain.
 from __future__ import annotations
 
 import logging
+import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -18,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 from orihon.runtime.broker_queue import open_queue
 from orihon.runtime.child import EXIT_REFUSED, LogPlan, WorkerSpec
@@ -26,6 +29,7 @@ from orihon.runtime.handlers import DEFAULT_HANDLER
 from orihon.runtime.poller import SourcePoller, sources_of
 from orihon.runtime.queue import QueueLimits
 from orihon.settings import Settings, load_settings
+from orihon.system.processes import DEBUGGABLE
 from orihon.texts import language
 
 logger = logging.getLogger("orihon.supervisor")
@@ -34,6 +38,11 @@ _LOOK_SECONDS = 0.05
 _HEALTHY_SECONDS = 10.0  # whoever lived so long did not die of its start
 # -P: a file in the working folder, where agents write, must not stand in for a module.
 _COMMAND = (sys.executable, "-P", "-m", "orihon.runtime.child")
+# What the interpreter and its libraries want to know before the worker has read anything. No keys: see ``child``.
+_AT_START = re.compile(
+    r"PATH|HOME|USER|LOGNAME|TMPDIR|TZ|LANG|LANGUAGE|VIRTUAL_ENV|PYTHON[A-Z]*"
+    rf"|(?:LC|LD|DYLD|MALLOC|GLIBC|OPENSSL|COV|COVERAGE)_\w+|{DEBUGGABLE}"
+)
 
 
 @dataclass(slots=True)
@@ -42,6 +51,7 @@ class SupervisedWorker:
 
     spec: WorkerSpec
     process: subprocess.Popen[bytes] | None = None
+    line: BinaryIO | None = None  # to its standard input
     started: float = 0.0
     quick_deaths: int = 0
     start_at: float = 0.0
@@ -55,22 +65,28 @@ class SupervisedWorker:
     def start(self) -> None:
         """A new process, in a group of its own: Ctrl-C is for the supervisor, which passes it on."""
         try:
-            self.process = subprocess.Popen(_COMMAND, stdin=subprocess.PIPE, process_group=0)
+            # Not a pipe: whoever may look at the process could open its end of one, and read what is meant for it.
+            ours, theirs = socket.socketpair()
+            with ours, theirs:
+                environment = {name: value for name, value in os.environ.items() if _AT_START.fullmatch(name)}
+                self.process = subprocess.Popen(_COMMAND, stdin=theirs.fileno(), process_group=0, env=environment)
+                self.line = ours.makefile("wb")
         except OSError as error:  # the machine has no room for it now
             logger.warning("worker %s could not be started: %s", self.spec.worker_id, error)
             self._count_quick_death()
             return
         self.started = time.monotonic()
-        with suppress(BrokenPipeError):  # dead already: the next look finds out
-            self.spec.write(cast(BinaryIO, self.process.stdin))
+        with suppress(OSError):  # dead already: the next look finds out
+            self.spec.write(self.line)
 
     def bury(self) -> None:
         """Take note of a process that has ended."""
         assert self.process is not None
+        assert self.line is not None
         self.exit_code = self.process.wait()
         with suppress(OSError):
-            cast(BinaryIO, self.process.stdin).close()
-        self.process = None
+            self.line.close()
+        self.process = self.line = None
         if time.monotonic() - self.started >= _HEALTHY_SECONDS:
             self.quick_deaths = 0
         self.is_done = self.exit_code == EXIT_REFUSED or (self.spec.until_empty and self.exit_code == 0)

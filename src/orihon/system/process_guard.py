@@ -30,7 +30,7 @@ def main(control: int, kind: str, command: list[str]) -> int:
     """Run the program; its status."""
     parent = os.getppid()
     os.set_inheritable(control, False)
-    is_reaper = _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    is_reaper = prctl(_PR_SET_CHILD_SUBREAPER, 1)
     wake, waking = os.pipe()
     os.set_blocking(waking, False)
     for number in (signal.SIGCHLD, signal.SIGINT):  # Ctrl-C at a terminal is for the program, too
@@ -44,7 +44,8 @@ def main(control: int, kind: str, command: list[str]) -> int:
     return code if code >= 0 else _SIGNALLED - code
 
 
-def _prctl(option: int, value: int) -> bool:
+def prctl(option: int, value: int) -> bool:
+    """Set something for this process; false where the system cannot."""
     try:
         return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
     except (OSError, AttributeError):  # not Linux
@@ -62,7 +63,7 @@ class _Child:
         try:
             if leads_session:
                 os.setsid()
-            _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             os.execvp(command[0], command)  # noqa: S606 - running it is the task
         except OSError as error:
             os.write(2, f"{command[0]}: {error.strerror}\n".encode(errors="replace"))

@@ -2,6 +2,9 @@
 
 Each runs under a guard, a small process of its own (``process_guard``), that holds the other end of a pipe of ours: the
 kernel closes that also for a process that is killed.
+
+Before the first one runs, this process is closed to its own user (``close_to_children``): what a child may not have in
+its environment it shall not read from ours, our memory or our open files.
 """
 
 from __future__ import annotations
@@ -18,9 +21,23 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from orihon.system.process_guard import prctl
+
+#: With this variable set, a debugger may look into our processes, and so may every program that they start.
+DEBUGGABLE = "ORIHON_DEBUGGABLE"
+_PR_SET_DUMPABLE = 4
 _GUARD = Path(__file__).with_name("process_guard.py")
 _GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 _GUARD_PATIENCE = 60.0  # seconds for the guard to end everything; killed, it would leave what has left its group
+
+
+def close_to_children() -> None:
+    """From now on nobody but root reads ``/proc/PID/environ``, ``mem``, ``fd`` … of this process, or attaches to it.
+
+    A fork inherits that, a new program (``exec``) does not. Nothing is written to a disk when it crashes. Linux only.
+    """
+    if not os.environ.get(DEBUGGABLE):
+        prctl(_PR_SET_DUMPABLE, 0)
 
 
 class GuardPipe(FileIO):
@@ -51,6 +68,7 @@ def guarded(command: Sequence[str], guards_end: int, options: Mapping[str, Any],
 
     ``options`` are those of ``Popen``. ``at_terminal``: it stays in our session, and may ask the person there.
     """
+    close_to_children()
     program, path = command[0], (options.get("env") or os.environ).get("PATH", os.defpath)
     named = str(Path(options.get("cwd") or ".", program).absolute()) if os.sep in program else program
     if shutil.which(named, path=path) is None:

@@ -4,9 +4,10 @@ Two spellings are taken: a list of mappings that carry ``mcp_server_name``, and 
 it. A server is a program (``command``, ``args``, ``env``, ``cwd``) or an address (``url``, ``headers``). ``${VAR}`` is
 filled in from the environment. What cannot be meant is refused by name before anything is started.
 
-A tool's name, description, schema and hints decide what a model does with it and what Orihon does after a crash. Their
-hash is kept in ``mcp_tools.json`` of the base folder (0600). A server whose tools are seen for the first time is
-trusted; afterwards a tool that is new or defined otherwise is refused until ``approve``. Workers of one base folder
+All that a server says of a tool may end up before a model: its hash is kept in ``mcp_tools.json`` of the base folder
+(0600), together with what the server says of itself and how it is reached. A server whose tools are seen for the first
+time is trusted; afterwards a tool that is new or defined otherwise is refused until ``approve``. Hashes of before
+covered name, description, schema and hints; a tool that is as they say gets the whole hash. Workers of one base folder
 share the file.
 """
 
@@ -51,6 +52,11 @@ class McpServerConfig:
     repeatable: frozenset[str] = frozenset()  # tools that may be called again after a crash
     required: bool = True  # without it the agent does not start
     protocol: str = "auto"
+
+    def definition(self) -> dict[str, Any]:
+        """What makes it this server and no other. Of environment and headers the names: values are keys, and change."""
+        place = {"command": self.command, "cwd": str(self.cwd or ""), "url": self.url}
+        return {**place, "env": sorted(self.env), "headers": sorted(map(str.lower, self.headers))}
 
 
 def read_mcp_servers(config: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> list[McpServerConfig]:
@@ -162,6 +168,12 @@ APPROVED_TOOLS = "mcp_tools.json"
 _VERSION = 1
 
 Digests = Mapping[str, str]  # of a server's tools, by name
+_WHOLE = "2:"  # begins a digest of the whole definition; without it is one of before
+
+
+def whole_digest(tool: Mapping[str, Any], server: Mapping[str, Any]) -> str:
+    """The hash of all that a tool and its server are."""
+    return _WHOLE + definition_digest({"tool": tool, "server": server})
 
 
 def definition_digest(definition: Mapping[str, Any]) -> str:
@@ -182,14 +194,18 @@ class Approvals:
         self._folder = base_dir
         self._here: dict[str, dict[str, str]] = {}
 
-    def refused(self, server: str, digests: Digests) -> frozenset[str]:
-        """The tools that are not as they were approved; at first sight all are."""
+    def refused(self, server: str, digests: Digests, former: Digests) -> frozenset[str]:
+        """The tools that are not as they were approved; at first sight all are.
+
+        What was approved when digests covered less (``former``) stays so, and is approved as a whole with that.
+        """
         with self._changing() as approved:
             known = approved.get(server)
             if not known:  # a server that has named no tool yet has not been seen
                 if digests:
                     approved[server] = dict(digests)
                 return frozenset()
+            known |= {name: digests[name] for name in digests if name in known and known[name] == former.get(name)}
             return frozenset(name for name, digest in digests.items() if known.get(name) != digest)
 
     def approve(self, server: str, digests: Digests) -> None:

@@ -161,6 +161,14 @@ class McpConnection:
         if self._ready.done() and not self._ready.cancelled():
             self._ready.exception()  # nobody else asks for it
 
+    def introduction(self) -> dict[str, Any]:
+        """What the server says of itself. Not its version: tools that are the same in the next one are the same."""
+        info = self._client.server_info
+        said = (
+            info.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"version", "meta"}) if info else {}
+        )
+        return {"info": said, "instructions": self._client.instructions or ""}
+
     # ---- tools -----------------------------------------------------------------------------------------------------
 
     async def list_tools(self, timeout: float) -> list[mcp_types.Tool]:

@@ -14,12 +14,12 @@ import threading
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orihon.errors import ToolServerError
-from orihon.runtime.mcp.config import Approvals, McpServerConfig, definition_digest
+from orihon.runtime.mcp.config import Approvals, McpServerConfig, definition_digest, whole_digest
 from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ class Listing:
 
     tools: tuple[ServerTool, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, str] = field(default_factory=dict)  # as they were made when they covered less
     refused: frozenset[str] = frozenset()
 
     def usable(self) -> tuple[ServerTool, ...]:
@@ -169,7 +170,7 @@ class McpServer:
         refused = sorted(self.refused_tools())
         assert self._listing is not None
         self._approvals.approve(self.name, self._listing.digests)
-        self._listing = Listing(self._listing.tools, self._listing.digests)
+        self._listing = replace(self._listing, refused=frozenset())
         return refused
 
     def call(self, call: ServerCall) -> ServerAnswer:
@@ -271,8 +272,10 @@ class McpServer:
     async def _list(self, connection: McpConnection) -> None:
         try:
             found = await connection.list_tools(self._limits.start_timeout)
-            digests = {tool.name: definition_digest(_definition(tool)) for tool in found}
-            listing = await self._judged(Listing(tuple(self._tool(tool) for tool in found), digests))
+            server = {**self.config.definition(), **connection.introduction()}
+            digests = {tool.name: whole_digest(_whole(tool), server) for tool in found}
+            former = {tool.name: definition_digest(_former(tool)) for tool in found}
+            listing = await self._judged(Listing(tuple(self._tool(tool) for tool in found), digests, former))
         except BaseException:
             await connection.close()
             raise
@@ -281,17 +284,21 @@ class McpServer:
         self._listing = listing
 
     async def _judged(self, listing: Listing) -> Listing:
-        refused = await asyncio.to_thread(self._approvals.refused, self.name, listing.digests)
-        return Listing(listing.tools, listing.digests, refused)
+        refused = await asyncio.to_thread(self._approvals.refused, self.name, listing.digests, listing.former)
+        return replace(listing, refused=refused)
 
     def _tool(self, tool: mcp_types.Tool) -> ServerTool:
-        hints = tool.annotations
-        hinted = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
-        repeatable = hinted or tool.name in self.config.repeatable
-        return ServerTool(self.name, tool.name, tool.description or "", tool.input_schema, repeatable)
+        # Not its hints (readOnlyHint …): what happens after a crash is the operator's to say, not the server's.
+        is_repeatable = tool.name in self.config.repeatable
+        return ServerTool(self.name, tool.name, tool.description or "", tool.input_schema, is_repeatable)
 
 
-def _definition(tool: mcp_types.Tool) -> dict[str, Any]:
+def _whole(tool: mcp_types.Tool) -> dict[str, Any]:
+    """All that a server says of a tool. ``_meta`` is for the connection, and may be another each time."""
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+
+
+def _former(tool: mcp_types.Tool) -> dict[str, Any]:
     hints = tool.annotations
     return {
         "name": tool.name,
