@@ -7,14 +7,20 @@ import os
 import re
 import subprocess
 import sys
+import traceback
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from orihon.llm.scripted import Reply, ScriptedModel
 from orihon.runtime.tools import ToolBox, ToolOptions
+from orihon.system.processes import close_to_children
+from orihon.tasks.base import OpenBase
+from orihon.tasks.verify.verify import verify
 from tests.acceptance.test_cli import ORIHON, environment
+from tests.damage import BACKENDS, paused_task, settings_for
 from tests.security.spying import KEY
 
 SPY = Path(__file__).with_name("spying.py")
@@ -102,6 +108,37 @@ def test_a_key_command_reads_nothing_of_the_process_above_it(tmp_path: Path) -> 
     settings = {"enabled": True, "key": f"command:{program}"}
     orihon(tmp_path, *configured(tmp_path, {"encryption": settings}), "enqueue", "Hello.", NEEDED="ab" * 32)
     assert spied(told.read_text()) == []
+
+
+def work(folder: Path) -> None:
+    """What goes through ``/proc/self``: held folders, locks of databases, moved tasks."""
+    for backend in BACKENDS:
+        uuid, _ = paused_task(folder / backend, backend)
+        with OpenBase(folder / backend, settings_for(backend)) as base:
+            assert verify(base, uuid) == []
+
+
+@LINUX
+def test_a_closed_process_of_an_ordinary_user_works_as_before(tmp_path: Path) -> None:
+    """Where ``/proc/PID`` is root's, a process still reaches what is its own."""
+    work(tmp_path)  # what is imported late is here then: an ordinary user may not read root's Python
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        child = os.fork()
+        if child == 0:
+            try:
+                if os.geteuid() == 0:
+                    os.setgid(65534)
+                    os.setuid(65534)
+                close_to_children()
+                assert not os.access("/proc/self/environ", os.R_OK)
+                work(Path(folder))
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 # ---- the words of MCP servers ----------------------------------------------------------------------------------------
