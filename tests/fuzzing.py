@@ -1,13 +1,17 @@
 """What the fuzz tests are made of: hostile values, spoiled files, and a check that nothing hangs or writes elsewhere.
 
 How many examples each target gets is an option (``--fuzz``): few in the suite, as many as you like in ``make fuzz``.
+With ``--atheris SECONDS`` (``make fuzz ATHERIS=1``) each target is searched for so long by atheris instead, which sees
+what part of the code an input has reached; ``tests.atheris_plugin`` prepares that.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -150,7 +154,25 @@ def fuzz(examples: int, values: st.SearchStrategy[_Value], check: Callable[[_Val
         warnings.simplefilter(
             "ignore", HypothesisWarning
         )  # about a value that is too long to print, instead of its error
-        tried()
+        if SEARCH:
+            _search(tried.hypothesis.fuzz_one_input)  # type: ignore[attr-defined]
+        else:
+            tried()
+
+
+#: Seconds for which atheris searches each target; 0 without it.
+SEARCH = 0
+
+
+def _search(one_input: Callable[[bytes], object]) -> None:
+    """In a process of its own: atheris ends the one that it runs in."""
+    import atheris
+
+    child = os.fork()
+    if child == 0:
+        atheris.Setup([sys.argv[0], f"-max_total_time={SEARCH}", "-artifact_prefix=.hypothesis/"], one_input)
+        atheris.Fuzz()
+    assert os.waitpid(child, 0)[1] == 0, "the input that failed is in .hypothesis, and its error above"
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 python mcp_raw_server.py [--describe TEXT] [--more-tools] [--many N] [--starts FILE]
                          [--silent] [--crash] [--list-fails] [--list-hangs] [--stubborn FILE]
-                         [--title TEXT] [--instruct TEXT] [--hint NAME]
+                         [--title TEXT] [--instruct TEXT] [--hint NAME] [--schema JSON]
 
 Options are also taken from RAW_OPTIONS: with those it is the same server that speaks otherwise.
 """
@@ -31,7 +31,7 @@ MIXED = [
 
 
 def send(message: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}).replace('"1e999"', "1e999") + "\n")
     sys.stdout.flush()
 
 
@@ -49,7 +49,7 @@ class Server:
         names += ["child", "key", "refuse", "change", "image", "dotted.name", "shout", "chatter", "mixed", "plain"]
         names += ["added"] * self.options.more_tools + [f"tool{n}" for n in range(self.options.many)]
         return [
-            {"name": name, "description": self.description, "inputSchema": TEXT}
+            {"name": name, "description": self.description, "inputSchema": {**TEXT, **self.options.schema}}
             | (
                 {"annotations": {"readOnlyHint": True, **dict.fromkeys(self.options.hint, True)}}
                 if name == "echo"
@@ -154,6 +154,7 @@ def main() -> None:
     parser.add_argument("--crash", action="store_true")
     parser.add_argument("--stubborn", type=Path)
     parser.add_argument("--title", default="")
+    parser.add_argument("--schema", type=json.loads, default={})
     parser.add_argument("--instruct", default="")
     parser.add_argument("--hint", action="append", default=[])
     options = parser.parse_args([*sys.argv[1:], *shlex.split(os.environ.get("RAW_OPTIONS", ""))])

