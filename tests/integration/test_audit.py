@@ -28,7 +28,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task
 from orihon.tasks.reader import reading_task
-from orihon.transfer.backup import backup, restore_backup
+from orihon.transfer.backup import VaultKey, backup, restore_backup
 from tests.audits import SINKS, AuditPlace
 from tests.damage import KEY
 from tests.receivers import receiving
@@ -233,7 +233,7 @@ def test_a_backup_has_the_audit_and_is_in_it(tmp_path: Path) -> None:
     task.stop()
     run = backup(OpenBase(base, settings), tmp_path / "vault").run
     copy = tmp_path / "copy"
-    restore_backup(tmp_path / "vault", copy, settings)
+    restore_backup(tmp_path / "vault", copy, settings, key=VaultKey.of_base(base))
     assert [(one.action, one.result, one.details.get("run")) for one in audit_records(base, settings)] == [
         ("compress", "ok", None),
         ("backup", "begun", None),
