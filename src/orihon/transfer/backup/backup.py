@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +59,8 @@ PIECE = 4 << 20
 DATABASE_PIECE = 256 << 10
 #: Files of the base folder itself; it may be anybody's, so nothing else in it is looked at.
 _FILES = (KEY_FILE, "mcp_tools.json")
-_FOLDERS = (ARCHIVE, "aside", "audit")
+_AUDIT = "audit"
+_FOLDERS = (ARCHIVE, "aside")
 _ROUNDS = 5
 
 
@@ -158,7 +159,8 @@ class _Run:
             try:
                 with ManifestWriter(manifest) as writer:
                     is_ours = newest is not None and newest.standing == "verified"
-                    self._write(writer, Earlier(earlier, is_believed=is_ours))
+                    known = Earlier(earlier, is_believed=is_ours).files_of(BASE)
+                    self._write(writer, Earlier(earlier, is_believed=is_ours), known)
                 break
             except _TaskLeft as error:
                 left = str(error)
@@ -238,9 +240,12 @@ class _Run:
 
     # ---- a round -----------------------------------------------------------------------------------------------
 
-    def _write(self, writer: ManifestWriter, earlier: Earlier) -> None:
+    def _write(self, writer: ManifestWriter, earlier: Earlier, known: dict[str, FileEntry]) -> None:
         catalogue = CatalogueCopy.of(self._base, self._work)
-        packed = list(self._packed())  # before the tasks: one that is archived meanwhile is missed there, and noticed
+        # The audit before the tasks: what it attests of them is there when they are copied.
+        audit = list(self._files(self._below(_AUDIT), known))
+        # Before the tasks: one that is archived meanwhile is missed there, and noticed.
+        packed = [path for name in _FOLDERS for path in self._below(name)]
         statuses = catalogue.statuses()
         uuids = sorted(statuses.keys() | {place.uuid for place in self._base.folders.all() if is_id(place.uuid)})
         for number, uuid in enumerate(uuids, start=1):
@@ -248,8 +253,7 @@ class _Run:
                 writer.add(entry)
             if self._progress is not None:
                 self._progress(number, len(uuids))
-        known = earlier.files_of(BASE)
-        for entry in self._of_base(packed, catalogue, known):
+        for entry in (*audit, *self._of_base(packed, catalogue, known)):
             writer.add(entry)
 
     def _task(
@@ -320,18 +324,22 @@ class _Run:
 
     # ---- the base folder's own files -------------------------------------------------------------------------------
 
-    def _packed(self) -> Iterator[Path]:
-        for name in _FOLDERS:
-            for path in sorted((self._base.path / name).rglob("*")):
-                if path.is_file() and not path.is_symlink() and not is_unfinished(path.name) and path.name[0] != ".":
-                    yield path
+    def _below(self, name: str) -> Iterator[Path]:
+        for path in sorted((self._base.path / name).rglob("*")):
+            if path.is_file() and not path.is_symlink() and not is_unfinished(path.name) and path.name[0] != ".":
+                yield path
 
     def _of_base(
         self, packed: list[Path], catalogue: CatalogueCopy, known: dict[str, FileEntry]
     ) -> Iterator[FileEntry]:
         # The keys after the tasks: none of those is here without the key that it was begun with.
         keys = sorted((self._base.path / KEYS).glob("[!.]*.json"))
-        for path in (*(self._base.path / name for name in _FILES), *packed, *keys):
+        yield from self._files((*(self._base.path / name for name in _FILES), *packed, *keys), known)
+        for source in catalogue.finished():
+            yield FileEntry(BASE, "", source.name, self._stored(source, known.get(source.name)))
+
+    def _files(self, paths: Iterable[Path], known: dict[str, FileEntry]) -> Iterator[FileEntry]:
+        for path in paths:
             try:
                 file = path.open("rb")
             except FileNotFoundError:
@@ -341,8 +349,6 @@ class _Run:
                 name = path.relative_to(self._base.path).as_posix()
                 source = SourceFile(name, file, status.st_size, seen(status))
                 yield FileEntry(BASE, "", name, self._stored(source, known.get(name)), source.seen)
-        for source in catalogue.finished():
-            yield FileEntry(BASE, "", source.name, self._stored(source, known.get(source.name)))
 
     # ---- pieces ------------------------------------------------------------------------------------------------
 
