@@ -35,7 +35,7 @@ from orihon.audit.sink import FREQUENT, AuditSink, SettingsChange, change_of_set
 from orihon.errors import InvalidInput, OrihonError, StorageError, StorageUnavailable
 from orihon.guard.masking.redaction import hide, hide_in
 from orihon.settings import Settings, load_settings
-from orihon.store.documents import keep_heads, kept_heads, present_heads
+from orihon.store.documents import Heads, keep_heads, kept_heads, present_heads
 from orihon.store.factory import make_redactor
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
@@ -240,36 +240,41 @@ class _Watch:
         self._trail = trail
         self._store = store
         self._uuid = uuid
-        self._attested: int | None = None  # messages
+        self._heads: Heads | None = None  # as they were attested last; kept for the next process at the end
+        self._attested = 0  # messages
 
     def __call__(self, action: str, result: str, details: Mapping[str, Any]) -> None:
         if action == "close":
-            self._attest()
+            self._attest(keep=True)
             return
         if self._trail.is_recorded(action):
             self._trail.record(action, self._uuid, result, details)
         if action == "append":
-            if self._attested is None:
-                self._attested = self._begin(details["seq"] - details["messages"])
+            if self._heads is None:
+                self._begin(details["seq"] - details["messages"])
             if details["seq"] - self._attested >= ATTEST_EVERY:
                 self._attested = details["seq"]
                 self._attest()
 
-    def _begin(self, before: int) -> int:
+    def _begin(self, before: int) -> None:
         """How much is attested already. Of a task that never was, what was there before waits for its end."""
-        head = kept_heads(self._store.records).get("messages")
-        return before if head is None else min(head.count, before)
+        self._heads = kept_heads(self._store.records)
+        head = self._heads.get("messages")
+        self._attested = before if head is None else min(head.count, before)
 
-    def _attest(self) -> None:
+    def _attest(self, *, keep: bool = False) -> None:
         """Nothing fails because of this: the next one covers it."""
         records = self._store.records
         try:
-            known = kept_heads(records)
-            heads = present_heads(records, known)
+            kept = kept_heads(records) if keep or self._heads is None else None
+            known = kept if self._heads is None else self._heads
+            heads = present_heads(records, known or {})
             if heads != known:
                 details: dict[str, Any] = {stream: head.as_list() for stream, head in heads.items()}
                 self._trail.record("attest", self._uuid, details=details)
+            if keep and heads != kept:
                 self._store.change(lambda tail: keep_heads(records, heads))
+            self._heads = None if keep else heads  # whoever has the task next may take something out of it
         except OrihonError as error:
             logger.warning("%s: not attested in the audit: %s", self._uuid, error)
 

@@ -67,25 +67,23 @@ def is_whole(line: bytes) -> bool:
 
 def leaf_of(line: bytes) -> str:
     """The hash that stands for a record: for a redacted one, that of what it was."""
-    was = (decode_record(line).get(REDACTED) or {}).get(LEAF) if _may_be_redacted(line) else None
-    return was if isinstance(was, str) and _HASH.fullmatch(was) else _hash(line)
+    was = (_redacted(line) or {}).get(LEAF)
+    return was if isinstance(was, str) and _HASH.fullmatch(was) else _hash(line).hex()
 
 
-def _hash(line: bytes) -> str:
+def _hash(line: bytes) -> bytes:
     place = line.find(b",") + 1
-    rest = place + _SIZE if line.startswith(_NAME, place) else place
-    hasher = hashlib.sha256(memoryview(line)[:place])
-    hasher.update(memoryview(line)[rest:])
-    return hasher.hexdigest()
+    if not line.startswith(_NAME, place):
+        return hashlib.sha256(line).digest()
+    hasher = hashlib.sha256(line[:place])
+    hasher.update(memoryview(line)[place + _SIZE :])
+    return hasher.digest()
 
 
-def _may_be_redacted(line: bytes) -> bool:
-    return b'"redacted":' in line
-
-
-def is_redacted(line: bytes) -> bool:
-    """Does the record say that something was taken out of it?"""
-    return _may_be_redacted(line) and isinstance(decode_record(line).get(REDACTED), dict)
+def _redacted(line: bytes) -> dict[str, Any] | None:
+    """What the record says of what was taken out of it."""
+    noted = decode_record(line).get(REDACTED) if b'"redacted":' in line else None
+    return noted if isinstance(noted, dict) else None
 
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -101,13 +99,15 @@ class StreamHead:
 
     def after(self, lines: Iterable[bytes]) -> StreamHead:
         """The head when these records have followed."""
-        count, chain, redacted = self.count, self.chain, self.redacted
+        count, chain, redacted = self.count, bytes.fromhex(self.chain), self.redacted
         for line in lines:
             count += 1
-            chain = hashlib.sha256(f"{chain}{leaf_of(line)}".encode()).hexdigest()
-            if is_redacted(line):
-                redacted = hashlib.sha256(f"{redacted}{count} {_hash(line)}".encode()).hexdigest()
-        return StreamHead(count, chain, redacted)
+            leaf = _hash(line)
+            if _redacted(line) is not None:
+                redacted = hashlib.sha256(f"{redacted}{count} {leaf.hex()}".encode()).hexdigest()
+                leaf = bytes.fromhex(leaf_of(line))
+            chain = hashlib.sha256(chain + leaf).digest()
+        return StreamHead(count, chain.hex(), redacted)
 
     @classmethod
     def from_list(cls, fields: Any) -> StreamHead | None:
