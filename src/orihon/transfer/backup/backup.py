@@ -221,7 +221,7 @@ class _Run:
         if KEY_FILE in theirs and ours.exists():
             digest = hashlib.sha256(ours.read_bytes()).hexdigest()
             if [piece.sha256 for piece in theirs[KEY_FILE]] != [digest]:
-                names = {"vault": "-", "theirs": "mask.key", "ours": "mask.key"}
+                names = {"vault": "-", "theirs": KEY_FILE, "ours": KEY_FILE}
                 raise InvalidInput("backup_other_base", place=self._vault.place, **names)
 
     def _earlier(self, newest: BackupInfo | None) -> Path | None:

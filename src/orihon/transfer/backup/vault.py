@@ -46,7 +46,7 @@ _SILENCE = timedelta(hours=1)
 
 
 #: ``unkeyed``: made before backups were signed. ``foreign``: not made with the key of the vault. ``unknown``: no key.
-Standing = Literal["verified", "unkeyed", "foreign", "unknown"]
+RunStanding = Literal["verified", "unkeyed", "foreign", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class BackupInfo:
     vault: str = ""
     previous: str = ""  # the run before it
     mac: str = ""
-    standing: Standing = "unknown"
+    standing: RunStanding = "unknown"
 
     def signed_with(self, key: VaultKey) -> BackupInfo:
         return replace(self, mac=key.mac("run", self.signed_fields))
