@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from orihon.tasks.view_reader import ViewAt
     from orihon.transfer.archive import ArchivedTask
     from orihon.transfer.backup.backup import BackupReport
+    from orihon.transfer.backup.vault import VaultKey
     from orihon.transfer.export import Exported, Form
     from orihon.transfer.migrate import MigrationReport
     from orihon.upkeep.keys import KeysOverview
@@ -349,12 +350,17 @@ class Base(OpenBase):
         restore_task(self, self.resolve(task))
 
     def backup(
-        self, target: str | Path, *, keep: int | None = None, progress: ProgressObserver | None = None
+        self,
+        target: str | Path,
+        *,
+        keep: int | None = None,
+        key: VaultKey | None = None,
+        progress: ProgressObserver | None = None,
     ) -> BackupReport:
         """The whole base into a folder or an object storage, while others work in it."""
         from orihon.transfer.backup.backup import backup
 
-        return backup(self, target, progress, keep=keep)
+        return backup(self, target, progress, keep=keep, key=key)
 
     def migrate(self, source: str, target: str, *, progress: ProgressObserver | None = None) -> MigrationReport:
         """All tasks from one back end to another."""

@@ -33,8 +33,8 @@ def test_what_a_command_does_is_shown_with_who_did_it(base: Path) -> None:
     assert process
     assert "compression=6" in details
     assert run("--base-dir", base, "audit", "show", "--task", "other").out == ""
-    found = json.loads(run("--base-dir", base, "audit", "show", "--json", "-n", "2").out)["records"]
-    assert [one["action"] for one in found] == ["configure", "undo"]
+    found = json.loads(run("--base-dir", base, "audit", "show", "--json", "-n", "3").out)["records"]
+    assert [one["action"] for one in found] == ["configure", "undo", "attest"]
     assert "audit.user" in found[0]["details"]["keys"]
 
 
@@ -61,7 +61,8 @@ def test_a_file_of_anchors_is_looked_at(base: Path, tmp_path: Path) -> None:
     assert anchors.read_bytes().count(b"\n") == 1
     chain = chain_of(base)
     assert "anchors looked at: 1" in run("--base-dir", base, "audit", "verify", "--anchors", anchors).out
-    chain.write_bytes(b"".join(chain.read_bytes().splitlines(keepends=True)[:-1]))
+    # The last one attests the task, and came after the anchor.
+    chain.write_bytes(b"".join(chain.read_bytes().splitlines(keepends=True)[:-2]))
     chain.with_suffix(".head").unlink()
     assert run("--base-dir", base, "audit", "verify").code == 0, "nothing here knows of it"
     found = run("--base-dir", base, "audit", "verify", "--anchors", anchors)

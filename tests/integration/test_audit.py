@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task
 from orihon.tasks.reader import reading_task
-from orihon.transfer.backup import backup, restore_backup
+from orihon.transfer.backup import VaultKey, backup, restore_backup
 from tests.audits import SINKS, AuditPlace
 from tests.damage import KEY
 from tests.receivers import receiving
@@ -53,9 +54,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> AuditPlace:
 
 
 def told(base: Path, settings: Settings, **wanted: str) -> list[tuple[str, str, str]]:
-    """Action, task and result of each record, without those about settings."""
+    """Action, task and result of each record, without those about settings, and without what is attested."""
     found = audit_records(base, settings, AuditFilter(**wanted))
-    return [(one.action, one.task, one.result) for one in found if one.action != "configure"]
+    return [(one.action, one.task, one.result) for one in found if one.action not in ("configure", "attest")]
 
 
 def begun_task(base: Path, settings: Settings, uuid: str = "task-1") -> TaskContextManager:
@@ -123,6 +124,7 @@ def test_with_level_all_reads_and_messages_are_recorded_too(tmp_path: Path, sett
         ("open", "ana", None),
         *[("append", "ana", None)] * 6,
         ("end", "ana", None),
+        ("attest", "ana", None),
         ("read", "bob", "192.0.2.7"),
         ("search", "ana", None),
     ]
@@ -215,6 +217,7 @@ def test_a_logger_needs_a_store(tmp_path: Path) -> None:
 def test_a_change_that_cannot_be_recorded_is_refused_and_a_look_is_not(tmp_path: Path) -> None:
     settings = load_settings({"audit": {"user": "ana"}}, environ={})
     begun_task(tmp_path, settings).complete()
+    shutil.rmtree(tmp_path / "audit")
     (tmp_path / "audit").write_text("in the way", encoding="utf-8")
     with pytest.raises(StorageUnavailable):
         keep_task(tmp_path, "task-1", settings)
@@ -233,13 +236,14 @@ def test_a_backup_has_the_audit_and_is_in_it(tmp_path: Path) -> None:
     task.stop()
     run = backup(OpenBase(base, settings), tmp_path / "vault").run
     copy = tmp_path / "copy"
-    restore_backup(tmp_path / "vault", copy, settings)
+    restore_backup(tmp_path / "vault", copy, settings, key=VaultKey.of_base(base))
     assert [(one.action, one.result, one.details.get("run")) for one in audit_records(base, settings)] == [
         ("compress", "ok", None),
+        ("attest", "ok", None),
         ("backup", "begun", None),
         ("backup", "ok", run),
     ]
-    assert [one.action for one in audit_records(copy, settings)] == ["compress", "backup", "restore"]
+    assert [one.action for one in audit_records(copy, settings)] == ["compress", "attest", "backup", "restore"]
     assert verify_audit(copy, settings).is_sound
 
 

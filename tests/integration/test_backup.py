@@ -27,7 +27,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import PLACES, folders_of
 from orihon.tasks.verify.findings import Finding
-from orihon.transfer.backup import BackupReport, backup, check_backups, list_backups, restore_backup, snapshot
+from orihon.transfer.backup import BackupReport, VaultKey, backup, check_backups, list_backups, restore_backup, snapshot
 from orihon.transfer.backup.manifest import BASE, Chunk, FileEntry, ManifestWriter, read_manifest
 from orihon.transfer.backup.vault import BackupRepository, storage_at
 from orihon.upkeep.doctor import examine
@@ -37,7 +37,10 @@ from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 from tests.helpers import refused
 from tests.integration.object_server import Bucket
 
-DERIVED = {"current.jsonl", "index.json", "counts.json", "settled.json", "writer.json", "writer.lock", "request.json"}
+DERIVED = {
+    *("current.jsonl", "index.json", "counts.json", "heads.json", "settled.json"),
+    *("writer.json", "writer.lock", "request.json"),
+}
 
 
 @pytest.fixture(params=BACKENDS)
@@ -110,7 +113,7 @@ def restored(target: Target, base: Path, settings: Settings) -> Path:
     """The newest backup in a folder of its own; nothing is wrong with it."""
     number = len(list(base.parent.glob("restored-*")))
     folder = base.parent / f"restored-{number}"
-    restore_backup(target.address, folder, settings)
+    restore_backup(target.address, folder, settings, key=VaultKey.of_base(base))
     assert examine(OpenBase(folder, settings)) == []
     return folder
 
@@ -163,7 +166,8 @@ def test_what_has_not_changed_is_not_sent_again(base: Path, backend: str, target
 def test_of_a_log_only_the_new_bytes_are_sent(base: Path, target: Target) -> None:
     settings = target.settings()
     # A lease that is renewed meanwhile would be something new, too.
-    task = start_task(base, settings_for("files").replace(**{"context_storage.lease_seconds": 3600.0}))
+    alone = {"context_storage.lease_seconds": 3600.0, "audit.enabled": False}
+    task = start_task(base, settings_for("files").replace(**alone))
     backup(OpenBase(base, settings), target.address)
     log = task.context_dir / "messages.jsonl"
     for number in range(3):
@@ -236,7 +240,7 @@ def test_a_base_folder_without_a_catalogue_is_backed_up_too(base: Path, folder_t
     for path in base.glob("tasks.db*"):
         path.unlink()
     assert backup(OpenBase(base, settings), folder_target.address).tasks == 1
-    restore_backup(folder_target.address, base.parent / "copy", settings)
+    restore_backup(folder_target.address, base.parent / "copy", settings, key=VaultKey.of_base(base))
     assert contents(base.parent / "copy" / "paused" / uuid) == contents(folder)
 
 
@@ -413,7 +417,7 @@ def test_a_backup_while_others_write_holds_everything_acknowledged_before(
                 completed = int(completing.next())
             report = backup(OpenBase(base, settings), folder_target.address)
             folder = base.parent / f"copy-{report.run}"
-            restore_backup(folder_target.address, folder, settings)
+            restore_backup(folder_target.address, folder, settings, key=VaultKey.of_base(base))
             assert errors_in(folder, settings) == []
             here = folders_of(folder, settings).find("writer")
             assert here is not None
@@ -442,7 +446,7 @@ def test_a_folder_that_is_moved_all_the_time_is_found(base: Path, backend: str, 
             acknowledged = int(moving.next())
             backup(OpenBase(base, settings), folder_target.address)
             folder = base.parent / f"copy-{number}"
-            restore_backup(folder_target.address, folder, settings)
+            restore_backup(folder_target.address, folder, settings, key=VaultKey.of_base(base))
             assert errors_in(folder, settings) == []
             here = folders_of(folder, settings).find("restless")
             assert here is not None
@@ -464,7 +468,9 @@ def no_restore(target: Target, base: Path, reason: str) -> OrihonError:
     """The restore is refused, and nothing of it stays."""
     before = sorted(base.parent.iterdir())
     with refused(DamagedStore, reason) as caught:
-        restore_backup(target.address, base.parent / "copy", target.settings())
+        restore_backup(
+            target.address, base.parent / "copy", target.settings(), key=VaultKey.of_base(base), unverified=True
+        )
     assert sorted(base.parent.iterdir()) == before
     return caught.value
 
@@ -575,10 +581,10 @@ def test_a_restore_goes_only_into_an_empty_folder(base: Path, folder_target: Tar
     (used / "letter").write_text("mine")
     for place in (used, used / "letter", base):
         with refused(StorageUnavailable, "not_empty"):
-            restore_backup(vault_folder, place, settings)
+            restore_backup(vault_folder, place, settings, key=VaultKey.of_base(base))
     assert [path.name for path in used.iterdir()] == ["letter"]
     (used / "letter").unlink()
-    restore_backup(vault_folder, used, settings)
+    restore_backup(vault_folder, used, settings, key=VaultKey.of_base(base))
     assert examine(OpenBase(used, settings)) == []
     assert used.stat().st_mode & 0o777 == 0o700
 
@@ -592,8 +598,8 @@ def test_a_backup_that_is_not_there_cannot_be_restored(base: Path, folder_target
     paused_task(base, "files")
     run = backup(OpenBase(base, settings), folder_target.address).run
     with refused(InvalidInput, "unknown_backup"):
-        restore_backup(folder_target.address, base.parent / "copy", settings, run=f"{run}x")
-    restore_backup(folder_target.address, base.parent / "copy", settings, run=run)
+        restore_backup(folder_target.address, base.parent / "copy", settings, run=f"{run}x", key=VaultKey.of_base(base))
+    restore_backup(folder_target.address, base.parent / "copy", settings, run=run, key=VaultKey.of_base(base))
 
 
 def test_an_older_backup_can_be_restored(base: Path, target: Target) -> None:
@@ -602,7 +608,7 @@ def test_an_older_backup_can_be_restored(base: Path, target: Target) -> None:
     first = backup(OpenBase(base, settings), target.address)
     task.message_store.add_message("user", "too late for the first one")
     backup(OpenBase(base, settings), target.address)
-    restore_backup(target.address, base.parent / "copy", settings, run=first.run)
+    restore_backup(target.address, base.parent / "copy", settings, run=first.run, key=VaultKey.of_base(base))
     assert b"too late" not in (base.parent / "copy" / "running" / task.uuid / "messages.jsonl").read_bytes()
     task.stop()
 
@@ -612,7 +618,7 @@ def test_a_catalogue_in_a_database_is_for_pg_dump(base: Path, folder_target: Tar
     settings = load_settings({"database": {"url": "postgresql://127.0.0.1:1/none", "schema": "ours"}}, environ={})
     for act in (
         lambda: backup(OpenBase(base, settings), folder_target.address),
-        lambda: restore_backup(folder_target.address, base.parent / "copy", settings),
+        lambda: restore_backup(folder_target.address, base.parent / "copy", settings, key=VaultKey.of_base(base)),
     ):
         with refused(InvalidSettings, "backup_database") as caught:
             act()
@@ -650,7 +656,7 @@ def test_older_backups_go_with_what_only_they_need(base: Path, target: Target) -
     assert len(target.names("manifests")) == 2
     assert set(target.names("pieces")) < pieces
     restored(target, base, settings)
-    restore_backup(target.address, base.parent / "copy", settings, run=reports[-1].run)
+    restore_backup(target.address, base.parent / "copy", settings, run=reports[-1].run, key=VaultKey.of_base(base))
     assert (base.parent / "copy" / "paused" / uuid / "notes.txt").read_text() == "note 3 " * 100
 
 
@@ -705,5 +711,7 @@ def test_what_a_backup_needs_is_not_removed_by_hand_alone(base: Path, folder_tar
     report = backup(OpenBase(base, settings), folder_target.address, keep=5)
     assert (report.removed_backups, report.removed_pieces) == (0, 1)
     assert len(folder_target.names("manifests")) == 2
+    key = VaultKey.of_base(base)
     shutil.rmtree(base)
-    assert {place for place in PLACES if (restored(folder_target, base, settings) / place).exists()} == {"paused"}
+    restore_backup(folder_target.address, base, settings, key=key)
+    assert {place for place in PLACES if (base / place).exists()} == {"paused"}

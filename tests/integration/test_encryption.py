@@ -33,7 +33,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.mirror.mirror import Mirror
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.backup import backup, restore_backup
+from orihon.transfer.backup import VaultKey, backup, restore_backup
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import repair
 from orihon.upkeep.keys import erase_key, keys_overview
@@ -229,7 +229,8 @@ def test_a_backup_has_the_keys_and_nothing_plain(tmp_path: Path) -> None:
     said = place.log("done-1")
     backup(OpenBase(place.base, place.settings), tmp_path / "vault")
     assert files_with(tmp_path / "vault", CANARY, JAPANESE_CANARY) == []
-    restore_backup(tmp_path / "vault", tmp_path / "again" / "contexts", place.settings)
+    folder = tmp_path / "again" / "contexts"
+    restore_backup(tmp_path / "vault", folder, place.settings, key=VaultKey.of_base(place.base))
     again = Place(tmp_path / "again", place.settings, None)
     assert again.log("done-1") == said
     assert again.leaks() == []

@@ -1,4 +1,4 @@
-"""``kill -9`` of a backup at any moment leaves the former backups as they were, and the next one works.
+"""``kill -9`` of a backup at any moment leaves the former ones as they were, each proved, and the next one works.
 
 A process makes one backup after the other, each with something new in it and with older ones removed, and says which
 have ended. It is killed at a random moment; then the newest backup is restored and examined. ``--kills N`` makes the
@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from orihon.tasks.base import OpenBase
-from orihon.transfer.backup import backup, list_backups, restore_backup
+from orihon.transfer.backup import VaultKey, backup, check_backups, list_backups, restore_backup
+from orihon.transfer.backup.vault import Memory
 from orihon.upkeep.doctor import examine
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.damage import paused_task, settings_for
@@ -54,15 +55,17 @@ def test_a_killed_backup_harms_none(backend: str, kills: int, tmp_path: Path) ->
         ended += _killed(base, vault, backend, chance)
         known = list_backups(vault, settings)
         assert known, "the former ones are there"
+        looked = check_backups(vault, settings, key=VaultKey.of_base(base), newest=Memory(base).newest)
+        assert (looked.damage, bool(looked.key)) == ((), True), f"after kill {number}"
         for info in known:
-            restore_backup(vault, tmp_path / "copy", settings, run=info.run)
+            restore_backup(vault, tmp_path / "copy", settings, run=info.run, key=VaultKey.of_base(base))
             assert examine(OpenBase(tmp_path / "copy", settings)) == [], f"after kill {number}"
             shutil.rmtree(tmp_path / "copy")
     assert ended, "no backup came to its end"
     settings = settings.replace(**{"audit.enabled": False})  # the record of a backup would be new in the next one
     last = backup(OpenBase(base, settings), vault, keep=1)
     assert [info.run for info in list_backups(vault, settings)] == [last.run]
-    restore_backup(vault, tmp_path / "copy", settings)
+    restore_backup(vault, tmp_path / "copy", settings, key=VaultKey.of_base(base))
     assert examine(OpenBase(tmp_path / "copy", settings)) == []
     needed = {path.name for path in (vault / "pieces").rglob("*") if path.is_file() and path.name[0] != "."}
     assert backup(OpenBase(base, settings), vault, keep=1).removed_pieces == 0

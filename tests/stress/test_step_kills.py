@@ -36,7 +36,8 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
-from orihon.transfer.backup import backup, list_backups, restore_backup
+from orihon.transfer.backup import VaultKey, backup, check_backups, list_backups, restore_backup
+from orihon.transfer.backup.vault import Memory
 from orihon.upkeep.doctor import examine, repair
 from orihon.values.task import TaskKey, TaskStatus, new_uuid
 from tests.damage import paused_task, settings_for, start_task
@@ -310,12 +311,17 @@ def test_a_backup_and_its_restoring(backend: str, tmp_path: Path, some_steps: So
 
     def check(last: str) -> None:
         for run in {last, backup(OpenBase(base, settings), vault).run}:
-            restore_backup(vault, copy, settings, run=run)
+            restore_backup(vault, copy, settings, run=run, key=VaultKey.of_base(base))
             assert examine(OpenBase(copy, settings)) == []
             shutil.rmtree(copy)
         backup(OpenBase(base, settings), vault, keep=1)
+        looked = check_backups(vault, settings, key=VaultKey.of_base(base), newest=Memory(base).newest)
+        assert (looked.damage, bool(looked.key)) == ((), True), "nothing looks like somebody else's"
 
-    at_each_change(some_steps, prepare, lambda last: backup(OpenBase(base, settings), vault), check)
+    at_each_change(some_steps, prepare, lambda last: backup(OpenBase(base, settings), vault, keep=2), check)
+
+    def restoring(last: str) -> None:
+        restore_backup(vault, copy, settings, key=VaultKey.of_base(base))
 
     def restored(last: str) -> None:
         if copy.exists() and any(copy.iterdir()):
@@ -323,4 +329,4 @@ def test_a_backup_and_its_restoring(backend: str, tmp_path: Path, some_steps: So
             shutil.rmtree(copy)
         check(last)
 
-    at_each_change(some_steps, prepare, lambda last: restore_backup(vault, copy, settings), restored)
+    at_each_change(some_steps, prepare, restoring, restored)

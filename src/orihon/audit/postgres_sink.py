@@ -109,8 +109,14 @@ class PostgresAudit(AuditSink):
         return sorted(found, key=lambda name: (slot_of(name), name))
 
     def lines(self, chain: str) -> Iterator[bytes]:
+        return self._pages("lines", chain=chain)
+
+    def lines_about(self, chain: str, task: str) -> Iterator[bytes]:
+        return self._pages("lines_about", chain=chain, task=task.encode("utf-8", "backslashreplace"))
+
+    def _pages(self, statement: str, **fields: Any) -> Iterator[bytes]:
         after = 0
-        while page := self._rows_of_ours("lines", chain=chain, after=after, limit=_PAGE):
+        while page := self._rows_of_ours(statement, **fields, after=after, limit=_PAGE):
             yield from (bytes(line) for _, line in page)
             after = page[-1][0]
 

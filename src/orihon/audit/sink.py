@@ -55,6 +55,11 @@ class AuditSink(ABC):
     def lines(self, chain: str) -> Iterator[bytes]:
         """The records of a chain as they lie there, without their line feeds; a last one without an end is left out."""
 
+    def lines_about(self, chain: str, task: str) -> Iterator[bytes]:
+        """Those of its records that name a task somewhere, and perhaps others."""
+        name = task.encode("utf-8", "backslashreplace")
+        return (line for line in self.lines(chain) if name in line)
+
     @abstractmethod
     def head(self, chain: str) -> Head | None:
         """What is noted beside the chain as its last durable record."""

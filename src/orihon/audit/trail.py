@@ -5,6 +5,11 @@ that they are made; what leaves no other trace (an export, a deletion) is also r
 ``audit.level: all`` reads and added messages are recorded too, in order and without waiting for the disk; in a database
 a few of them at a time. Nothing is recorded, and nothing made, where there is no store.
 
+``attest``: what a task's streams say, as a hash that every record has added to, goes into the audit every so many
+messages and whenever a writer lets go of the task. A log that is written anew with digests that fit differs from what
+was attested, and that is tied into a chain with anchors outside. A chain in the log itself, keyed or not, would cost
+each append a hash and prove less: whoever may write to the store may read the key there and make the chain anew.
+
 ``AuditLogger`` and ``ComplianceAuditLog``: the audit for programs that record accesses of their own.
 
 They write to the same chains as everything else, whatever ``audit.enabled`` says. Details are masked as messages are.
@@ -20,7 +25,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +35,7 @@ from orihon.audit.sink import FREQUENT, AuditSink, SettingsChange, change_of_set
 from orihon.errors import InvalidInput, OrihonError, StorageError, StorageUnavailable
 from orihon.guard.masking.redaction import hide, hide_in
 from orihon.settings import Settings, load_settings
+from orihon.store.documents import Heads, keep_heads, kept_heads, present_heads
 from orihon.store.factory import make_redactor
 from orihon.store.locks import ForkSafeLock
 from orihon.store.task_store import TaskStore
@@ -38,7 +44,9 @@ from orihon.system.clock import utc_now
 logger = logging.getLogger("orihon.audit")
 
 #: Nothing is changed by these: by default they are not refused where they cannot be recorded.
-_HARMLESS = FREQUENT | {"export"}
+_HARMLESS = FREQUENT | {"export", "attest"}
+#: Messages after which a task is attested while it is worked on.
+ATTEST_EVERY = 200
 #: How many records are written together, and how many seconds one may wait for others.
 _GROUP, _PATIENCE = 64, 1.0
 _MOST_WAITING = 1000
@@ -222,11 +230,53 @@ class AuditTrail:
     def watch(self, store: TaskStore, uuid: str) -> None:
         """Record what is done to this store: messages that are added, and changes of the view."""
         if self.settings.audit.enabled:
-            store.observer = partial(self._record_change, uuid)
+            store.observer = _Watch(self, store, uuid)
 
-    def _record_change(self, uuid: str, action: str, result: str, details: Mapping[str, Any]) -> None:
-        if self.is_recorded(action):
-            self.record(action, uuid, result, details)
+
+class _Watch:
+    """Records what is done to one store, and attests what it holds."""
+
+    def __init__(self, trail: AuditTrail, store: TaskStore, uuid: str) -> None:
+        self._trail = trail
+        self._store = store
+        self._uuid = uuid
+        self._heads: Heads | None = None  # as they were attested last; kept for the next process at the end
+        self._attested = 0  # messages
+
+    def __call__(self, action: str, result: str, details: Mapping[str, Any]) -> None:
+        if action == "close":
+            self._attest(keep=True)
+            return
+        if self._trail.is_recorded(action):
+            self._trail.record(action, self._uuid, result, details)
+        if action == "append":
+            if self._heads is None:
+                self._begin(details["seq"] - details["messages"])
+            if details["seq"] - self._attested >= ATTEST_EVERY:
+                self._attested = details["seq"]
+                self._attest()
+
+    def _begin(self, before: int) -> None:
+        """How much is attested already. Of a task that never was, what was there before waits for its end."""
+        self._heads = kept_heads(self._store.records)
+        head = self._heads.get("messages")
+        self._attested = before if head is None else min(head.count, before)
+
+    def _attest(self, *, keep: bool = False) -> None:
+        """Nothing fails because of this: the next one covers it."""
+        records = self._store.records
+        try:
+            kept = kept_heads(records) if keep or self._heads is None else None
+            known = kept if self._heads is None else self._heads
+            heads = present_heads(records, known or {})
+            if heads != known:
+                details: dict[str, Any] = {stream: head.as_list() for stream, head in heads.items()}
+                self._trail.record("attest", self._uuid, details=details)
+            if keep and heads != kept:
+                self._store.change(lambda tail: keep_heads(records, heads))
+            self._heads = None if keep else heads  # whoever has the task next may take something out of it
+        except OrihonError as error:
+            logger.warning("%s: not attested in the audit: %s", self._uuid, error)
 
 
 def _reason(error: BaseException) -> str:

@@ -6,6 +6,9 @@ Changes nothing. What it cannot find is a tail that was cut off, or written anew
 also made the noted head fit; or a chain that was taken out of the catalogue, too.
 
 Looking at the audit, forgetting a person in it, and removing what is older than it has to be kept.
+
+``attestations``: what the audit says that a task's streams held, for whoever compares. What was removed on the record
+(``delete``, ``erase``) is not attested any more; what was redacted since is, but for what redacted records say now.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.audit.anchors import known_chains, read_anchors
-from orihon.audit.record import GENESIS, AuditRecord, BrokenLine, Head, Person, name_with, read_line, record_of
+from orihon.audit.record import BEGUN, GENESIS, AuditRecord, BrokenLine, Head, Person, name_with, read_line, record_of
 from orihon.audit.sink import AuditSink, open_sink, slot_of
 from orihon.audit.trail import audit_of
 from orihon.settings import Settings
@@ -194,6 +197,53 @@ class AuditFilter:
             and (self.since is None or fields["time"] >= self.since)
             and (self.user is None or ((person := people.get(fields["who"])) is not None and person.user == self.user))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Attestation:
+    """What a record attests: the heads of a task's streams at a time; ``chain`` and ``number`` say which record."""
+
+    time: str
+    chain: str
+    number: int
+    heads: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Attested:
+    """All that is attested of a task, oldest first, and how many records about it are not what was written.
+
+    ``redacted_at``: when something was last begun to be taken out of it; empty where that never was.
+    """
+
+    attestations: tuple[Attestation, ...] = ()
+    broken: int = 0
+    redacted_at: str = ""
+
+
+def attestations(base_dir: Path | str, settings: Settings, task: str) -> Attested:
+    """What the audit attests of a task."""
+    trail = audit_of(base_dir, settings)
+    trail.flush()
+    found: list[Attestation] = []
+    broken, gone, redacted = 0, "", ""
+    for chain in trail.sink.chains():
+        for line in trail.sink.lines_about(chain, task):
+            try:
+                fields = read_line(line)
+            except BrokenLine:
+                broken += 1
+                continue
+            if fields.get("task") != task:
+                continue
+            if fields["action"] == "attest":
+                found.append(Attestation(fields["time"], chain, fields["number"], fields["details"]))
+            elif fields["action"] in ("delete", "erase"):
+                gone = max(gone, fields["time"])
+            elif fields["action"] in ("redact", "anonymize") and fields["result"] == BEGUN:
+                redacted = max(redacted, fields["time"])
+    kept = sorted((one for one in found if one.time > gone), key=lambda one: (one.time, one.chain, one.number))
+    return Attested(tuple(kept), broken, redacted)
 
 
 def audit_records(

@@ -69,20 +69,34 @@ def verify(context: typer.Context, uuid: TaskArgument, as_json: AsJson = False) 
     records, noted = _records(base, task) if not findings else (None, {})
     redacted = redacted_records(base, task) if records == "read" else Redacted()
     unprotected = unprotected_records(base, task) if records == "read" else {}
+    attested = _attested(base, task)
     if as_json:
         archive = noted if records == "archived" else None
         told = {"records": records, "archive": archive, "redacted": redacted.records}
+        told["attested"] = attested
         told |= {"redacted_secrets": redacted.secrets, "redacted_people": redacted.people, "unprotected": unprotected}
         print_json({"task": task, "clean": not findings, "findings": findings, **told})
     elif records is None:
         print_findings(findings)
     else:
         typer.echo(shown(text(_SAID[records], task=task, **noted)))
+        if records == "read":
+            typer.echo(text("cli.verify.attested", **attested) if attested else text("cli.verify.not_attested"))
         _say_redacted(redacted)
         if unprotected:
             streams = ", ".join(f"{stream} {count}" for stream, count in unprotected.items())
             typer.echo(text("cli.verify.unprotected", count=sum(unprotected.values()), streams=streams))
     raise typer.Exit(1 if findings else 0)
+
+
+def _attested(base: OpenBase, task: str) -> dict[str, Any] | None:
+    """Up to which message, and when, the audit attests what the log says."""
+    from orihon.audit.verify import attestations
+
+    found = attestations(base.path, base.settings, task).attestations
+    if not found:
+        return None
+    return {"messages": (found[-1].heads.get("messages") or [0])[0], "at": found[-1].time, "times": len(found)}
 
 
 def _say_redacted(redacted: Redacted) -> None:

@@ -60,7 +60,7 @@ REQUEST = "request.json"
 #: The documents that stores derive for themselves; see ``Files.save``.
 #: … of which this one is a back end's own: how long each file was when all of it was on the disk.
 SETTLED = "settled"
-DERIVED = frozenset({"index", "counts", SETTLED})
+DERIVED = frozenset({"index", "counts", "heads", SETTLED})
 #: Names in a task's folder that are not the task's own files: records, what is derived, a writer's place, keys.
 OWN_NAMES = frozenset(
     {

@@ -2,6 +2,8 @@
 
 One of them are the exact token counts of a view, made when somebody asks. Only entries that have not been counted with
 this tokenizer are tokenized; another tokenizer (a change of model) counts anew. The append path knows nothing of this.
+
+Another are the heads of the streams, as they were attested last: the next time only what is new has to be read.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from orihon.errors import OrihonError
-from orihon.store.contract import RecordStore
+from orihon.store.contract import OPEN_END, STREAMS, RecordStore, Stream
 from orihon.store.reader import TaskReader
+from orihon.store.record_check import StreamHead
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.records import Fold
@@ -22,6 +25,7 @@ from orihon.values.tokens.message_tokens import count_message
 logger = logging.getLogger("orihon.store")
 
 _COUNTS = "counts"
+_HEADS = "heads"
 
 
 def save_document(records: RecordStore, name: str, document: Mapping[str, Any]) -> None:
@@ -88,3 +92,32 @@ def _key(fold: Fold | None, record: dict[str, Any] | None) -> str:
         return f"fold {fold.id}"
     assert record is not None
     return str(record["seq"])
+
+
+# ---- heads of streams ------------------------------------------------------------------------------------------------
+
+Heads = dict[Stream, StreamHead]
+
+
+def kept_heads(records: RecordStore) -> Heads:
+    """The heads that were kept; none where they are missing."""
+    document = load_document(records, _HEADS)
+    found = {stream: StreamHead.from_list(document.get(stream)) for stream in STREAMS}
+    return {stream: head for stream, head in found.items() if head is not None}
+
+
+def present_heads(records: RecordStore, known: Heads) -> Heads:
+    """The heads as they are now, at the cost of what has come since those that are known."""
+    heads: Heads = {}
+    for stream in STREAMS:
+        head = known.get(stream, StreamHead())
+        head = head if head.count <= records.last(stream) else StreamHead()  # of another life
+        head = head.after(records.read(stream, (head.count + 1, OPEN_END)))
+        if head.count:
+            heads[stream] = head
+    return heads
+
+
+def keep_heads(records: RecordStore, heads: Heads) -> None:
+    """For the next time; inside ``change``."""
+    save_document(records, _HEADS, {stream: head.as_list() for stream, head in heads.items()})

@@ -15,7 +15,7 @@ from typing import Any
 
 from orihon.store.contract import STREAMS, RecordStore, Stream
 from orihon.store.kept_files import DIGESTS, has_digest, keep_with_digest, stamped
-from orihon.store.record_check import checked, decode_record
+from orihon.store.record_check import LEAF, REDACTED, checked, decode_record, leaf_of
 from orihon.store.record_codec import pack, pack_record, restored_body, unpack_record
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
@@ -24,9 +24,7 @@ from orihon.values.message.message import Message
 from orihon.values.message.strings import map_json_text
 from orihon.values.records import ModelCall
 
-#: The field of a record that says that something was taken out of it.
-REDACTED = "redacted"
-#: In it: what for, each time.
+#: In what a record says of its redaction: what for, each time.
 PURPOSES = "purposes"
 #: Fields of records whose values are ours, and fields below which all is somebody's words, keys as well. The names of
 #: all other fields are ours: a person may be called as one of them is.
@@ -72,11 +70,13 @@ class Redaction:
     def apply(self) -> list[Hit]:
         """Take everything out; what was taken out."""
         found: list[Hit] = []
+        self._records.save("heads", b"{}")  # first: whoever goes on after a crash must not go on from there
         for stream in STREAMS:
             rewritten: dict[int, bytes] = {}
             for number, old, new in self._changed(stream):
                 kinds = _kinds(old, new)
-                rewritten[number] = self._packed(stream, old, new, kinds)
+                (line,) = self._records.read(stream, (number, number))
+                rewritten[number] = self._packed(stream, old, new, kinds, leaf_of(line))
                 found.append(Hit(stream, number, kinds))
             if rewritten:
                 self._records.rewrite(stream, rewritten)
@@ -128,9 +128,11 @@ class Redaction:
             return {self._mask(key): self._masked(item) for key, item in value.items()}
         return [self._masked(item) for item in value] if isinstance(value, list) else value
 
-    def _packed(self, stream: Stream, old: Mapping[str, Any], new: Mapping[str, Any], kinds: tuple[str, ...]) -> bytes:
+    def _packed(
+        self, stream: Stream, old: Mapping[str, Any], new: Mapping[str, Any], kinds: tuple[str, ...], leaf: str
+    ) -> bytes:
         before = old.get(REDACTED) or {}
-        noted: dict[str, Any] = {"at": utc_now(), "by": self._by}
+        noted: dict[str, Any] = {"at": utc_now(), "by": self._by, LEAF: leaf}
         noted["kinds"] = sorted({*kinds, *before.get("kinds", ())})
         noted[PURPOSES] = sorted({self._purpose, *before.get(PURPOSES, ())} - {""})
         blob_bytes, max_bytes = self._store.blob_bytes, self._store.max_bytes

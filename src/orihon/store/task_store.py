@@ -386,6 +386,7 @@ class TaskStore(TaskReader):
         with self._lock:
             try:
                 if self._writer_pid == os.getpid():
+                    self.notify("close", OK)
                     with suppress(StaleWriter):
                         self.change(lambda tail: self.save_index())
             except StorageError as error:  # the index is derived: it is made anew when it is missed

@@ -46,7 +46,10 @@ from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
 #: Files of a base that are written whole, and folders with such files.
-_OWN_FILES = frozenset((KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING))
+_OF_BACKUPS = ("backup.key", "backups.json")
+_OWN_FILES = frozenset(
+    (KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING, *_OF_BACKUPS)
+)
 _OWN_FOLDERS = ("archive", "aside", "audit", KEYS, "mirrored", "moving", "responses", "scratch")
 #: A folder that is not finished after so long belongs to a process that has died.
 _SECONDS_TO_FINISH = 3600.0
@@ -186,7 +189,7 @@ class OpenBase:
         databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
         audit = [self.path / "audit", *self.path.glob("audit/*")]
         keys = [self.path / KEYS, *self.path.glob(f"{KEYS}/*.json")]
-        masking = [self.path / KEY_FILE, self.path / KEY_COPY]
+        masking = [self.path / name for name in (KEY_FILE, KEY_COPY, *_OF_BACKUPS)]
         named = [*databases, *masking, *keys, *audit, *(self.path / place for place in PLACES)]
         return [path for path in named if path.exists()]
 

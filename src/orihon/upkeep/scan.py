@@ -188,7 +188,10 @@ def _catalogue_hits(base: OpenBase, uuid: str, redactor: Cleaner) -> tuple[Hit, 
 
 def _mend(base: OpenBase, uuid: str, redactor: Cleaner, begun: Begun, *, places: int) -> None:
     """Take everything out of one task, wherever it is; it may have been brought back for that a moment ago."""
-    with base.own_if_registered(uuid) as owned, audited(base.path, base.settings, "redact", uuid, places=places):
+    with (
+        base.own_if_registered(uuid) as owned,
+        audited(base.path, base.settings, "redact", uuid, begun=True, places=places),
+    ):
         begun.add(uuid)
         place = base.folders.find(uuid)
         if place is not None:
@@ -204,7 +207,9 @@ def _redact(base: OpenBase, place: TaskPlace, redactor: Cleaner, epoch: int | No
     """Take everything out of the records, and make what is derived from them anew."""
 
     def opened() -> TaskStore:
-        return base.store(place, epoch=epoch)
+        store = base.store(place, epoch=epoch)
+        base.audit.watch(store, place.uuid)  # it is attested as it is now when it is closed
+        return store
 
     with closing(opened()) as store:
         store.claim()

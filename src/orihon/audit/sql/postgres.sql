@@ -38,6 +38,11 @@ SELECT chain FROM audit_chains UNION SELECT DISTINCT chain FROM audit_records;
 -- name: lines
 SELECT number, line FROM audit_records WHERE chain = %(chain)s AND number > %(after)s ORDER BY number LIMIT %(limit)s;
 
+-- name: lines_about
+SELECT number, line FROM audit_records
+WHERE chain = %(chain)s AND number > %(after)s AND position(%(task)s::bytea IN line) > 0
+ORDER BY number LIMIT %(limit)s;
+
 -- name: head
 SELECT number, hash FROM audit_chains WHERE chain = %(chain)s;
 

@@ -51,7 +51,7 @@ GROWING = (
 )
 # Derived from the log, of this machine alone, or secret.
 _LEFT_OUT = frozenset(
-    ("current.jsonl", "index.json", "settled.json", "request.json", "writer.lock", KEY_FILE, KEY_COPY)
+    ("current.jsonl", "index.json", "heads.json", "settled.json", "request.json", "writer.lock", KEY_FILE, KEY_COPY)
 )
 
 

@@ -1,4 +1,7 @@
-"""Reading a stream that may be damaged: every record that can be read, and a finding for each that cannot."""
+"""Reading a stream that may be damaged: every record that can be read, and a finding for each that cannot.
+
+And what the audit attests of the streams, made again from their first records on.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from orihon.audit.verify import Attested
 from orihon.errors import DamagedStore, OrihonError
-from orihon.store.contract import NUMBER_FIELD, RecordStore, Stream
+from orihon.store.contract import NUMBER_FIELD, STREAMS, RecordStore, Stream
 from orihon.store.reader import Record
-from orihon.store.record_check import decode_record
+from orihon.store.record_check import StreamHead, decode_record
 from orihon.store.record_codec import unpack_record
 from orihon.tasks.verify.findings import Finding, Report
 
@@ -72,3 +76,36 @@ def _decoded(line: bytes, stream: Stream, number: int) -> Record | None:
     except ValueError:
         return None
     return record if isinstance(record, dict) and record.get(NUMBER_FIELD[stream]) == number else None
+
+
+def check_attested(records: RecordStore, attested: Attested, report: Report) -> None:
+    """Does every stream say what the audit attests, each time? Records that cannot be read are reported elsewhere."""
+    if attested.broken:
+        report(Finding("chain", "audit", "audit", fields={"count": attested.broken}))
+    for stream in STREAMS:
+        heads = [
+            (one.time, head) for one in attested.attestations if (head := StreamHead.from_list(one.heads.get(stream)))
+        ]
+        _check_heads(records, stream, heads, attested.redacted_at, report)
+
+
+def _check_heads(
+    records: RecordStore, stream: Stream, heads: list[tuple[str, StreamHead]], redacted_at: str, report: Report
+) -> None:
+    newest = max(heads, default=("", StreamHead()), key=lambda one: one[0])
+    present = StreamHead()
+    for time, head in sorted(heads, key=lambda one: one[1].count):
+        first = present.count + 1
+        try:
+            present = present.after(records.read(stream, (first, head.count)))
+        except DamagedStore:
+            return
+        where, known = f"{stream} {head.count}", {"time": time, "count": present.count}
+        if present.count < head.count:
+            report(Finding("chain", "cut", where, fields={**known, "attested": head.count}))
+            return
+        if present.chain != head.chain:
+            report(Finding("chain", "changed", where, fields={**known, "first": min(first, head.count)}))
+            return
+        if (time, head) == newest and time > redacted_at and present.redacted != head.redacted:
+            report(Finding("chain", "redacted", where, fields=known))

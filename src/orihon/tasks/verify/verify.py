@@ -1,6 +1,7 @@
 """The prover: derives everything about a task again and says what differs.
 
-``verify_task`` looks at the log and what is made of it; ``verify`` also compares with the catalogue. Both only read,
+``verify_task`` looks at the log and what is made of it; ``verify`` also compares with the catalogue and with what the
+audit attests, without which a log that was rewritten with digests that fit would be as good as any. Both only read,
 with bounded memory, also while a writer is at work. Damage that has a name becomes a ``Finding``; only what keeps
 them from looking (no permission, a newer format) raises.
 """
@@ -12,14 +13,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from orihon.audit.verify import Attested, attestations
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import is_known_beside
 from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
-from orihon.store.record_check import has_check
-from orihon.store.redaction import PURPOSES, REDACTED
+from orihon.store.record_check import REDACTED, has_check
+from orihon.store.redaction import PURPOSES
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
@@ -30,7 +32,7 @@ from orihon.tasks.verify.folder import check_folder, check_metadata, check_seals
 from orihon.tasks.verify.folds import boundaries, check_compressions, read_folds
 from orihon.tasks.verify.log import check_log
 from orihon.tasks.verify.placement import check_placement, check_row
-from orihon.tasks.verify.streams import check_other_streams
+from orihon.tasks.verify.streams import check_attested, check_other_streams
 from orihon.tasks.verify.view import check_counters, check_documents, check_view_file
 from orihon.values.task import check_id
 
@@ -96,7 +98,9 @@ def verify(base: OpenBase, uuid: str) -> list[Finding]:
     if row is None and not places:
         raise TaskNotFound("uuid", uuid=uuid)
     beside = row is None and is_known_beside(base.path, base.settings, uuid)
-    return verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
+    # Before the records: what is attested meanwhile must not look like a loss.
+    attested = attestations(base.path, base.settings, uuid)
+    return verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside, attested=attested)
 
 
 def damaged_catalogue(error: DamagedStore, uuid: str = "") -> Finding:
@@ -113,16 +117,25 @@ def verify_placed(
     *,
     in_use: bool,
     is_known_beside: bool = False,
+    attested: Attested | None = None,
 ) -> list[Finding]:
     """The same for a task whose row and folders have been looked up."""
     findings = Findings()
     check_placement(row, places, findings.report, is_known_beside=is_known_beside)
-    contents = verify_folder(uuid, row, places[0], settings, in_use=in_use) if len(places) == 1 else []
+    if len(places) != 1:
+        return findings.about(uuid)
+    contents = verify_folder(uuid, row, places[0], settings, in_use=in_use, attested=attested)
     return [*findings.about(uuid), *contents]
 
 
 def verify_folder(
-    uuid: str, row: TaskRow | None, place: TaskPlace, settings: Settings, *, in_use: bool = False
+    uuid: str,
+    row: TaskRow | None,
+    place: TaskPlace,
+    settings: Settings,
+    *,
+    in_use: bool = False,
+    attested: Attested | None = None,
 ) -> list[Finding]:
     """One folder of a task, and its row where it has one."""
     with closing(open_for_reading(place.folder, settings, name=uuid)) as store:
@@ -133,6 +146,8 @@ def verify_folder(
             check_metadata(store.records, findings.report)
         if row is not None:
             _reporting_damage(lambda: check_row(row, place.folder, store, findings.report), findings.report)
+        if attested is not None:
+            _reporting_damage(lambda: check_attested(store.records, attested, findings.report), findings.report)
         return [*found, *findings.about(uuid)]
 
 

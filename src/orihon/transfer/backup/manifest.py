@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Self, cast
@@ -134,10 +134,14 @@ def _lines(stream: Any) -> Iterator[bytes]:
 
 
 class Earlier:
-    """The files of an earlier backup, asked for task by task in their order."""
+    """The files of an earlier backup, asked for task by task in their order.
 
-    def __init__(self, path: Path | None) -> None:
+    One that is not believed says where files were cut, and not that they are what they were.
+    """
+
+    def __init__(self, path: Path | None, *, is_believed: bool = True) -> None:
         entries = iter(()) if path is None else read_manifest(path)
+        entries = entries if is_believed else (replace(entry, seen="") for entry in entries)
         self._groups = groupby(entries, key=lambda entry: entry.task)
         self._next: tuple[str, dict[str, FileEntry]] | None = None
 

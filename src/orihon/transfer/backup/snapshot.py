@@ -238,7 +238,7 @@ class CatalogueCopy:
         copy = cls(path)
         with copy._opened() as connection:
             connection.execute("PRAGMA journal_mode = DELETE")  # one file, and none beside it
-            connection.execute(_statement("free_tasks"))
+            connection.execute(statement("free_tasks"))
         return copy
 
     def statuses(self) -> dict[str, TaskStatus]:
@@ -246,7 +246,7 @@ class CatalogueCopy:
         if self.path is None:
             return {}
         with self._opened() as connection:
-            rows = connection.execute(_statement("placed_tasks"))
+            rows = connection.execute(statement("placed_tasks"))
             return {str(uuid): parse_status(str(status)) for uuid, status in rows}
 
     def notice(self, uuid: str, source: SourceFile) -> None:
@@ -255,8 +255,7 @@ class CatalogueCopy:
             source.file.seek(0)
             self._reached(uuid, _epoch_in(source.file.read()))
         elif source.name == DATABASE and source.size:
-            path = Path(source.file.name)
-            with closing(apsw.Connection(f"file:{path}?immutable=1", flags=_READING)) as connection:
+            with closing(opened_copy(Path(source.file.name))) as connection:
                 self._reached(uuid, int(connection.execute("SELECT epoch FROM fence").get or 0))
 
     def _reached(self, uuid: str, epoch: int) -> None:
@@ -267,7 +266,7 @@ class CatalogueCopy:
         if self.path is None:
             return
         with self._opened() as connection:
-            raising = _statement("raise_epoch")
+            raising = statement("raise_epoch")
             with connection:
                 for uuid, epoch in self._epochs.items():
                     connection.execute(raising, {"uuid": uuid, "epoch": epoch})
@@ -282,7 +281,12 @@ class CatalogueCopy:
             yield connection
 
 
-def _statement(name: str) -> str:
+def opened_copy(path: Path) -> apsw.Connection:
+    """A database that nobody else has open, to look at."""
+    return apsw.Connection(f"file:{path}?immutable=1", flags=_READING)
+
+
+def statement(name: str) -> str:
     return files("orihon.transfer.backup").joinpath(f"sql/{name}.sql").read_text(encoding="utf-8")
 
 

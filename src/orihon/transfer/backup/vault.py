@@ -4,37 +4,54 @@
 which files; ``runs/`` has one small object for each backup, which is written last: what it does not name is no backup
 and harms none. One backup works in a vault at a time: it holds ``lock.json``, and so nothing that it counts on can be
 removed meanwhile. A lock whose process is dead is taken over, one of another machine an hour after its last sign.
+
+Whoever can write to the storage can put objects there, so a vault belongs to one base: ``vault.json`` and every run are
+signed (HMAC-SHA256) with ``backup.key``, a secret of that base. Not with ``mask.key``, which is in each backup and so
+in the hands of whoever reads the vault; nor with the master key, which most bases do not have. The key is never in a
+backup. A run says which vault it is of and which run came before it, and pins its manifest, which pins every piece.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
 from orihon.drivers.objects import ObjectStorage
 from orihon.errors import DamagedStore, InvalidInput, StorageError, StorageUnavailable
 from orihon.system import jsonio
 from orihon.system.clock import is_alive, process_identity, utc_now
+from orihon.system.files import create_file, replace_file, wrapping
 from orihon.tasks.heartbeat import Heartbeat
 from orihon.transfer.backup.manifest import Chunk, FileEntry, read_manifest
 
 VERSION = 1
 _LOCK = "lock.json"
+_VAULT = "vault.json"
+#: In a base: what it signs its backups with, and what it has put where.
+KEY_FILE = "backup.key"
+MEMORY = "backups.json"
+_KEY = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{16})\s*")
+_MOST_VAULTS = 64
 _RUN = re.compile(r"[0-9]{6,12}-[0-9TZ]{1,40}")
 _SIGN_SECONDS = 60.0
 _SILENCE = timedelta(hours=1)
 
 
+#: ``unkeyed``: made before backups were signed. ``foreign``: not made with the key of the vault. ``unknown``: no key.
+RunStanding = Literal["verified", "unkeyed", "foreign", "unknown"]
+
+
 @dataclass(frozen=True, slots=True)
 class BackupInfo:
-    """One backup: its name, when it was begun, what is in it."""
+    """One backup: its name, when it was begun, what is in it; whose it is, and what a key says of that."""
 
     run: str
     created_at: str
@@ -42,6 +59,123 @@ class BackupInfo:
     files: int
     size: int
     manifest_sha256: str
+    vault: str = ""
+    previous: str = ""  # the run before it
+    mac: str = ""
+    standing: RunStanding = "unknown"
+
+    def signed_with(self, key: VaultKey) -> BackupInfo:
+        return replace(self, mac=key.mac("run", self.signed_fields))
+
+    @property
+    def signed_fields(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name not in ("mac", "standing")}
+
+
+class VaultKey:
+    """The secret that a base signs its backups with. Vaults know its ``name``, from which it cannot be found."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+        self.name = hashlib.sha256(b"orihon backup key\0" + secret).hexdigest()[:16]
+
+    def mac(self, kind: str, fields: Mapping[str, Any]) -> str:
+        data = jsonio.encode([kind, sorted(fields.items())])
+        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()
+
+    def has_signed(self, kind: str, fields: Mapping[str, Any], mac: str) -> bool:
+        return hmac.compare_digest(self.mac(kind, fields).encode(), mac.encode("utf-8", "replace"))
+
+    @property
+    def text(self) -> str:
+        """The key as people keep it: with its name, by which a slip is noticed."""
+        return f"{self._secret.hex()} {self.name}"
+
+    @classmethod
+    def parse(cls, text: bytes, where: str) -> Self:
+        found = _KEY.fullmatch(text)
+        key = cls(bytes.fromhex(found[1].decode())) if found else None
+        if found is None or key is None or key.name != found[2].decode():
+            raise InvalidInput("backup_key", path=where)
+        return key
+
+    @classmethod
+    def of_base(cls, base: Path) -> Self | None:
+        """The key of a base, if it has one."""
+        path = base / KEY_FILE
+        with wrapping(path):
+            try:
+                return cls.parse(path.read_bytes(), str(path))
+            except FileNotFoundError:
+                return None
+
+    @classmethod
+    def made_for(cls, base: Path, given: VaultKey | None = None) -> VaultKey:
+        """The key of a base, made when missing; ``given`` is what it has from now on."""
+        if given is not None:
+            replace_file(base / KEY_FILE, [given.text.encode(), b"\n"])
+            return given
+        if (key := cls.of_base(base)) is None:
+            create_file(base / KEY_FILE, [cls(secrets.token_bytes(32)).text.encode(), b"\n"])
+            key = cls.of_base(base)
+            assert key is not None
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class VaultIdentity:
+    """What ``vault.json`` says: whose the vault is, the oldest run that must be there, and runs from before the key."""
+
+    vault: str
+    key: str
+    created_at: str
+    oldest: str = ""
+    unkeyed: Mapping[str, str] = field(default_factory=dict)  # run: SHA-256 of its manifest
+
+    def encode(self, key: VaultKey) -> bytes:
+        fields = asdict(self)
+        return jsonio.encode_pretty({"version": VERSION, **fields, "mac": key.mac("vault", _flat(fields))})
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {**fields, "unkeyed": sorted(fields["unkeyed"].items())}
+
+
+class Memory:
+    """What a base has put into vaults: a run that was there and is gone is missed, one of a copy of it noticed."""
+
+    def __init__(self, base: Path) -> None:
+        self._path = base / MEMORY
+
+    def of(self, vault: str) -> tuple[str, str]:
+        """The last run that was made there, and the last that was begun."""
+        known = self._load().get(vault)
+        known = known if isinstance(known, dict) else {}
+        return str(known.get("run", "")), str(known.get("begun", ""))
+
+    def newest(self, vault: str) -> str:
+        """The run that must be there, by the vault's name."""
+        return self.of(vault)[0]
+
+    def at(self, place: str) -> str:
+        """The vault that was in a place."""
+        found = [vault for vault, known in self._load().items() if known.get("place") == place]
+        return found[-1] if found else ""
+
+    def note(self, vault: str, place: str, run: str, begun: str) -> None:
+        kept = {name: known for name, known in self._load().items() if name != vault and known.get("place") != place}
+        kept = dict(list(kept.items())[-(_MOST_VAULTS - 1) :])
+        told = {"place": place, "run": run, "begun": begun}
+        replace_file(self._path, [jsonio.encode_pretty({**kept, vault: told})])
+
+    def _load(self) -> dict[str, Any]:
+        """It saves from mishaps, and is missed by nobody else when it is gone."""
+        with wrapping(self._path):
+            try:
+                found = jsonio.decode(self._path.read_bytes())
+            except (FileNotFoundError, ValueError):
+                return {}
+        return {k: v for k, v in found.items() if isinstance(v, dict)} if isinstance(found, dict) else {}
 
 
 def storage_at(target: str | Path, endpoint: str | None) -> ObjectStorage:
@@ -93,25 +227,68 @@ class BackupRepository:
                 int(found["files"]),
                 int(found["size"]),
                 str(found["manifest_sha256"]),
+                vault=str(found.get("vault", "")),
+                previous=str(found.get("previous", "")),
+                mac=str(found.get("mac", "")),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise self._unusable(run, str(error)) from error
 
-    def find(self, run: str | None) -> BackupInfo:
-        """A backup by its name, or the newest one."""
-        runs = self.runs()
-        if not runs:
-            raise InvalidInput("no_backup", place=self.place)
-        if run is not None and run not in runs:
-            raise InvalidInput("unknown_backup", run=run, place=self.place)
-        return self.info(run or runs[-1])
+    def judged(self, run: str, key: VaultKey | None, identity: VaultIdentity | None) -> BackupInfo:
+        """What is known about a backup, and whether the base with this key has made it."""
+        info = self.info(run)
+        if not info.mac and (identity is None or identity.unkeyed.get(run) == info.manifest_sha256):
+            return replace(info, standing="unkeyed")
+        if key is None:
+            return info
+        is_ours = info.vault == (identity.vault if identity else "") and key.has_signed(
+            "run", info.signed_fields, info.mac
+        )
+        return replace(info, standing="verified" if is_ours else "foreign")
 
     def add(self, info: BackupInfo, manifest: Path) -> None:
         """From here on the backup counts."""
         self._storage.create(f"manifests/{info.run}", manifest)
         self._refuse_taken_over()
-        description = {"version": VERSION, **asdict(info)}
+        description = {"version": VERSION, **info.signed_fields, "mac": info.mac}
         self._storage.create(f"runs/{info.run}.json", jsonio.encode_pretty(description))
+
+    # ---- whose it is -------------------------------------------------------------------------------------------
+
+    def identity(self, key: VaultKey | None = None) -> VaultIdentity | None:
+        """Whose vault this is: ``None`` when nobody has said so yet. With its ``key``, what it says is proved."""
+        try:
+            data = self._storage.read(_VAULT).data
+        except StorageUnavailable as error:
+            if error.reason != "object_gone":
+                raise
+            return None
+        try:
+            found = jsonio.decode(data)
+            unkeyed = {str(run): str(sha256) for run, sha256 in found["unkeyed"].items()}
+            whose = {name: str(found[name]) for name in ("vault", "key", "created_at", "oldest")}
+            identity = VaultIdentity(whose["vault"], whose["key"], whose["created_at"], whose["oldest"], unkeyed)
+            proving = key if key is not None and key.name == identity.key else None
+            if proving and not proving.has_signed("vault", _flat(asdict(identity)), str(found["mac"])):
+                raise ValueError("mac")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DamagedStore("backup_vault", place=self.place) from error
+        return identity
+
+    def found_by(self, key: VaultKey) -> VaultIdentity:
+        """The identity of this vault, whose key this is; made where there is none; under the lock.
+
+        Runs from before there were keys are pinned as they are now: who made them nobody can say.
+        """
+        identity = self.identity(key)
+        if identity is None:
+            infos = [self.info(run) for run in self.runs()]
+            if signed := next((info for info in infos if info.mac), None):
+                raise DamagedStore("backup_vault_gone", place=self.place, vault=signed.vault)
+            unkeyed = {info.run: info.manifest_sha256 for info in infos}
+            identity = VaultIdentity(secrets.token_hex(8), key.name, utc_now(), unkeyed=unkeyed)
+            self._storage.create(_VAULT, identity.encode(key))
+        return identity
 
     def fetch_manifest(self, info: BackupInfo, path: Path) -> None:
         """The manifest of a backup in a new file, as it was written."""
@@ -167,11 +344,17 @@ class BackupRepository:
             raise DamagedStore("backup_chunk_changed", **named)
         return data
 
-    def remove_older(self, keep: int, workplace: Path) -> tuple[int, int]:
+    def remove_older(self, keep: int, workplace: Path, key: VaultKey, identity: VaultIdentity) -> tuple[int, int]:
         """Remove all but the newest backups and what none of those needs, under the lock; returns how many of each."""
         runs = self.runs()
         kept, old = runs[-keep:], runs[:-keep]
+        for run in kept:  # or runs that somebody has put there would push ours out
+            self.refuse_foreign(self.judged(run, key, identity))
         needed = self._pieces_of(kept, workplace)  # read before anything is removed: it may be damaged
+        if old:  # said before it is done: what is missing from there on was not removed by us
+            unkeyed = {run: sha256 for run, sha256 in identity.unkeyed.items() if run in runs}
+            now = replace(identity, oldest=kept[0], unkeyed=unkeyed)
+            self._storage.replace(_VAULT, now.encode(key), self._storage.read(_VAULT).etag)
         for run in old:
             self._storage.delete(f"runs/{run}.json")
         for name in self._names("manifests"):
@@ -183,6 +366,10 @@ class BackupRepository:
                 self._storage.delete(name)
                 removed += 1
         return len(old), removed
+
+    def refuse_foreign(self, info: BackupInfo) -> None:
+        if info.standing == "foreign":
+            raise DamagedStore("backup_foreign", run=info.run, place=self.place, time=info.created_at)
 
     def _pieces_of(self, runs: list[str], workplace: Path) -> set[str]:
         needed: set[str] = set()
