@@ -151,7 +151,7 @@ def _broken(path: Path, line: int, detail: str | None) -> InvalidSettings:
 
 # ---- which files a person trusts -------------------------------------------------------------------------------------
 
-State = Literal["trusted", "changed", "exposed", "missing"]
+TrustState = Literal["trusted", "changed", "exposed", "missing"]
 _VERSION = 1
 _COLUMNS = ("owner", "sha256", "trusted_at")
 
@@ -168,7 +168,7 @@ class TrustedConfig:
     owner: int
     sha256: str
     trusted_at: str
-    state: State = "trusted"
+    state: TrustState = "trusted"
 
 
 def record_path() -> Path:
@@ -183,7 +183,7 @@ def trusted_configs() -> list[TrustedConfig]:
     return [TrustedConfig(Path(path), **row, state=_state(Path(path))) for path, row in rows]
 
 
-def state_of(file: ConfigFile) -> State:
+def state_of(file: ConfigFile) -> TrustState:
     """May this file be obeyed in everything? ``missing`` is one that was never trusted."""
     row = _recorded().get(_place(file.path))
     if file.is_exposed:
@@ -214,7 +214,7 @@ def _place(path: Path) -> str:
     return str(path.parent.resolve() / path.name)
 
 
-def _state(path: Path) -> State:
+def _state(path: Path) -> TrustState:
     try:
         return state_of(ConfigFile.read(path))
     except InvalidSettings:
