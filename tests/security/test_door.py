@@ -200,6 +200,7 @@ def test_half_a_handshake_keeps_nobody_out(base: Path, tmp_path: Path) -> None:
             open_lines.enter_context(line_to(served.port, *((hello,) if number % 2 else ())))
         assert asked(served) == 200
         assert descriptors(served) < 20 + 50
+        assert served.problems() == ""
     with serve(base, *tls, **SOON) as served, line_to(served.port, hello) as line:
         heard(line)
         assert asked(served) == 200

@@ -226,6 +226,7 @@ class _Door:
     ) -> None:
         self._socket, self._limits, self._is_still_in = listener, limits, is_still_in
         self._crowd = Crowd(most, limits.max_connections_per_peer)
+        self._at_once = min(_AT_ONCE, most // 4)
         self._time = OwnTime()
 
     def open(self, made: Callable[..., _Connection], tls: ssl.SSLContext | None) -> None:
@@ -250,7 +251,7 @@ class _Door:
         return [one for one in self._crowd.all() if isinstance(one, _Connection)]
 
     def _accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(self._at_once):
             try:
                 line, address = self._socket.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -324,6 +325,8 @@ class _Door:
 def _stay_awake(line: socket.socket, seconds: float) -> None:
     """Notice that the other side is gone; not before it was told why, if it only reads nothing."""
     with suppress(OSError):
+        # The head and the body of a short answer are two packets: the second would wait for the first one's receipt.
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             line.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int((2 * seconds + 10) * 1000))
