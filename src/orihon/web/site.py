@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import threading
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -33,25 +33,26 @@ class Drafts:
     """The previews of one server."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Preview] = OrderedDict()
+        self._kept: dict[str, tuple[str, Preview]] = {}  # by name: whose, and what; the oldest first
         self._lock = threading.Lock()
 
-    def keep(self, preview: Preview) -> str:
-        """The name by which it can be applied."""
+    def keep(self, preview: Preview, user: str = "") -> str:
+        """The name by which it can be applied; for it goes the oldest one of the user who has most."""
         name = secrets.token_urlsafe(12)
         with self._lock:
-            self._kept[name] = preview
-            while len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+            self._kept[name] = user, preview
+            if len(self._kept) > MOST_KEPT:
+                most = Counter(whose for whose, _ in self._kept.values()).most_common(1)[0][0]
+                del self._kept[next(kept for kept, (whose, _) in self._kept.items() if whose == most)]
         return name
 
     def get(self, name: str, uuid: str) -> Preview:
         """The preview of that name; ``IllegalFold`` where it is not kept any more, or another task's."""
         with self._lock:
             found = self._kept.get(name)
-        if found is None or found.uuid != uuid:
+        if found is None or found[1].uuid != uuid:
             raise IllegalFold("preview_gone")
-        return found
+        return found[1]
 
     def names(self) -> Sequence[str]:
         """Of all that are kept, the oldest first."""
