@@ -96,6 +96,7 @@ def place(backend: str, tasks: int, messages: int) -> Iterator[Place]:
     schema = f"orihon_benchmark_{secrets.token_hex(4)}"
     storage = {"backend": backend, "durability": "os"}
     config: dict[str, Any] = {"context_storage": storage, "masking": {"enabled": False}}
+    config["web"] = {"max_connections": 1000, "max_streams_per_user": 1000}
     if backend == "postgres":
         config["database"] = {"url": _DATABASE, "schema": schema}
     settings = load_settings(config, environ={})

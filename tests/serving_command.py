@@ -28,6 +28,10 @@ class Served:
         self.said: dict[str, Any] = json.loads(self._line_of(out))
 
     @property
+    def pid(self) -> int:
+        return self._started.pid
+
+    @property
     def address(self) -> str:
         return str(self.said["address"])
 

@@ -203,9 +203,11 @@ def test_guessing_is_stopped_and_does_not_lock_out_who_is_in(tmp_path: Path, mon
             assert guesser.ask("GET", "/").status == 401
         for _ in range(access.MOST_FAILURES):
             assert guesser.ask("POST", "/login", "token=guess").status == 401
-        for answer in (guesser.ask("POST", "/login", f"token={server.token}"), guesser.as_program("GET", "/api/x")):
+        said = {"Authorization": "Bearer guess"}
+        for answer in (guesser.ask("POST", "/login", "token=guess"), guesser.ask("GET", "/api/x", headers=said)):
             assert answer.status == 429
             assert 0 < int(answer.headers["retry-after"]) <= access.FAILURE_SECONDS
+        assert guesser.ask("POST", "/login", f"token={server.token}").status == 303
         assert reader.ask("GET", "/").status == 200
 
 

@@ -81,6 +81,7 @@ DERIVED = {
 }
 #: Names under which the source holds a section for a few lines.
 HELD_AS = {"storage": "context_storage", "_settings": "settings", "_runtime": "runtime", "_section": "active"}
+HELD_AS |= {"limits": "web", "_limits": "web"}
 #: Sections that the same lines read, and what they are called there.
 SHARED = {"github": "service", "gitlab": "service"}
 #: Sections that are taken over field by field, and by which types.

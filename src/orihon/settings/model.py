@@ -35,6 +35,7 @@ from orihon.settings.runtime_sections import (
     SearchSettings,
     SourceSettings,
     ToolSettings,
+    WebSettings,
 )
 from orihon.settings.sections import (
     CompressionSettings,
@@ -94,6 +95,7 @@ class Settings:
     audit: AuditSettings = field(default=AuditSettings(), metadata=section())
     encryption: EncryptionSettings = field(default=EncryptionSettings(), metadata=section())
     quotas: QuotaSettings = field(default=QuotaSettings(), metadata=section())
+    web: WebSettings = field(default=WebSettings(), metadata=section())
     monitor: MonitorSettings = field(default=MonitorSettings(), metadata=section())
     search: SearchSettings = field(default=SearchSettings(), metadata=section())
     prices: Mapping[str, Mapping[str, float]] = field(

@@ -4,7 +4,7 @@ A part of the table in ``sections``; what is said there holds here too.
 
 The sections of the settings about what the monitor calls wrong, and what the history search may find.
 
-The section of the settings about what one user may take: tasks, tokens, bytes.
+The sections of the settings about what one user may take (tasks, tokens, bytes), and one connection of a server.
 """
 
 from __future__ import annotations
@@ -273,4 +273,36 @@ class QuotaSettings:
     users: Mapping[str, Mapping[str, int]] = field(
         default=FrozenMap(),
         metadata=spec(QUOTAS, "Other limits for single users, by name: `tasks`, `tokens_per_day`, `bytes`."),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WebSettings:
+    """How long a connection may keep the page or the metrics waiting, and how many there may be."""
+
+    header_seconds: float = field(
+        default=10.0, metadata=spec(_SECONDS, "Seconds until the head of a request, or a TLS handshake, is there.")
+    )
+    body_seconds: float = field(default=60.0, metadata=spec(_SECONDS, "Seconds until its body is there."))
+    idle_seconds: float = field(
+        default=5.0, metadata=spec(_SECONDS, "Seconds that a connection may rest between two requests.")
+    )
+    write_seconds: float = field(
+        default=30.0, metadata=spec(_SECONDS, "Seconds in which a reader has to take the next 48 KiB of an answer.")
+    )
+    max_connections: int = field(
+        default=300,
+        metadata=spec(
+            whole(8, 100_000),
+            "Most connections at a time, and no more than a third of the free file descriptors; then those that keep "
+            "the server waiting are closed, the oldest first. At most half of them may be streams of events.",
+        ),
+    )
+    max_connections_per_peer: int = field(
+        default=100,
+        metadata=spec(whole(4, 100_000), "Of these for one address (IPv6: one /64); this machine may have all."),
+    )
+    max_streams_per_user: int = field(
+        default=40,
+        metadata=spec(whole(1, 100_000), "Most streams of events for one user at a time; then the oldest one ends."),
     )

@@ -4,13 +4,15 @@ The token lies in ``web.key`` of the base folder, for its owner's eyes only, so 
 restart of the server. A browser shows it once and gets a signed cookie; every change that a browser asks for carries a
 mark that only our pages know. A program sends the token as a bearer token. Nothing here is written to a log. The token
 of a grant (``orihon grants``) does the same for its user; a session that it began is worth nothing without the grant.
-A grant that is revoked is out within ``SECONDS``, one that runs out at once.
+A grant that is revoked is out within ``SECONDS``, one that runs out at once. A token is compared first: the wrong ones
+of others keep nobody out who has a right one.
 """
 
 from __future__ import annotations
 
 import base64
 import hmac
+import math
 import re
 import secrets
 import threading
@@ -18,6 +20,7 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from orihon.catalogue.grants import Grant
 from orihon.errors import DamagedStore
@@ -42,6 +45,7 @@ class Visitor:
     role: Role
     session: str = ""
     grant: str = ""
+    until: float = math.inf  # when the session is over
 
     def may(self, role: Role) -> bool:
         """Is this allowed to somebody of that role?"""
@@ -55,8 +59,8 @@ class Visitor:
 
 # ---- a cache of grants -----------------------------------------------------------------------------------------------
 
-#: How long a look is believed.
-SECONDS = 3.0
+#: How long a look is believed. With the time between two looks at those who are in: less than three seconds.
+SECONDS = 1.0
 _MOST_KEPT = 1000
 
 
@@ -69,15 +73,13 @@ class Granted:
         self._names: OrderedDict[str, str] = OrderedDict()  # of grants, by the digests of their tokens
         self._lock = threading.Lock()
 
-    def by_token(self, token: str, *, only_known: bool = False) -> Grant | None:
-        """The grant that a token belongs to, good or not; ``only_known``: no look for one that was never shown."""
+    def by_token(self, token: str) -> Grant | None:
+        """The grant that a token belongs to, good or not."""
         digest = digest_of(token)
         with self._lock:
             name = self._names.get(digest)
         if name is not None:
             return self.by_name(name)
-        if only_known:
-            return None
         found = self._read(digest=digest)
         if found is not None:
             with self._lock:
@@ -114,7 +116,7 @@ def is_good(grant: Grant | None) -> bool:
     return grant is not None and grant.is_good(utc_now())
 
 
-def _limit(kept: OrderedDict[str, str] | OrderedDict[str, tuple[float, Grant | None]]) -> None:
+def _limit(kept: OrderedDict[str, Any]) -> None:
     while len(kept) > _MOST_KEPT:
         kept.popitem(last=False)
 
@@ -124,7 +126,7 @@ def _limit(kept: OrderedDict[str, str] | OrderedDict[str, tuple[float, Grant | N
 KEY_FILE = "web.key"
 #: Seconds for which a browser need not show the token again.
 SESSION_SECONDS = 14 * 24 * 3600
-#: So many wrong tokens within so many seconds, and nobody is let in by token for a while.
+#: So many wrong tokens of one peer within so many seconds, and its further ones are told to wait.
 MOST_FAILURES = 10
 FAILURE_SECONDS = 60.0
 _KEY_BYTES = 32
@@ -135,23 +137,27 @@ _SESSION = re.compile(r"([0-9]{1,12}\.([A-Za-z0-9_-]{22})(?:\.([0-9a-f]{8}))?)\.
 
 @dataclass(slots=True)
 class Failures:
-    """Counts wrong tokens."""
+    """Counts wrong tokens, for each of the peers that have shown some lately."""
 
-    _times: deque[float] = field(default_factory=deque)
+    _times: OrderedDict[str, deque[float]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self) -> None:
+    def note(self, peer: str) -> None:
+        """One more; those of somebody who has to wait make the wait no longer."""
         with self._lock:
-            self._times.append(time.monotonic())
+            if not self._wait(peer):
+                self._times.setdefault(peer, deque(maxlen=MOST_FAILURES)).append(time.monotonic())
+                self._times.move_to_end(peer)
+                _limit(self._times)
 
-    def seconds_to_wait(self) -> float:
-        """0 where somebody may try."""
+    def seconds_to_wait(self, peer: str) -> float:
+        """0 where a wrong token is answered as such."""
         with self._lock:
-            now = time.monotonic()
-            while self._times and self._times[0] <= now - FAILURE_SECONDS:
-                self._times.popleft()
-            too_many = len(self._times) >= MOST_FAILURES
-            return self._times[-MOST_FAILURES] + FAILURE_SECONDS - now if too_many else 0.0
+            return self._wait(peer)
+
+    def _wait(self, peer: str) -> float:
+        times = self._times.get(peer, deque())
+        return max(0.0, times[0] + FAILURE_SECONDS - time.monotonic()) if len(times) == MOST_FAILURES else 0.0
 
 
 class Access:
@@ -171,30 +177,24 @@ class Access:
         """What is printed at the start."""
         return self._made("token")
 
-    def by_token(self, token: str) -> Visitor | None:
-        """The one who shows this token; a wrong one is counted.
-
-        A token that was good once is no guess: it is not counted when it is over, and while others have to wait because
-        somebody guesses, it is still taken.
-        """
-        is_barred = self.failures.seconds_to_wait() > 0
+    def by_token(self, token: str, peer: str) -> Visitor | None:
+        """The one who shows this token; a wrong one is counted. One that was good once is no guess."""
         if self._granted is not None and token.startswith(PREFIX):
-            grant = self._granted.by_token(token, only_known=is_barred)
+            grant = self._granted.by_token(token)
             if grant is not None:
                 return self.by_grant(grant.id)
-        elif not is_barred and hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
+        elif hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             return Visitor(self._user, "admin")
-        if not is_barred:
-            self.failures.note()
+        self.failures.note(peer)
         return None
 
-    def by_grant(self, name: str, session: str = "") -> Visitor | None:
+    def by_grant(self, name: str, session: str = "", until: float = math.inf) -> Visitor | None:
         """The one whom a grant lets in, as long as it does."""
         grant = None if self._granted is None else self._granted.by_name(name)
         if grant is None or not is_good(grant):
             return None
         role = next((role for role in ROLES if role == grant.role), None)
-        return None if role is None else Visitor(grant.user, role, session, grant.id)
+        return None if role is None else Visitor(grant.user, role, session, grant.id, until)
 
     def new_session(self, visitor: Visitor) -> str:
         """The value of the cookie for somebody who has shown a token."""
@@ -209,16 +209,16 @@ class Access:
             return None
         head, name, grant, mark = parts.groups()
         genuine = hmac.compare_digest(mark, self._made(f"session {head}"))
-        over = int(head.partition(".")[0]) <= time.time() or name in self._left
-        if over or not genuine:
+        until = int(head.partition(".")[0])
+        if until <= time.time() or name in self._left or not genuine:
             return None
-        return self.by_grant(grant, name) if grant else Visitor(self._user, "admin", session=name)
+        return self.by_grant(grant, name, until) if grant else Visitor(self._user, "admin", name, until=until)
 
     def is_still_in(self, visitor: Visitor) -> bool:
-        """Has this visitor neither left nor lost the grant since?"""
-        if visitor.session in self._left:
+        """Has this visitor neither left nor lost the grant since, nor any right of it?"""
+        if visitor.session in self._left or visitor.until <= time.time():
             return False
-        return not visitor.grant or self.by_grant(visitor.grant) is not None
+        return not visitor.grant or self.by_grant(visitor.grant, visitor.session, visitor.until) == visitor
 
     def leave(self, visitor: Visitor) -> None:
         """Whoever has kept a copy of this session's cookie gets nothing for it while this server runs."""

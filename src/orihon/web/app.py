@@ -7,7 +7,7 @@ whose role does not reach that far.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,7 +28,7 @@ from orihon.web.access import SESSION_SECONDS, Access, Visitor
 from orihon.web.call import Call, Download, Endpoint, PageRoute
 from orihon.web.downloads import download
 from orihon.web.fields import PATH_FIELDS, Field, from_body, from_texts
-from orihon.web.gate import LOGIN, Gate, Names, no_grants, too_many
+from orihon.web.gate import LOGIN, Gate, Names, no_grants, peer_in, too_many
 from orihon.web.refusal import Refusal, explained, failed, json_answer, refusal
 from orihon.web.renderer import render, spoken_to, static_file
 from orihon.web.routes import ENDPOINTS, PAGES, STREAMS
@@ -72,8 +72,12 @@ def _page(page: PageRoute) -> Callable[[Request], Any]:
                     return made
                 return render(request.scope, made.template, made.shows, made.status, page.place)
 
-        made = await run_in_threadpool(act)
-        return await download(made, partial(_spoken_for, request)) if isinstance(made, Download) else made
+        async with _share(request):
+            made = await run_in_threadpool(act)
+        if not isinstance(made, Download):
+            return made
+        share = request.app.state.site.downloads.of(request.state.visitor.user)
+        return await download(made, partial(_spoken_for, request), share)
 
     return answer
 
@@ -115,9 +119,15 @@ def _endpoint(endpoint: Endpoint) -> Callable[[Request], Any]:
             with _spoken_for(request):
                 return json_answer(endpoint.act(_call(request, given)))
 
-        return await run_in_threadpool(act)
+        async with _share(request):
+            return await run_in_threadpool(act)
 
     return answer
+
+
+def _share(request: Request) -> AbstractAsyncContextManager[None]:
+    site: Site = request.app.state.site
+    return site.requests.of(request.state.visitor.user)
 
 
 @contextmanager
@@ -181,9 +191,10 @@ def _login(access: Access, names: Names) -> Callable[[Request], Any]:
             if request.method != "POST":
                 return render(request.scope, "login.html", {"failed": False})
             body = await _read(request, _MOST_LOGIN_BYTES)
-            wait = access.failures.seconds_to_wait()
+            peer = peer_in(request.scope)
+            wait = access.failures.seconds_to_wait(peer)
             try:
-                visitor = await run_in_threadpool(access.by_token, _token_in(body))
+                visitor = await run_in_threadpool(access.by_token, _token_in(body), peer)
             except (StorageError, OSError) as error:
                 return refusal(request.scope, no_grants(error))
             if visitor is None and wait:
@@ -229,7 +240,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
         # To the same address without the slash too many; never to what a browser would take for another server's.
         return RedirectResponse(f"/{path.strip('/')}" + (f"?{request.url.query}" if request.url.query else ""), 308)
     missing = "no_endpoint" if path.startswith("/api/") else "no_page"
-    reason = {404: missing, 405: "method"}.get(error.status_code, "request")
+    reason = {404: missing, 405: "method", 429: "busy"}.get(error.status_code, "request")
     with spoken_to(request.scope):
         cause, remedy = (text(f"web.refused.{reason}.{part}") for part in ("cause", "remedy"))
         answer = explained(request.scope, error.status_code, reason, cause, remedy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, suppress
 from typing import Any, BinaryIO, cast
 
 from anyio import BrokenResourceError, EndOfStream, create_memory_object_stream, from_thread
@@ -38,8 +38,10 @@ class _Sending(io.RawIOBase):
         return len(piece)
 
 
-async def download(made: Download, around: Callable[[], AbstractContextManager[None]]) -> Response:
-    """The answer that sends a file; ``around`` is entered by the thread that writes it."""
+async def download(
+    made: Download, around: Callable[[], AbstractContextManager[None]], share: AbstractAsyncContextManager[None]
+) -> Response:
+    """The answer that sends a file; the thread that writes it enters ``around``, and has a ``share``."""
     send, receive = create_memory_object_stream[bytes](_PIECES_AHEAD)
 
     def write() -> None:
@@ -48,7 +50,8 @@ async def download(made: Download, around: Callable[[], AbstractContextManager[N
 
     async def write_all() -> None:
         with send:
-            await run_in_threadpool(write)
+            async with share:
+                await run_in_threadpool(write)
 
     writing = asyncio.create_task(write_all())
     try:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,10 @@ from starlette.responses import Response, StreamingResponse
 from orihon.errors import OrihonError
 from orihon.reports.task_list import tasks_by_uuid
 from orihon.system import jsonio
+from orihon.system.crowd import Crowd
 from orihon.texts import speaking
 from orihon.values.task import TaskStatus
-from orihon.web.broadcaster import Broadcaster, TopicState
+from orihon.web.broadcaster import Listener, TopicState
 from orihon.web.call import Call, task_of
 from orihon.web.fields import Field, from_texts
 from orihon.web.pages.task import messages_piece
@@ -36,7 +38,7 @@ _RETRY_MILLISECONDS = 1000
 
 def events(
     request: Request,
-    live: Broadcaster,
+    site: Site,
     topic: str,
     *,
     render: Callable[[TopicState], Awaitable[TopicState | None]],
@@ -49,7 +51,7 @@ def events(
 
     async def stream() -> AsyncIterator[bytes]:
         yield f"retry: {_RETRY_MILLISECONDS}\n\n".encode()
-        with live.listening(topic) as listener:
+        with site.live.listening(topic) as listener, _counted(site.streams, request, listener):
             while not await request.is_disconnected():
                 state = await listener.next(_SECONDS_BETWEEN_SIGNS)
                 if listener.is_over or not await request.state.is_still_in():
@@ -64,6 +66,27 @@ def events(
                 yield number.encode() + b"event: change\ndata: " + jsonio.encode(said) + b"\n\n"
 
     return StreamingResponse(stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Stream:
+    """One that may have to go: the user whose it is has too many, or more than all others."""
+
+    peer: str
+    end: Callable[[], None]
+    rank: int = 0
+
+
+@contextmanager
+def _counted(streams: Crowd, request: Request, listener: Listener) -> Iterator[None]:
+    connection = request.state.connection
+    connection.part = listener.dismiss
+    stream = _Stream(f"user {request.state.visitor.user}", connection.dismiss)
+    streams.admit(stream)
+    try:
+        yield
+    finally:
+        streams.leave(stream)
 
 
 # ---- one task --------------------------------------------------------------------------------------------------------
@@ -208,7 +231,7 @@ async def site_events(request: Request) -> Response:
     given = from_texts(_ROWS, request.query_params.multi_items())
     user = request.state.visitor.only
     page_events = SiteEvents(site, language_of(request.scope), _rendered(request), given["rows"], user)
-    return events(request, site.live, SITE, render=page_events.of)
+    return events(request, site, SITE, render=page_events.of)
 
 
 async def task_events(request: Request) -> Response:
@@ -222,7 +245,7 @@ async def task_events(request: Request) -> Response:
     heard = request.headers.get("last-event-id", "")
     after = int(heard) if heard.isascii() and heard.isdecimal() and len(heard) < _MOST_DIGITS else given["after"]
     page_events = TaskEvents(call, language_of(request.scope), _rendered(request), after)
-    return events(request, site.live, task_topic(uuid), render=page_events.of, numbered="messages")
+    return events(request, site, task_topic(uuid), render=page_events.of, numbered="messages")
 
 
 def _rendered(request: Request) -> Rendered:

@@ -21,6 +21,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orihon.errors import InvalidInput, StorageError
+from orihon.system.crowd import peer_of
 from orihon.web.access import Access, Visitor
 from orihon.web.refusal import Refusal, refusal
 from orihon.web.renderer import spoken_to
@@ -31,6 +32,9 @@ logger = logging.getLogger("orihon.web")
 LOGIN = "/login"
 MARK_HEADER = "x-csrf-token"
 _SAFE = ("GET", "HEAD", "OPTIONS")
+#: Far more than any browser sends, and any page asks for.
+_MOST_HEADERS = _MOST_FIELDS = 100
+_LONGEST_ADDRESS = 32 << 10
 
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -70,8 +74,13 @@ def policy(nonce: str) -> str:
     )
 
 
+def peer_in(scope: Scope) -> str:
+    """For whom wrong tokens count."""
+    return peer_of((scope.get("client") or ("",))[0])
+
+
 def too_many(wait: float) -> Refusal:
-    """Nobody is let in by token for so many seconds."""
+    """For so many seconds no more wrong tokens are looked at."""
     return Refusal(429, "too_many", {"retry-after": str(math.ceil(wait))})
 
 
@@ -125,6 +134,12 @@ class Gate:
     async def _refused(self, scope: Scope, headers: Headers) -> Refusal | None:
         if not self._names.allows(headers):
             return Refusal(403, "host")
+        query: bytes = scope["query_string"]
+        # Two lengths: a proxy in front may have read another request than this one.
+        has_two = "transfer-encoding" in headers and "content-length" in headers
+        is_large = len(scope["headers"]) > _MOST_HEADERS or query.count(b"&") >= _MOST_FIELDS
+        if has_two or is_large or len(scope["raw_path"]) + len(query) > _LONGEST_ADDRESS:
+            return Refusal(400, "request")
         changing = scope["method"] not in _SAFE
         if changing and headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return Refusal(403, "origin")
@@ -135,11 +150,11 @@ class Gate:
         except (StorageError, OSError) as error:
             return no_grants(error)
         if visitor is None:
-            wait = self._access.failures.seconds_to_wait() if shown_token else 0
+            wait = self._access.failures.seconds_to_wait(peer_in(scope)) if shown_token else 0
             return too_many(wait) if wait else Refusal(401, "token", {"www-authenticate": "Bearer"})
         if changing and not self._access.is_marked(visitor, headers.get(MARK_HEADER, "")):
             return Refusal(403, "mark")
-        scope["state"]["visitor"] = visitor
+        scope["state"]["visitor"] = scope["state"]["connection"].visitor = visitor
         scope["state"]["is_still_in"] = partial(self._is_still_in, visitor)
         scope["state"]["mark"] = self._access.mark_of(visitor) if visitor.session else ""
         return None
@@ -154,7 +169,7 @@ class Gate:
         """Who asks, and whether by a token. In another thread: a grant may have to be looked up for it."""
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and token:
-            return await run_in_threadpool(self._access.by_token, token.strip()), True
+            return await run_in_threadpool(self._access.by_token, token.strip(), peer_in(scope)), True
         cookie = HTTPConnection(scope).cookies.get(self._access.cookie, "")
         return await run_in_threadpool(self._access.by_session, cookie) if cookie else None, False
 

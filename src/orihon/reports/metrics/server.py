@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,6 +22,7 @@ from orihon.reports.metrics.collect import collect
 from orihon.reports.metrics.families import Sample, counted, written
 from orihon.reports.storage import FileSizes, known_sizes, measure, sizes_of
 from orihon.settings import Settings
+from orihon.system.crowd import BoundedHTTPServer, Crowd, most_connections
 from orihon.tasks.base import OpenBase, opened_base
 
 logger = logging.getLogger("orihon.metrics")
@@ -32,7 +33,6 @@ LOOPBACK = "127.0.0.1"
 SIZE_AGE = 300.0
 #: A walk may take this share of the time.
 _WALKING = 0.05
-_REQUEST_SECONDS = 10.0
 _LONGEST_PATH = 100
 
 
@@ -65,6 +65,7 @@ class MetricsServer:
     ) -> None:
         """Listen at ``host``; port 0 takes a free one (``address`` says which)."""
         self._base = opened_base(base_dir, settings)
+        self.limits = self._base.settings.web
         self._turn = threading.Lock()
         self._over = threading.Event()
         self._sizes: FileSizes | None = known_sizes(self._base.path)
@@ -111,14 +112,14 @@ class MetricsServer:
             pause = max(SIZE_AGE, self._sizes.took / _WALKING)
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = True
-
+class _Http(BoundedHTTPServer):
     def __init__(self, address: tuple[str, int], owner: MetricsServer, *, is_private: bool) -> None:
         self.owner = owner
         self.is_private = is_private
         self._is_serving = threading.Event()
-        super().__init__(address, _Request)
+        limits = owner.limits
+        crowd = Crowd(most_connections(limits.max_connections), limits.max_connections_per_peer)
+        super().__init__(address, _Request, crowd, limits.header_seconds, limits.write_seconds)
 
     def serve_forever(self, poll_interval: float = 0.5) -> None:
         self._is_serving.set()
@@ -147,10 +148,10 @@ def _listening(host: str, port: int, owner: MetricsServer) -> _Http:
 class _Request(BaseHTTPRequestHandler):
     server_version = "orihon"
     sys_version = ""
-    timeout = _REQUEST_SECONDS
     server: _Http
 
     def do_GET(self) -> None:
+        self.server.is_whole(self.connection)
         if self.server.is_private and not _is_loopback(_host_in(self.headers.get("Host", ""))):
             self._answer(HTTPStatus.FORBIDDEN, "This address is for this machine only.\n")
         elif self.path.partition("?")[0] != "/metrics":
@@ -178,7 +179,8 @@ class _Request(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        logger.debug("%s %s", self.address_string(), ascii(self.path)[:_LONGEST_PATH])
+        asked = ascii(getattr(self, "path", ""))[:_LONGEST_PATH]  # a request that is none has no path
+        logger.debug("%s %s", self.address_string(), asked)
 
 
 def _host_in(header: str) -> str:

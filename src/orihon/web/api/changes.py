@@ -65,7 +65,7 @@ def preview(call: Call) -> dict[str, Any]:
         assert found.nothing is not None
         return {**found.nothing.as_dict(), "preview": None, "why": text(f"nothing.{found.nothing.reason.value}")}
     folds = [MeasuredFold(fold, *sizes) for fold, sizes in zip(found.draft.plan.folds, found.sizes, strict=True)]
-    return {**found.draft.as_dict(), "folds": folds, "preview": call.site.drafts.keep(found)}
+    return {**found.draft.as_dict(), "folds": folds, "preview": call.site.drafts.keep(found, call.visitor.user)}
 
 
 def compress(call: Call) -> ChangedView:
