@@ -319,7 +319,8 @@ class RecordPrinter:
         if given is None:
             self._entries.title(text("cli.show.nothing_inherited"))
             return
-        self._entries.title(text("cli.show.given_by", uuid=given.uuid, status=given.status.value))
+        origin = f" ({text('inheritance.from_import')})" if given.is_imported else ""
+        self._entries.title(text("cli.show.given_by", uuid=given.uuid, status=given.status.value) + origin)
         self._entries.body(given.final_summary)
         for plan in given.planning_history:
             self._entries.record(*_plan(plan))

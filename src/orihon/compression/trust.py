@@ -169,6 +169,11 @@ def quoted(summary: str, sources: Sources, pinned: Iterable[str] = (), rules: Ti
     return "\n".join(marked if note in marked else (*marked, note))
 
 
+def quoted_lines(said: str) -> str:
+    """A text of others, with a mark before each line of it, whatever ends its lines."""
+    return "\n".join(f"{QUOTE}{line}".rstrip() for line in said.splitlines())
+
+
 def quoted_if_order(said: str) -> str:
     """One line that a tool printed, marked when it orders something."""
     return f"{QUOTE}{said}" if _ORDERS.search(as_read(said)) and not said.startswith(QUOTE) else said

@@ -63,6 +63,7 @@ class ThreadSource:
     format: str
     path: Path
     modified: float  # when the file was changed last, in seconds since 1970
+    size: int = 0  # in bytes
 
     @property
     def is_live(self) -> bool:

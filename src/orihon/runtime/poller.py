@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 
+from orihon.catalogue.rows import may_go_on
 from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.sources.base import SourceTask, TaskSource
@@ -109,7 +110,7 @@ class SourcePoller:
             if self._stopped.is_set():
                 return
             key = replace(found.key, user=found.user or found.key.user)
-            if self._queue.catalogue.tasks.unfinished(key) or not is_ours(found):
+            if any(map(may_go_on, self._queue.catalogue.tasks.unfinished(key))) or not is_ours(found):
                 continue
             try:
                 yield self._queue.enqueue(key, prompt=source.prompt(found), source=source.name)
