@@ -17,11 +17,11 @@ from dataclasses import fields, replace
 from orihon.catalogue.rows import may_go_on
 from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
-from orihon.runtime.sources.base import SourceTask, TaskSource
+from orihon.runtime.sources.base import SourceTask, Speakers, TaskSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.forge import ForgeOptions, Labels, Retry
 from orihon.settings import Settings
-from orihon.settings.runtime_sections import GitHubSettings, GitLabSettings
+from orihon.settings.runtime_sections import GitHubSettings, GitLabSettings, SourceSettings
 
 logger = logging.getLogger("orihon.sources")
 
@@ -40,7 +40,7 @@ def sources_of(settings: Settings) -> list[TaskSource]:
 
         sources.append(GitLabSource(gitlab.repositories, **_options(settings, gitlab, labels)))
     if wanted.folder is not None:
-        sources.append(FolderSource(wanted.folder))
+        sources.append(FolderSource(wanted.folder, speakers=_speakers(wanted)))
     return sources
 
 
@@ -53,7 +53,12 @@ def _options(settings: Settings, service: GitHubSettings | GitLabSettings, label
         types=service.types,
         retry=Retry(tries=wanted.tries, longest_wait=wanted.longest_wait),
         timeout=wanted.timeout,
+        speakers=_speakers(wanted),
     )
+
+
+def _speakers(wanted: SourceSettings) -> Speakers:
+    return Speakers(wanted.trusted, wanted.trusted_users)
 
 
 class SourcePoller:

@@ -18,6 +18,8 @@ LEVELS = ("light", "standard", "aggressive")
 PRICE_NAMES = ("input", "cached", "written", "output")
 MOST_PRICE = 1_000_000  # for a million tokens, in any currency; sums of more would end in infinity
 
+#: Whose words in an issue may be the user's.
+SPEAKER_KINDS = ("body", "owner", "member", "collaborator", "contributor", "author", "assignee", "folder", "anyone")
 _ROLE_NAMES = ("user", "assistant", "system", "developer")
 _SHOWN = 40  # characters of a name that nobody knows
 
@@ -141,4 +143,5 @@ def _quotas(raw: object) -> FrozenMap:
 LADDER = SettingKind("ladder", _ladder)
 PRICES = SettingKind("prices", _prices)
 QUOTAS = SettingKind("quotas", _quotas)
+SPEAKERS = SettingKind("roles", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS))
 ROLES = SettingKind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))
