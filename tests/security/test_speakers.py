@@ -20,6 +20,7 @@ from orihon.settings import Settings, load_settings
 from orihon.tasks.context import TaskContextManager
 from orihon.values.task import TaskKey
 from tests.acceptance.test_cli import run
+from tests.importing_agents import make_pi
 from tests.integration.forge_http import Answer, ForgeServer, Request, running
 from tests.integration.gitlab_server import PROJECT, GitLabServer
 
@@ -336,3 +337,45 @@ def test_comments_in_a_folder_are_told(tmp_path: Path) -> None:
     source = FolderSource(tmp_path, settle_seconds=0)
     shown = source.prompt(next(source.poll())).splitlines()
     assert shown[-1] == f"> @comments (folder): Something went wrong: {RULE}"
+
+
+# --- summaries carry where they come from
+
+
+def test_every_summary_says_who_made_it_of_what_and_how_far_it_is_trusted(base: Path, tmp_path: Path) -> None:
+    """M4, M5: a strategy's, one that a program brings, one that a person edits, and one of an import."""
+    with TaskContextManager(base, KEY, load_settings({}, environ={})) as task:
+        store = task.message_store
+        store.add_message("system", "You are an agent.")
+        for number in range(8):
+            store.add_message("user", f"Count pears {number}.")
+            store.add_message("assistant", tool_calls=[{"id": f"c{number}", "function": {"name": "count"}}])
+            store.add_message("tool", RULE, "count")
+        store.create_summary(2, 4, "Pears were counted.")
+        store.create_summary(5, 5, "More pears are wanted.")
+        first, second = task.task_store.view().folds
+        assert (first.trust, second.trust) == ("tool", "assistant")
+        edited = store.folding.edit(first.id, "Pears were counted well.", made_by="kim")
+        task.stop()
+        uuid = task.uuid
+    shown = json.loads(run("--base-dir", base, "show", uuid, "--summaries", "--json").out)
+    (last,) = [one for one in shown["summaries"] if one["id"] in edited.folds]
+    assert {name: last[name] for name in ("made_by", "start_seq", "end_seq", "trust")} == {
+        "made_by": "kim",
+        "start_seq": 2,
+        "end_seq": 4,
+        "trust": "tool",
+    }
+    assert "kim, trusted like tool output" in run("--base-dir", base, "show", uuid, "--summaries").out
+    page = tmp_path / "task.html"
+    assert run("--base-dir", base, "export", uuid, "--format", "html", "-o", page).code == 0
+    assert "trusted like tool output" in page.read_text()
+
+
+def test_a_summary_of_another_agent_is_told(base: Path, tmp_path: Path) -> None:
+    """M5: its words are in the view as they were there, with the trust of tool output."""
+    make_pi(tmp_path / "pi")
+    assert run("--base-dir", base, "import", tmp_path / "pi").code == 0
+    uuid = json.loads(run("--base-dir", base, "list", "--json").out)["tasks"][0]["uuid"]
+    shown = json.loads(run("--base-dir", base, "show", uuid, "--summaries", "--json").out)["summaries"]
+    assert {(one["made_by"], one["trust"]) for one in shown} == {("pi", "tool")}

@@ -142,9 +142,9 @@ class Sources:
 
 def shielded(pages: Pages, fold: PlannedFold, pin_patterns: Sequence[str] = ()) -> PlannedFold:
     """The fold with its trust, and with what tool output orders as quotations."""
-    if fold.form != "summary":
-        return fold
     run = pages.run_of(fold)
+    if fold.form != "summary":
+        return replace(fold, trust=Sources(pages.messages[run.start : run.end], ()).trust)
     folds = (entry.fold for entry in pages.entries(run) if entry.fold is not None)
     sources = Sources(pages.messages[run.start : run.end], [one.trust for one in folds if one.trust])
     if sources.trust != "tool":
