@@ -57,8 +57,8 @@ def _options(settings: Settings, service: GitHubSettings | GitLabSettings, label
     )
 
 
-def _speakers(wanted: SourceSettings) -> Speakers:
-    return Speakers(wanted.trusted, wanted.trusted_users)
+def _speakers(sources: SourceSettings) -> Speakers:
+    return Speakers(sources.trusted, sources.trusted_users)
 
 
 class SourcePoller:

@@ -143,5 +143,5 @@ def _quotas(raw: object) -> FrozenMap:
 LADDER = SettingKind("ladder", _ladder)
 PRICES = SettingKind("prices", _prices)
 QUOTAS = SettingKind("quotas", _quotas)
-SPEAKERS = SettingKind("roles", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS))
+SPEAKERS = SettingKind("speakers", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS))
 ROLES = SettingKind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))
