@@ -209,10 +209,12 @@ class SourceSettings:
             "Whose words in an issue or request are the user's: `body` (its own text), comments by those whom the "
             "service calls `owner`, `member`, `collaborator` or `contributor`, by its `author` or an `assignee`, what "
             "stands in a `folder`'s comments, or `anyone`. All others are quoted and have the trust of tool output.",
+            reach=Reach.GUARD,
         ),
     )
     trusted_users: tuple[str, ...] = field(
-        default=(), metadata=spec(NAME_LIST, "Names at the service whose comments are the user's words, too.")
+        default=(),
+        metadata=spec(NAME_LIST, "Names at the service whose comments are the user's words, too.", reach=Reach.GUARD),
     )
     github: GitHubSettings = field(default=GitHubSettings(), metadata=section())
     gitlab: GitLabSettings = field(default=GitLabSettings(), metadata=section())

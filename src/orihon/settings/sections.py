@@ -371,6 +371,7 @@ class InheritanceSettings:
             FLAG,
             "A new task inherits from imported tasks on its key, too, as quotations; unset: only where it is pointed "
             "at one (`--inherit-from`).",
+            reach=Reach.GUARD,
         ),
     )
 
@@ -385,10 +386,12 @@ class ImportingSettings:
             _SECONDS,
             "Seconds that reading one file of an import may take, and one more for each of its megabytes; then it is "
             "reported, and the next one read.",
+            reach=Reach.GUARD,
         ),
     )
     memory_mb: int = field(
-        default=2048, metadata=spec(whole(1), "Megabytes of memory that reading one file of an import may take.")
+        default=2048,
+        metadata=spec(whole(1), "Megabytes of memory that reading one file of an import may take.", reach=Reach.GUARD),
     )
 
 
