@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, SettingKind, choice, number, parsed, whole
+from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, Reach, SettingKind, choice, number, parsed, whole
 
 STRATEGIES = ("summarize", "prune", "offload", "sections")
 EVENTS = ("approval", "phase_end", "iteration_end")
@@ -143,5 +143,5 @@ def _quotas(raw: object) -> FrozenMap:
 LADDER = SettingKind("ladder", _ladder)
 PRICES = SettingKind("prices", _prices)
 QUOTAS = SettingKind("quotas", _quotas)
-SPEAKERS = SettingKind("speakers", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS))
+SPEAKERS = SettingKind("speakers", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS), reach=Reach.GUARD)
 ROLES = SettingKind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))
