@@ -152,7 +152,7 @@ def test_what_comes_back_from_a_backup_or_an_archive_is_ours(base: Path, tmp_pat
     assert uuid in first_words(base)
     assert run("--base-dir", base, "backup", tmp_path / "vault").code == 0
     restored = tmp_path / "restored"
-    assert run("backup", tmp_path / "vault", "--restore-to", restored).code == 0
+    assert run("--base-dir", base, "backup", tmp_path / "vault", "--restore-to", restored).code == 0
     assert uuid in first_words(restored)
 
 
