@@ -47,7 +47,8 @@ def test_a_chain_for_people_and_for_programs(base: Path) -> None:
     told = json.loads(run("--base-dir", base, "chain", pointed, "-n", "3", "--json").out)["tasks"]
     assert [task["uuid"] for task in told] == [second, alone, pointed]
     assert [task["heritage"] for task in told] == ["from", "off", "from"]
-    assert told[2]["inherited"] == {"final_summary": True, "plans": 1, "open_problems": 0, "earlier": 0}
+    given = {"final_summary": True, "plans": 1, "open_problems": 0, "earlier": 0, "imported": False}
+    assert told[2]["inherited"] == given
     assert "inherits from" in run_on_terminal("--base-dir", base, "chain", first).out
 
 

@@ -30,6 +30,7 @@ from orihon.runtime.sources.forge import Labels
 from orihon.runtime.workspace_tools import PROTECTED
 from orihon.settings import Settings
 from orihon.settings.model import schema, section_names
+from orihon.settings.rungs import SPEAKER_KINDS
 from orihon.values.task import TaskStatus
 from tests.acceptance.test_cli import ORIHON, PATIENCE, environment
 
@@ -166,6 +167,7 @@ def known_words() -> set[str]:
     words |= {key.rpartition(".")[2] for key in schema()} | set(section_names()) | {*schema()}
     words |= {variable for row in schema().values() for variable in row.env}
     words |= {*server_keys(), *PROTOCOLS, *CLIENTS, *(status.value for status in TaskStatus)}
+    words |= {*SPEAKER_KINDS, "author_association", "> …"}
     labels = Labels()
     words |= {getattr(labels, name) for name in Labels.__slots__}
     words |= {f"{name}/" for name in (folder_source.IN_PROGRESS, folder_source.DONE, folder_source.FAILED)}

@@ -15,6 +15,8 @@ TOKENS = {"agent-token": "agent", "second-token": "second", "hanako-token": "han
 
 _ITEM = re.compile(r"/api/v4/projects/([^/]+)/(issues|merge_requests)(?:/(\d+)(?:/(notes|award_emoji)(?:/(\d+))?)?)?")
 
+_MEMBER = re.compile(r"/api/v4/projects/([^/]+)/members/all/(\d+)")
+
 
 class GitLabServer(ForgeServer):
     """Holds one project."""
@@ -24,6 +26,7 @@ class GitLabServer(ForgeServer):
         self.items: dict[tuple[str, int], dict[str, Any]] = {}
         self.notes: dict[tuple[str, int], list[dict[str, Any]]] = {}
         self.reactions: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        self.levels: dict[str, int] = {"hanako": 40}  # the members of the project, by name
         self._last_id = 100
 
     def add(self, kind: str, title: str, description: str | None = "", labels: tuple[str, ...] = ()) -> int:
@@ -58,6 +61,11 @@ class GitLabServer(ForgeServer):
         parts = urlsplit(request.path)
         if parts.path == "/api/v4/user":
             return self._json(200, _user(user))
+        if (member := _MEMBER.fullmatch(parts.path)) and unquote(member[1]) == PROJECT:
+            levels = {_user(name)["id"]: level for name, level in self.levels.items()}
+            who = int(member[2])
+            known = {"id": who, "access_level": levels.get(who)}
+            return self._json(200, known) if who in levels else self._json(404, {"message": "404 Not found"})
         found = _ITEM.fullmatch(parts.path)
         if found is None or unquote(found[1]) not in (PROJECT, "1"):
             return self._json(404, {"message": "404 Project Not Found"})

@@ -213,6 +213,7 @@ _TEXTS = {
     "prices": '{"gpt-4o": {"input": 2.5}}',
     "quotas": '{"kim": {"tasks": 3}}',
     "roles": '["user"]',
+    "speakers": '["owner"]',
     "name_list": '["acme/shop"]',
     "servers": '{"files": {"command": "files-server"}}',
     "identifier": "some_name",

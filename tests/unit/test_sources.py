@@ -17,7 +17,15 @@ import pytest
 
 import orihon.runtime.sources
 from orihon.errors import InvalidSettings, OrihonError, SourceError, StorageUnavailable
-from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, marker, prompt, without_markers
+from orihon.runtime.sources.base import (
+    SourceComment,
+    SourceOutcome,
+    SourceTask,
+    Speakers,
+    marker,
+    prompt,
+    without_markers,
+)
 from orihon.runtime.sources.folder import MOST_COMMENT_BYTES, FolderSource
 from orihon.runtime.sources.forge import (
     Calls,
@@ -25,11 +33,11 @@ from orihon.runtime.sources.forge import (
     Retry,
     Trouble,
     asked_wait,
-    latest,
     refusal,
     service_address,
     task_number,
     token_from,
+    with_latest,
 )
 from orihon.runtime.sources.github import GitHubSource
 from orihon.runtime.sources.gitlab import GitLabSource
@@ -377,7 +385,7 @@ def test_the_prompt_says_where_a_task_comes_from_and_what_was_said() -> None:
         "Faster import",
         "Please.\n\n<!-- orihon:x:note -->",
         (
-            SourceComment("hanako", "Why not COPY?", "2026-11-01T10:00:00Z", "jobs/import.py:12"),
+            SourceComment("hanako", "Why not COPY?", "2026-11-01T10:00:00Z", "jobs/import.py:12", "member"),
             SourceComment("agent", "<!-- orihon:x:start -->"),
         ),
         url="https://git.example.com/7",
@@ -388,7 +396,7 @@ def test_the_prompt_says_where_a_task_comes_from_and_what_was_said() -> None:
     assert prompt(found) == (
         "Task gitlab:group/sub/shop!7 (merge_request)\nFrom: taro\nAddress: https://git.example.com/7\n"
         "Branches: faster → main\nTitle: Faster import\n\nPlease.\n\nComments so far:\n\n"
-        "--- hanako, 2026-11-01T10:00:00Z (jobs/import.py:12)\nWhy not COPY?"
+        "--- @hanako (member), 2026-11-01T10:00:00Z (jobs/import.py:12)\nWhy not COPY?"
     )
 
 
@@ -407,7 +415,18 @@ def test_the_latest_comments_are_kept_in_their_order() -> None:
     comments = [
         SourceComment("a", str(number), f"2026-11-01T10:{number // 60:02}:{number % 60:02}Z") for number in range(130)
     ]
-    assert [each.text for each in latest(comments[::-1])] == [str(number) for number in range(30, 130)]
+    found = SourceTask(TaskKey("github", "o", "r", "issue", "1"), "Title", "Body")
+    kept = with_latest(found, comments[::-1], Speakers()).comments
+    assert [each.text for each in kept] == [str(number) for number in range(30, 130)]
+
+
+def test_strangers_crowd_out_no_user() -> None:
+    """A hundred comments of anybody's would have been all that the agent sees."""
+    strangers = [SourceComment("x", str(number), "2026-11-02T10:00:00Z", "", "NONE") for number in range(130)]
+    member = SourceComment("hanako", "Only on Linux.", "2026-11-01T10:00:00Z", "", "MEMBER")
+    found = SourceTask(TaskKey("github", "o", "r", "issue", "1"), "Title", "Body")
+    kept = with_latest(found, [*strangers, member], Speakers()).comments
+    assert (len(kept), kept[0]) == (100, member)
 
 
 def test_waits_that_servers_ask_for() -> None:

@@ -1,14 +1,17 @@
 """``metadata.json``: what a task's folder knows about the task by itself.
 
-Written once, when the folder is made. The catalogue can be rebuilt from it, and it from the catalogue.
+Written once, when the folder is made. The catalogue can be rebuilt from it, and it from the catalogue. Of a task that
+was imported it says so: what others have written is not inherited from, whatever becomes of the catalogue.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from orihon.catalogue import TaskRow
+from orihon.catalogue.rows import CONTINUED, IMPORT, IMPORTED_AT
 from orihon.errors import InvalidInput
 from orihon.settings import Settings
 from orihon.store.contract import RecordStore
@@ -46,7 +49,17 @@ def metadata_of(row: TaskRow, settings: Settings) -> dict[str, Any]:
             "compression_threshold": settings.compression.threshold,
             "backend": row.backend,
         },
+        **origin_in(row.metadata),
     }
+
+
+def origin_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """That a task was imported, from what kind of file and when, so far as a row or a folder says it."""
+    origin = metadata.get(IMPORT)
+    if origin is None:
+        return {}
+    told = origin if isinstance(origin, dict) else {}
+    return {IMPORT: {name: told[name] for name in ("format", IMPORTED_AT, CONTINUED) if name in told}}
 
 
 def restore_metadata(records: RecordStore, row: TaskRow, settings: Settings) -> None:

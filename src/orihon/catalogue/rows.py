@@ -109,6 +109,7 @@ CLEANED = "cleaned"  # the task's records were removed on purpose; what is kept 
 UNREAD = "notes_unread"  # in the place of notes that are sealed and could not be opened: why
 IMPORT = "import"  # the task came from elsewhere, and from where
 IMPORTED_AT = "at"  # … and when: how long it may stay is counted from then on
+CONTINUED = "continued"  # … and somebody here goes on with it (a fork)
 SPENT = "spent"  # seconds and money, while there are limits on them
 
 
@@ -119,6 +120,17 @@ def fresh_start(row: TaskRow) -> Mapping[str, int]:
     """
     kept = row.metadata.get(FRESH_START)
     return {"round": 0, "llm_calls": 0, "tokens": 0, "tool_calls": 0} | (kept if isinstance(kept, dict) else {})
+
+
+def is_imported(row: TaskRow) -> bool:
+    """Was the task, or what it was forked from, written elsewhere? Its words are told, and bind nobody here."""
+    return IMPORT in row.metadata
+
+
+def may_go_on(row: TaskRow) -> bool:
+    """Is this what somebody means who names its key? A file may claim any key, so an import has to be named itself."""
+    origin = row.metadata.get(IMPORT)
+    return origin is None or (isinstance(origin, dict) and CONTINUED in origin)
 
 
 def here_since(row: TaskRow) -> str | None:

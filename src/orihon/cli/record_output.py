@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from orihon.values.records import Compression, Fold, Pin
 
 _STYLES = {"system": "magenta", "developer": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
+_TRUSTS = ("system", "user", "assistant", "tool")
 _FOLD_STYLE = "bold blue"
 _PIN_STYLE = "bold red"
 _TIME_STYLE = "dim"
@@ -319,7 +320,8 @@ class RecordPrinter:
         if given is None:
             self._entries.title(text("cli.show.nothing_inherited"))
             return
-        self._entries.title(text("cli.show.given_by", uuid=given.uuid, status=given.status.value))
+        origin = f" ({text('inheritance.from_import')})" if given.is_imported else ""
+        self._entries.title(text("cli.show.given_by", uuid=given.uuid, status=given.status.value) + origin)
         self._entries.body(given.final_summary)
         for plan in given.planning_history:
             self._entries.record(*_plan(plan))
@@ -330,6 +332,8 @@ class RecordPrinter:
 def _summary(record: Mapping[str, Any]) -> tuple[str, str, str, str]:
     place = f"{record['start_seq']}-{record['end_seq']}"
     tokens = f"{record['original_tokens']} → {record['summary_tokens']}"
+    if record.get("trust") in _TRUSTS:
+        tokens = ", ".join(filter(None, (tokens, record.get("made_by"), text(f"web.task.trust.{record['trust']}"))))
     return (
         f"[{record['id']}] {place}",
         tokens,

@@ -206,4 +206,5 @@ def _listed(inherited: Inherited) -> str:
     )
     parts = [text("inheritance.has_summary")] if inherited.final_summary else []
     parts += [text(f"inheritance.{name}", count=count) for name, count in counts if count]
+    parts += [text("inheritance.from_import")] if inherited.imported else []
     return ", ".join(parts) or text("inheritance.nothing")

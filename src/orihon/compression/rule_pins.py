@@ -3,7 +3,8 @@
 They hold for the compression at hand and are found again for the next one, also inside the folds that carry them on;
 nothing is recorded. A pattern that begins with ``^#`` is compared with headings as ``## Title``, any other with every
 line; where a heading matches, its whole section is pinned, subsections too. Tool results are left out: what they quote
-is nobody's rule, and does not become one when an agent repeats it or a fold has it from there. So is the system prompt,
+is nobody's rule, and does not become one when an agent repeats it or a fold has it from there. So are the words of
+others in a user's message, also where all of a user's messages are pinned. So is the system prompt,
 which is never folded, and so are the headings that a fold has of its own. No pattern takes more than its time.
 """
 
@@ -13,9 +14,11 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from orihon.compression.documents.markdown import parse
 from orihon.compression.notes.layout import is_tools, numbered
+from orihon.compression.notes.reader import others_words, own_parts
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.compression.trust import QUOTE
 from orihon.guard.masking.patterns import TimedPatterns
@@ -39,7 +42,8 @@ def rule_pins(pages: Pages, patterns: Sequence[str], roles: Sequence[str]) -> tu
         if message.role not in _SPEAKERS:
             continue
         if entry.fold is None and message.role in roles:
-            found[Pin(entry.start)] = None
+            parts = own_parts(message.text) if message.role == "user" and others_words(message.text) else [""]
+            found.update((Pin(entry.start, part.strip()), None) for part in parts)
         elif patterns:
             is_fold = entry.fold is not None and entry.fold.form == "summary"
             pinned = rules.in_fold(message.text) if is_fold else rules.in_message(message)
@@ -63,7 +67,8 @@ class _Rules:
 
     def in_message(self, message: Message) -> Iterator[str]:
         """What is pinned of a message, in order."""
-        return self._pinned(message.text, self._matches_heading)
+        parts = own_parts(message.text) if message.role == "user" else [message.text]
+        return (pinned for part in parts for pinned in self._pinned(part, self._matches_heading))
 
     def in_fold(self, said: str) -> Iterator[str]:
         """What is pinned of a fold; sections only where a fold carries what was pinned, the others are its own."""
@@ -107,8 +112,9 @@ class _Printed:
 
     @cached_property
     def _lines(self) -> frozenset[str]:
-        texts = (message.text for message in self._messages if message.role not in _SPEAKERS)
-        return frozenset(line.strip() for text in texts for line in text.splitlines())
+        texts = [message.text for message in self._messages if message.role not in _SPEAKERS]
+        told = (others_words(message.text).values() for message in self._messages if message.role == "user")
+        return frozenset(line.strip() for text in chain(texts, *told) for line in text.splitlines())
 
 
 def _said_by_people(notes: str) -> str:

@@ -1,10 +1,11 @@
 """The provenance of summaries: one is trusted no more than the least trusted text that it was made of.
 
-Text that a tool printed (a page, a file, a log) may have been written by anybody, and to survive a compression as if
-the user had said it is what an injected instruction is after. So every summary records the lowest trust of its sources;
-and a line of it that orders something, and comes from tool output and not from the user, is quoted: it is reported, not
-obeyed. So is whatever tool output puts among the goals and constraints, a line of it that a rule would pin, and a
-heading that would make rules of what follows. What was quoted once stays quoted when a summary is folded again.
+Text that a tool printed (a page, a file, a log) may have been written by anybody, and so may a comment on an issue that
+comes with a user's message. To survive a compression as if the user had said it is what an injected instruction is
+after. So every summary records the lowest trust of its sources; and a line of it that orders something, and comes from
+tool output or from others and not from the user, is quoted: it is reported, not obeyed. So is whatever they put among
+the goals and constraints, a line of theirs that a rule would pin, and a heading that would make rules of what follows.
+What was quoted once stays quoted when a summary is folded again.
 
 For comparing, texts are normalised to what their reader sees (``as_read``): an order in full-width letters, with a
 zero-width space in its middle, with Cyrillic letters among the Latin or in tag characters is the same order to a model.
@@ -21,6 +22,7 @@ from functools import cache, cached_property
 
 from orihon.compression.notes.calls import OUTCOME
 from orihon.compression.notes.layout import binding_headings, is_own, is_tools, numbered
+from orihon.compression.notes.reader import others_words, own_parts
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.guard.masking.patterns import TimedPatterns
 from orihon.texts import LANGUAGES, text
@@ -140,9 +142,9 @@ class Sources:
 
 def shielded(pages: Pages, fold: PlannedFold, pin_patterns: Sequence[str] = ()) -> PlannedFold:
     """The fold with its trust, and with what tool output orders as quotations."""
-    if fold.form != "summary":
-        return fold
     run = pages.run_of(fold)
+    if fold.form != "summary":
+        return replace(fold, trust=Sources(pages.messages[run.start : run.end], ()).trust)
     folds = (entry.fold for entry in pages.entries(run) if entry.fold is not None)
     sources = Sources(pages.messages[run.start : run.end], [one.trust for one in folds if one.trust])
     if sources.trust != "tool":
@@ -167,6 +169,11 @@ def quoted(summary: str, sources: Sources, pinned: Iterable[str] = (), rules: Ti
         return summary
     note = text("compression.quoted")
     return "\n".join(marked if note in marked else (*marked, note))
+
+
+def quoted_lines(said: str) -> str:
+    """A text of others, with a mark before each line of it, whatever ends its lines."""
+    return "\n".join(f"{QUOTE}{line}".rstrip() for line in said.splitlines())
 
 
 def quoted_if_order(said: str) -> str:
@@ -271,13 +278,17 @@ def is_summary(message: Message) -> bool:
 def _trust_of(message: Message) -> Trust:
     if is_summary(message):
         return "tool" if any(_untrusted(message)) else "assistant"
+    if message.role == "user" and others_words(message.text):
+        return "tool"
     return _OF_ROLE.get(message.role, "tool")
 
 
 def _untrusted(message: Message) -> list[str]:
-    """What of a message tools have printed: all of a result, what an earlier summary quotes or has from a tool."""
+    """What of a message tools or strangers say: all of a result, what an earlier summary quotes or has from a tool."""
     if _OF_ROLE.get(message.role) is None:
         return [message.text]
+    if message.role == "user":
+        return list(others_words(message.text).values())
     return [said for speaker, said in _notes(message) if speaker and is_tools(speaker)] if is_summary(message) else []
 
 
@@ -285,6 +296,8 @@ def _ordered(message: Message) -> list[str]:
     """What of a message those have said who may order something."""
     if is_summary(message):
         return [said for speaker, said in _notes(message) if speaker in _WHO_ORDER]
+    if message.role == "user":
+        return own_parts(message.text)
     return [message.text] if message.role in _WHO_ORDER else []
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orihon.importers.registry import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
+from orihon.importers.registry import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart, check_bounds
 from orihon.importers.shapes import message, model_call, name_for
 from orihon.values.records import ModelCall, Usage
 
@@ -54,6 +54,7 @@ class Aider(Importer):
                 number = 0
                 while raw := file.readline(_LONGEST):
                     number += 1
+                    check_bounds(len(raw))
                     line = _decoded(raw, number, history)
                     if not history.goes_on_with(line):
                         yield from history.take(line, number)

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import apsw
 
 from orihon.drivers.postgres import statements
-from orihon.importers.lines import json_lines, peek
+from orihon.importers.lines import json_lines, peek, reading_tables
 from orihon.importers.registry import Importer, Problem, SaidItem, Thread, TranscriptEvent, TranscriptPart
 from orihon.importers.shapes import (
     Unknown,
@@ -42,9 +44,6 @@ from orihon.importers.shapes import (
 )
 from orihon.system import jsonio
 from orihon.values.message.message import Message
-
-if TYPE_CHECKING:
-    import apsw
 
 _CALLS = frozenset(("tool_use", "tool_call", "tool-call"))
 _RESULTS = frozenset(("tool_result", "tool-result"))
@@ -185,27 +184,11 @@ def is_store(head: bytes) -> bool:
 
 def read_store(path: Path) -> Iterator[TranscriptPart]:
     """The messages of the chat, from its newest root."""
-    import apsw
-
     try:
-        connection = apsw.Connection(
-            f"file:{_quoted(path)}?mode=ro", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-        )
+        with reading_tables(path, "meta", "blobs") as connection:
+            yield from _Store(path, connection).read()
     except (apsw.Error, UnicodeDecodeError) as error:
         yield Problem("unreadable", fields={"detail": str(error)})
-        return
-    try:
-        yield from _Store(path, connection).read()
-    except (apsw.Error, UnicodeDecodeError) as error:
-        yield Problem("unreadable", fields={"detail": str(error)})
-    finally:
-        connection.close()
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path.resolve()))
 
 
 class _Store:

@@ -1,7 +1,9 @@
 """The files of an import: those that were named, and those in folders that were named, in a fixed order.
 
-Only regular files are opened: nobody waits for a pipe. A link into a folder that is being walked is reported, one into
-a folder that was walked already is passed over. Holds the names of one folder at a time.
+Only regular files are opened: nobody waits for a pipe. A link is followed only where it was named itself: inside a
+folder it might lead anywhere on the machine. One that leads out of what was named, or back into a folder that contains
+it, is reported; any other is passed over, since what it leads to is found by itself. Holds the names of one folder at a
+time.
 
 ``imports.db`` in the base folder: which files were imported, so that one that has not changed is not read again.
 
@@ -53,6 +55,7 @@ class Search:
         self._paths = paths
         self._walked: set[_Identity] = set()
         self._own = _identity(base_dir)
+        self._roots = [Path(os.path.realpath(path)) for path in paths]
 
     def __iter__(self) -> Iterator[FoundFile | NotFound]:
         for path in self._paths:
@@ -62,18 +65,13 @@ class Search:
                 yield NotFound(path, _unreadable(error))
                 continue
             if stat.S_ISDIR(status.st_mode):
-                yield from self._walk(path, ())
+                yield from self._walk(path)
             else:
                 yield _found(path, status, is_named=True)
 
-    def _walk(self, folder: Path, above: tuple[_Identity, ...]) -> Iterator[FoundFile | NotFound]:
+    def _walk(self, folder: Path) -> Iterator[FoundFile | NotFound]:
         here = _identity(folder)
-        if here is None or here == self._own:
-            return
-        if here in above:
-            yield NotFound(folder, Problem("loop"))
-            return
-        if here in self._walked:
+        if here is None or here == self._own or here in self._walked:
             return
         self._walked.add(here)
         try:
@@ -85,14 +83,25 @@ class Search:
         for name in names:
             path = folder / name
             try:
-                status = path.stat()
+                status = path.lstat()
+                if stat.S_ISLNK(status.st_mode):
+                    yield from self._link(path)
+                    continue
             except OSError as error:
                 yield NotFound(path, _unreadable(error))
                 continue
             if not stat.S_ISDIR(status.st_mode):
                 yield _found(path, status, is_named=False)
             elif name not in _NOT_WALKED:
-                yield from self._walk(path, (*above, here))
+                yield from self._walk(path)
+
+    def _link(self, path: Path) -> Iterator[NotFound]:
+        """Why what a link leads to is not read, where that has to be said."""
+        goal = Path(os.path.realpath(path, strict=True))
+        if not any(goal.is_relative_to(root) for root in self._roots):
+            yield NotFound(path, Problem("outside", fields={"goal": str(goal)}))
+        elif Path(os.path.realpath(path.parent)).is_relative_to(goal):
+            yield NotFound(path, Problem("loop"))
 
 
 def _found(path: Path, status: os.stat_result, *, is_named: bool) -> FoundFile | NotFound:

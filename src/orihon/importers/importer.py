@@ -21,9 +21,11 @@ from orihon.importers.ownership import ImportTarget, Restorer
 from orihon.importers.registry import (
     Importer,
     Problem,
+    ReadingBounds,
     Thread,
     ThreadEnd,
     TranscriptEvent,
+    bounded,
     importer,
     is_companion,
     is_like_transcript,
@@ -125,7 +127,8 @@ class _Run:
             return
         report.formats[reader.name] += 1
         report.size += found.status.st_size
-        self._import(reader, ThreadSource(reader.name, path, found.status.st_mtime), fingerprint, problems)
+        source = ThreadSource(reader.name, path, found.status.st_mtime, found.status.st_size)
+        self._import(reader, source, fingerprint, problems)
 
     def _is_known(self, path: Path, fingerprint: FileFingerprint) -> bool:
         task = self.seen.task_of(path, fingerprint, None if self.forced is None else self.forced.name)
@@ -181,17 +184,18 @@ class ReadFile:
         self._source = source
         self._problems = problems
         self._anew = anew or {}
+        self._bounds = ReadingBounds.of(place.settings.importing, source.size)
         self._writers: dict[str, TaskWriter | None] = {}  # None: nothing more is wanted of this thread
 
     def imported(self) -> Iterator[ImportedTask]:
         """Reads everything; gives the tasks that were made or have grown."""
         if isinstance(self._reader, Restorer):
-            for task in self._kept(self._reader.restore(self._source.path, self._place)):
+            for task in self._kept(bounded(self._reader.restore(self._source.path, self._place), self._bounds)):
                 self.first = self.first or task.uuid
                 yield task
             return
         try:
-            for found in parts_of(self._reader, self._source.path):
+            for found in parts_of(self._reader, self._source.path, self._bounds):
                 if isinstance(found, TranscriptEvent):
                     self._receive(found)
                 else:

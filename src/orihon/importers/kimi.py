@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.importers.kimi_cli import is_context, is_wire, read_context, read_wire, result_message, spoken
-from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.lines import is_beside, json_document, json_lines, peek
 from orihon.importers.registry import (
     CompactionItem,
     Importer,
@@ -144,7 +144,8 @@ class _Session:
         if agent.parent.name != "agents" or self.path.name != "wire.jsonl":
             self._id = name_for(self.path, as_json(record))
             return Thread(self._id, created_at=created)
-        state = json_document(session / "state.json")
+        beside = session / "state.json"
+        state = json_document(beside) if is_beside(beside) else None
         known = {} if isinstance(state, Problem) else fields(state)
         main = session.name.removeprefix("session_")
         parent = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.lines import json_lines
+from orihon.importers.lines import is_beside, json_lines
 from orihon.importers.registry import (
     CompactionItem,
     PlanItem,
@@ -95,7 +95,7 @@ def result_message(call_id: str, output: object, result: Mapping[str, Any]) -> M
 def read_context(path: Path) -> Iterator[TranscriptPart]:
     """A session from its context; nothing when its wire tells more."""
     wire = path.with_name("wire.jsonl")
-    if path.stem.startswith("context") and wire.is_file() and wire.stat().st_size:
+    if path.stem.startswith("context") and is_beside(wire) and wire.stat().st_size:
         return
     named = _session(path) if path.name == "context.jsonl" else ""
     thread = Thread(named or name_for(path, str(path.parent.name)))
@@ -120,13 +120,6 @@ def read_context(path: Path) -> Iterator[TranscriptPart]:
 
     yield from read_each(json_lines(path), take)
     yield from unknown.problems()
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that is longer than any file's
-        return False
 
 
 def _asked(call: Mapping[str, Any]) -> object:
@@ -231,7 +224,7 @@ class _Wire:
             or words(data.get("parent_tool_call_id"))
             or words(data.get("task_tool_call_id"))
         )
-        if _is_file(self.path.parent / "subagents" / named / "wire.jsonl"):
+        if is_beside(self.path.parent / "subagents" / named / "wire.jsonl"):
             return  # it tells the same in a file of its own
         if named not in self._others:
             self._others[named] = _Speaker(f"{self._main.id}-{named}")
@@ -240,7 +233,8 @@ class _Wire:
 
     def _summary(self) -> str:
         """What the last compaction has written: the context begins with it. It stands for the earlier ones, too."""
-        for record in json_lines(self.path.with_name("context.jsonl")):
+        beside = self.path.with_name("context.jsonl")
+        for record in json_lines(beside) if is_beside(beside) else ():
             if isinstance(record, Problem) or words(record[1].get("role")) in _OWN_ROLES:
                 continue
             said = message("user", spoken(record[1].get("content"))[0]).text

@@ -3,6 +3,9 @@
 Takes UTF-8 with or without a mark, and UTF-16 with one. What cannot be read becomes a ``Problem`` with its line. A line
 longer than ``LONGEST_LINE`` is passed over without being held in memory.
 
+Databases of others (``reading_tables``): plain tables are read and nothing else. A view, a virtual table or a computed
+column is a program that its author has written, and may run for ever.
+
 The beginning of a file, as far as it is JSON: what a format is recognised by.
 
 A head is cut somewhere, often in the middle of the one document that the file is. ``peek`` gives what stands before the
@@ -14,20 +17,27 @@ from __future__ import annotations
 import codecs
 import io
 import json
+import os
 import re
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
-from orihon.importers.registry import Problem
+import apsw
+
+from orihon.importers.registry import Problem, admit_document, check_bounds, goes_on
 from orihon.system import jsonio
 
 #: Longer lines, and documents, are not read: nobody could keep a message of that size.
 LONGEST_LINE = 256 << 20
 _UTF_16 = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _DETAIL = 80
+_LARGE = 1 << 20  # what is smaller is decoded without being looked at first
 _BUFFER = 1 << 20  # lines of many kilobytes are common, and one that is cut by the buffer costs twice
 
 
@@ -57,16 +67,88 @@ def json_document(path: Path) -> Any | Problem:
     return _value(raw, 0)
 
 
+def is_beside(path: Path) -> bool:
+    """May this be read along with the file that was found? A link might lead anywhere, and nobody waits for a pipe."""
+    try:
+        return stat.S_ISREG(path.lstat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+#: What a database of somebody else's may not do.
+_SWITCHED_OFF = (
+    apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+    apsw.SQLITE_DBCONFIG_ENABLE_VIEW,
+    apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER,
+    apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION,
+)
+_STEPS_BETWEEN_LOOKS = 50_000  # of SQLite's machine: some milliseconds
+
+
+@contextmanager
+def reading_tables(path: Path, *names: str) -> Iterator[apsw.Connection]:
+    """A database of somebody else's for looking at its plain tables of these names; ``apsw.Error`` where it has none.
+
+    Where its folder cannot be written to, what nobody has checkpointed yet cannot be seen.
+    """
+    address = f"file:{quote(os.fsencode(path))}?mode=ro"
+    try:
+        connection = _guarded(address, names)
+    except apsw.CantOpenError:
+        connection = _guarded(f"{address}&immutable=1", names)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _guarded(address: str, names: tuple[str, ...]) -> apsw.Connection:
+    connection = apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        for option in _SWITCHED_OFF:
+            connection.config(option, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, LONGEST_LINE)
+        # Python is called in between: so Ctrl-C arrives, too.
+        connection.set_progress_handler(goes_on, _STEPS_BETWEEN_LOOKS)
+        for name in names:
+            _refuse_programs(connection, name)
+        connection.authorizer = _reading_only(frozenset(names))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _refuse_programs(connection: apsw.Connection, name: str) -> None:
+    found = connection.execute("SELECT type FROM pragma_table_list(?) WHERE schema = 'main'", (name,)).fetchall()
+    computed = connection.execute("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden > 0", (name,)).fetchall()
+    if any(kind != "table" for (kind,) in found) or computed:
+        raise apsw.SQLError(f"{name}: not a plain table")
+
+
+def _reading_only(names: frozenset[str]) -> Callable[..., int]:
+    def decide(action: int, first: str | None, _column: str | None, _database: str | None, inside: str | None) -> int:
+        is_read = action == apsw.SQLITE_READ and first in names and inside is None
+        # Functions: those of a column's default, which are harmless ones in a schema that is not trusted.
+        is_harmless = action in (apsw.SQLITE_SELECT, apsw.SQLITE_FUNCTION)
+        return apsw.SQLITE_OK if is_read or is_harmless else apsw.SQLITE_DENY
+
+    return decide
+
+
 def _lines(file: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | Problem]]:
     number = 0
     while line := file.readline(longest + 1):
         number += 1
+        check_bounds(len(line))
         if len(line) <= longest:
             yield number, line
             continue
         size = len(line)
         while not line.endswith(b"\n") and (line := file.readline(1 << 20)):
             size += len(line)
+            check_bounds(len(line))
         yield number, Problem("long_line", number, {"size": size, "limit": longest})
 
 
@@ -82,6 +164,8 @@ def _object(line: bytes, number: int) -> dict[str, Any] | Problem | None:
 
 
 def _value(raw: bytes, line: int) -> Any | Problem:
+    if len(raw) > _LARGE:
+        admit_document(raw)
     try:
         return jsonio.decode(raw.removeprefix(codecs.BOM_UTF8), odd_numbers=False)
     except UnicodeDecodeError:

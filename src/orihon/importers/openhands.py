@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from orihon.importers.lines import json_document, json_lines, peek
+from orihon.importers.lines import is_beside, json_document, json_lines, peek
 from orihon.importers.openhands_events import OpenHandsConversation, is_event
 from orihon.importers.registry import (
     CompactionItem,
@@ -193,7 +193,8 @@ def _in_order(folder: Path) -> Iterator[RecordOrProblem]:
 
 def _files(folder: Path) -> list[str]:
     """The names of the event files, in their order."""
-    named = [(int(found.group(1)), one.name) for one in folder.iterdir() if (found := _FILE.match(one.name))]
+    found = ((_FILE.match(one.name), one) for one in folder.iterdir() if is_beside(one))
+    named = [(int(number.group(1)), one.name) for number, one in found if number]
     return [name for _, name in sorted(named)]
 
 
@@ -203,7 +204,7 @@ def _last_file(folder: Path, _changed: int) -> str:
 
 
 def _quietly(path: Path) -> object:
-    found = json_document(path) if path.is_file() else None
+    found = json_document(path) if is_beside(path) else None
     return None if isinstance(found, Problem) else found
 
 

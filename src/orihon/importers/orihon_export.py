@@ -17,18 +17,20 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from orihon.catalogue.metadata import key_in, read_metadata, write_metadata
+from orihon.catalogue.metadata import NAME as METADATA
+from orihon.catalogue.metadata import key_in, origin_in, read_metadata, write_metadata
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, KeyUnavailable, OrihonError, StorageUnavailable
 from orihon.importers.export_rows import key_of, record_usage, row_of
 from orihon.importers.identity import task_uuid
 from orihon.importers.lines import LONGEST_LINE, peek
 from orihon.importers.ownership import ImportTarget, Restorer
-from orihon.importers.registry import Problem
+from orihon.importers.registry import Problem, admit_document, check_bounds
 from orihon.importers.report import ImportedTask
 from orihon.importers.shapes import fields, words
 from orihon.store.contract import NUMBER_FIELD, OWN_NAMES, STREAMS, Stream
 from orihon.store.copy import BatchWriter, contents_of
+from orihon.store.kept_files import stamped
 from orihon.store.key_places import needed_keys
 from orihon.store.record_check import is_whole
 from orihon.store.record_codec import matches_digest, restored_body
@@ -88,6 +90,7 @@ class _Lines:
         assert self._next is not None
         line, self._next = self._next, next(self._lines, None)
         self.number += 1
+        check_bounds(len(line))
         return line
 
 
@@ -280,8 +283,10 @@ class _Staging:
     def _settled(self, uuid: str, path: Path) -> None:
         place = self._place
         row = row_of(self._told, uuid, self.store, place, self._epoch, str(path))
-        is_told = uuid == self._told.get("uuid") and key_in(read_metadata(self.store.records) or {}) == row.key
-        if not is_told:
+        told = read_metadata(self.store.records) or {}
+        if uuid == self._told.get("uuid") and key_in(told) == row.key:
+            self.store.records.keep_file(METADATA, stamped({**told, **origin_in(row.metadata)}))
+        else:
             write_metadata(self.store.records, row, place.settings)
         if self._is_there:
             pass
@@ -325,6 +330,7 @@ class _Staging:
 
 
 def _decoded(line: bytes) -> Any:
+    admit_document(line)
     try:
         return jsonio.decode(line.removeprefix(b"\xef\xbb\xbf"))
     except ValueError as error:

@@ -12,19 +12,27 @@ model). It never sees a store and holds no more than it needs to put one answer 
 
 What it cannot read it reports with ``Problem`` and goes on; it raises nothing for what is in a file. It does not make
 histories legal, either: calls without results and results without calls are passed on as they are.
+
+Every file is read under ``ReadingBounds``: what takes too long or too much memory is a ``Problem``, and the next file
+is read. Whoever loops over what a file says (lines, rows of a database) calls ``check_bounds``.
 """
 
 from __future__ import annotations
 
+import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from orihon.errors import InvalidInput
+from orihon.settings.sections import ImportingSettings
 from orihon.values.message.message import Message
 from orihon.values.records import ModelCall
 from orihon.values.task import TaskKey
@@ -225,9 +233,122 @@ class Importer(ABC):
         return False
 
 
-def parts_of(reader: Importer, path: Path) -> Iterator[TranscriptPart]:
+class OutOfBounds(Exception):
+    """A file asks for more than it is given; ``problem`` says of what."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.cause)
+        self.problem = problem
+
+
+@dataclass(slots=True)
+class ReadingBounds:
+    """What reading one file may take: seconds of its reader, not of what is written meanwhile, and bytes of memory."""
+
+    seconds: float
+    memory: int
+    _until: float = 0.0
+    _unseen: int = 0  # bytes read since somebody looked at the clock
+    _before: int = field(default_factory=lambda: _memory_in_use())
+    allowed: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.allowed = self.seconds
+
+    @classmethod
+    def of(cls, importing: ImportingSettings, size: int) -> ReadingBounds:
+        """Those of a file of this size: a large one is no hostile one."""
+        return cls(importing.file_seconds + size / _BYTES_PER_SECOND, importing.memory_mb << 20)
+
+    @contextmanager
+    def in_force(self) -> Iterator[None]:
+        """The reader is at work."""
+        began = time.monotonic()
+        self._until = began + self.seconds
+        token = _IN_FORCE.set(self)
+        try:
+            yield
+        finally:
+            _IN_FORCE.reset(token)
+            self.seconds -= time.monotonic() - began
+
+    def count(self, size: int) -> None:
+        """So many bytes were read. Looking at the clock for every line would cost more than the line."""
+        self._unseen += size
+        if self._unseen >= _BETWEEN_LOOKS:
+            self._unseen = 0
+            self.look()
+
+    def look(self) -> None:
+        """Refuse to go on where a bound is reached."""
+        self.check_time()
+        if _memory_in_use() - self._before > self.memory:
+            raise OutOfBounds(Problem("too_much", fields={"limit": self.memory >> 20}))
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise OutOfBounds(Problem("too_slow", fields={"seconds": round(self.allowed)}))
+
+    def admit(self, size: int, values: int) -> None:
+        """Refuse a document before it is decoded: a list of empty lists is thirty times as large in memory."""
+        if size + values * _BYTES_OF_VALUE > self.memory:
+            raise OutOfBounds(Problem("too_much", fields={"limit": self.memory >> 20}))
+
+
+_BYTES_PER_SECOND = 1 << 20
+_BETWEEN_LOOKS = 4 << 20
+_BYTES_OF_VALUE = 100  # an empty object and its place in a list, or a short key and a number
+_IN_FORCE: ContextVar[ReadingBounds | None] = ContextVar("reading_bounds", default=None)
+_Part = TypeVar("_Part")
+
+
+def check_bounds(size: int | None = None) -> None:
+    """Called by whoever reads: ``OutOfBounds`` when the file has had its time or memory. ``size``: bytes just read."""
+    bounds = _IN_FORCE.get()
+    if bounds is not None:
+        bounds.look() if size is None else bounds.count(size)
+
+
+def goes_on() -> bool:
+    """The same for SQLite, which asks between its steps; ``False``: nobody wants it to stop."""
+    check_bounds()
+    return False
+
+
+def admit_document(raw: bytes) -> None:
+    """Called before a large document is decoded."""
+    bounds = _IN_FORCE.get()
+    if bounds is not None:
+        bounds.admit(len(raw), sum(map(raw.count, (b",", b"[", b"{"))))
+
+
+def _memory_in_use() -> int:
+    """Bytes of this process in memory; where the system does not tell, nothing is bounded by it."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def bounded(reading: Iterator[_Part], bounds: ReadingBounds) -> Iterator[_Part | Problem]:
+    """What is read, as long as it keeps within the bounds; then why it ends."""
+    while True:
+        try:
+            with bounds.in_force():
+                found = next(reading, None)
+                bounds.check_time()
+        except OutOfBounds as error:
+            yield error.problem
+            return
+        if found is None:
+            return
+        yield found
+
+
+def parts_of(reader: Importer, path: Path, bounds: ReadingBounds) -> Iterator[TranscriptPart]:
     """Everything in the file; a reader that breaks has found a problem."""
-    reading = reader.read(path)
+    reading = bounded(reader.read(path), bounds)
     while True:
         try:
             found = next(reading, None)

@@ -1,21 +1,20 @@
 """The tree of the first design: ``logs/contexts/{source}/{owner}/{repo}/{type}_{id}/context.db``.
 
 Each database is one task; its place says which. A summary folds what came before its end, as that design showed it. The
-database is only read, and may be in use.
+database is only read, and may be in use. Of a database that anybody may have made, plain tables are read only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 
 from orihon.drivers.postgres import statements
 from orihon.errors import InvalidInput
+from orihon.importers.lines import reading_tables
 from orihon.importers.registry import (
     CompactionItem,
     Importer,
@@ -50,26 +49,13 @@ class SeedTree(Importer):
 
     def read(self, path: Path) -> Iterator[TranscriptPart]:
         try:
-            with closing(_opened(path)) as connection:
+            with reading_tables(path, "metadata", "messages", "summaries", "tool_calls") as connection:
                 yield from _read(connection, path)
         except apsw.Error as error:
             yield Problem("schema", fields={"detail": str(error)})
 
     def ignores(self, path: Path) -> bool:
         return path.name in (f"{_NAME}-wal", f"{_NAME}-shm")
-
-
-def _opened(path: Path) -> apsw.Connection:
-    """For looking only. Where its folder cannot be written to, what nobody has checkpointed yet cannot be seen."""
-    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    address = f"file:{quote(str(path))}?mode=ro"
-    connection = apsw.Connection(address, flags=flags)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_schema").fetchall()
-    except apsw.CantOpenError:
-        connection.close()
-        connection = apsw.Connection(f"{address}&immutable=1", flags=flags)
-    return connection
 
 
 def _read(connection: apsw.Connection, path: Path) -> Iterator[TranscriptPart]:

@@ -16,11 +16,21 @@ from tempfile import TemporaryDirectory
 from orihon.errors import InvalidInput
 from orihon.importers.files import head_of
 from orihon.importers.ownership import ImportTarget, Restorer
-from orihon.importers.registry import Importer, Problem, Thread, TranscriptEvent, importer, parts_of, recognised
+from orihon.importers.registry import (
+    Importer,
+    Problem,
+    ReadingBounds,
+    Thread,
+    TranscriptEvent,
+    importer,
+    parts_of,
+    recognised,
+)
 from orihon.importers.report import FileProblems, ImportedTask
 from orihon.importers.shapes import title
 from orihon.importers.tool_pairs import FoldStep, LogStep, SaidStep, ToolPairing
 from orihon.settings import load_settings
+from orihon.settings.sections import ImportingSettings
 from orihon.tasks.base import OpenBase
 from orihon.texts import text
 from orihon.values.message.message import Message
@@ -127,7 +137,7 @@ class _ReadThread:
 
 def _threads(reader: Importer, path: Path, problems: FileProblems) -> dict[str, _ReadThread]:
     threads: dict[str, _ReadThread] = {}
-    for part in parts_of(reader, path):
+    for part in parts_of(reader, path, ReadingBounds.of(ImportingSettings(), path.stat().st_size)):
         if isinstance(part, Thread):
             if part.id in threads:
                 threads[part.id].about = part

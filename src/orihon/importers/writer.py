@@ -63,6 +63,7 @@ class ThreadSource:
     format: str
     path: Path
     modified: float  # when the file was changed last, in seconds since 1970
+    size: int = 0  # in bytes
 
     @property
     def is_live(self) -> bool:
@@ -227,7 +228,7 @@ class TaskWriter:
         try:
             if not runs:
                 raise IllegalFold("nothing", entries=len(view.entries), keep=step.kept)
-            plan = PlannedFold(*runs[-1], step.text, reason=TRIGGER)
+            plan = PlannedFold(*runs[-1], step.text, reason=TRIGGER, trust="tool")  # nobody here has made it
             Folding(task.store).compress(
                 [plan],
                 trigger=TRIGGER,
@@ -369,4 +370,6 @@ def _unfolded(step: FoldStep, made_by: str, moment: str) -> dict[str, Any]:
         "created_at": moment,
         "reason": NOT_FOLDED,
         "by": made_by,
+        "made_by": made_by,
+        "trust": "tool",
     }

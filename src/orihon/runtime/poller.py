@@ -14,13 +14,14 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 
+from orihon.catalogue.rows import may_go_on
 from orihon.errors import InvalidInput, SourceError, StorageError
 from orihon.runtime.queue import TaskQueue
-from orihon.runtime.sources.base import SourceTask, TaskSource
+from orihon.runtime.sources.base import SourceTask, Speakers, TaskSource
 from orihon.runtime.sources.folder import FolderSource
 from orihon.runtime.sources.forge import ForgeOptions, Labels, Retry
 from orihon.settings import Settings
-from orihon.settings.runtime_sections import GitHubSettings, GitLabSettings
+from orihon.settings.runtime_sections import GitHubSettings, GitLabSettings, SourceSettings
 
 logger = logging.getLogger("orihon.sources")
 
@@ -39,7 +40,7 @@ def sources_of(settings: Settings) -> list[TaskSource]:
 
         sources.append(GitLabSource(gitlab.repositories, **_options(settings, gitlab, labels)))
     if wanted.folder is not None:
-        sources.append(FolderSource(wanted.folder))
+        sources.append(FolderSource(wanted.folder, speakers=_speakers(wanted)))
     return sources
 
 
@@ -52,7 +53,12 @@ def _options(settings: Settings, service: GitHubSettings | GitLabSettings, label
         types=service.types,
         retry=Retry(tries=wanted.tries, longest_wait=wanted.longest_wait),
         timeout=wanted.timeout,
+        speakers=_speakers(wanted),
     )
+
+
+def _speakers(sources: SourceSettings) -> Speakers:
+    return Speakers(sources.trusted, sources.trusted_users)
 
 
 class SourcePoller:
@@ -109,7 +115,7 @@ class SourcePoller:
             if self._stopped.is_set():
                 return
             key = replace(found.key, user=found.user or found.key.user)
-            if self._queue.catalogue.tasks.unfinished(key) or not is_ours(found):
+            if any(map(may_go_on, self._queue.catalogue.tasks.unfinished(key))) or not is_ours(found):
                 continue
             try:
                 yield self._queue.enqueue(key, prompt=source.prompt(found), source=source.name)

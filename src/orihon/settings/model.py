@@ -40,6 +40,7 @@ from orihon.settings.runtime_sections import (
 from orihon.settings.sections import (
     CompressionSettings,
     ContextStorageSettings,
+    ImportingSettings,
     InheritanceSettings,
     LLMSettings,
     LoggingSettings,
@@ -80,6 +81,7 @@ class Settings:
     compression: CompressionSettings = field(default=CompressionSettings(), metadata=section("context.compression"))
     memory: MemorySettings = field(default=MemorySettings(), metadata=section())
     inheritance: InheritanceSettings = field(default=InheritanceSettings(), metadata=section("context.inheritance"))
+    importing: ImportingSettings = field(default=ImportingSettings(), metadata=section())
     archive: ArchiveSettings = field(default=ArchiveSettings(), metadata=section("context_storage.archive"))
     retention: RetentionSettings = field(default=RetentionSettings(), metadata=section())
     multiprocess: MultiprocessSettings = field(default=MultiprocessSettings(), metadata=section())

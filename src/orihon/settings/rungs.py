@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, SettingKind, choice, number, parsed, whole
+from orihon.settings.kinds import FLAG, BrokenEntry, FrozenMap, Reach, SettingKind, choice, number, parsed, whole
 
 STRATEGIES = ("summarize", "prune", "offload", "sections")
 EVENTS = ("approval", "phase_end", "iteration_end")
@@ -18,6 +18,8 @@ LEVELS = ("light", "standard", "aggressive")
 PRICE_NAMES = ("input", "cached", "written", "output")
 MOST_PRICE = 1_000_000  # for a million tokens, in any currency; sums of more would end in infinity
 
+#: Whose words in an issue may be the user's.
+SPEAKER_KINDS = ("body", "owner", "member", "collaborator", "contributor", "author", "assignee", "folder", "anyone")
 _ROLE_NAMES = ("user", "assistant", "system", "developer")
 _SHOWN = 40  # characters of a name that nobody knows
 
@@ -141,4 +143,5 @@ def _quotas(raw: object) -> FrozenMap:
 LADDER = SettingKind("ladder", _ladder)
 PRICES = SettingKind("prices", _prices)
 QUOTAS = SettingKind("quotas", _quotas)
+SPEAKERS = SettingKind("speakers", _list_of(choice(*SPEAKER_KINDS)).read, ", ".join(SPEAKER_KINDS), reach=Reach.GUARD)
 ROLES = SettingKind("roles", _list_of(choice(*_ROLE_NAMES)).read, ", ".join(_ROLE_NAMES))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orihon.settings.kinds import FLAG, NAME_LIST, PATH, TEXT, URL, FrozenMap, Reach, number, whole
-from orihon.settings.rungs import QUOTAS
+from orihon.settings.rungs import QUOTAS, SPEAKERS
 from orihon.settings.sections import section, spec
 
 _SECONDS = number(above=0)
@@ -201,6 +201,20 @@ class SourceSettings:
     tries: int = field(default=4, metadata=spec(_TIMES, "How often a request to a service is tried."))
     longest_wait: float = field(
         default=90.0, metadata=spec(number(low=0), "Most seconds to wait before a request is tried again.")
+    )
+    trusted: tuple[str, ...] = field(
+        default=("body", "owner", "member", "collaborator"),
+        metadata=spec(
+            SPEAKERS,
+            "Whose words in an issue or request are the user's: `body` (its own text), comments by those whom the "
+            "service calls `owner`, `member`, `collaborator` or `contributor`, by its `author` or an `assignee`, what "
+            "stands in a `folder`'s comments, or `anyone`. All others are quoted and have the trust of tool output.",
+            reach=Reach.GUARD,
+        ),
+    )
+    trusted_users: tuple[str, ...] = field(
+        default=(),
+        metadata=spec(NAME_LIST, "Names at the service whose comments are the user's words, too.", reach=Reach.GUARD),
     )
     github: GitHubSettings = field(default=GitHubSettings(), metadata=section())
     gitlab: GitLabSettings = field(default=GitLabSettings(), metadata=section())

@@ -365,6 +365,34 @@ class InheritanceSettings:
     max_summary_tokens: int = field(
         default=4000, metadata=spec(_TOKENS, "Most tokens that it inherits; never more than a tenth of the window.")
     )
+    from_imports: bool = field(
+        default=False,
+        metadata=spec(
+            FLAG,
+            "A new task inherits from imported tasks on its key, too, as quotations; unset: only where it is pointed "
+            "at one (`--inherit-from`).",
+            reach=Reach.GUARD,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ImportingSettings:
+    """What reading the files of others may take."""
+
+    file_seconds: float = field(
+        default=600.0,
+        metadata=spec(
+            _SECONDS,
+            "Seconds that reading one file of an import may take, and one more for each of its megabytes; then it is "
+            "reported, and the next one read.",
+            reach=Reach.GUARD,
+        ),
+    )
+    memory_mb: int = field(
+        default=2048,
+        metadata=spec(whole(1), "Megabytes of memory that reading one file of an import may take.", reach=Reach.GUARD),
+    )
 
 
 @dataclass(frozen=True, slots=True)

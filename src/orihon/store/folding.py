@@ -91,7 +91,8 @@ class Folding:
         def recorded(tail: Tail) -> Compression:
             view = self._store.view()
             fold = self._visible(view, fold_id)
-            plan = self._masked(PlannedFold(fold.start_seq, fold.end_seq, text, fold.form, fold.reason))
+            plan = PlannedFold(fold.start_seq, fold.end_seq, text, fold.form, fold.reason, trust=fold.trust)
+            plan = self._masked(plan)
             algebra.site(view, plan)
             new = self._numbered(plan, self._store.count("summaries") + 1, made_by)
             change = algebra.edit(fold, new)

@@ -34,11 +34,13 @@ class Inherited:
     plans: int
     open_problems: int
     earlier: int  # summaries of tasks before it
+    imported: bool = False  # others have written it
 
     @classmethod
     def of(cls, found: InheritanceContext) -> Inherited:
         """Counted, without its text."""
-        return cls(bool(found.final_summary), len(found.planning_history), len(found.open_problems), len(found.earlier))
+        plans, problems, earlier = map(len, (found.planning_history, found.open_problems, found.earlier))
+        return cls(bool(found.final_summary), plans, problems, earlier, found.is_imported)
 
 
 @dataclass(frozen=True, slots=True)

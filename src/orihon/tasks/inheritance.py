@@ -6,6 +6,9 @@ to the model as background and not as an instruction, within ``inheritance.max_s
 new task's window: it joins the system prompt, which is never folded. A task whose folder is gone (archived) has
 nothing to give; a damaged one raises, except for a task that is just being started. What is wished for one task
 (nothing, or a given task's) is in its row, so that whoever opens it, on whatever machine, does the same.
+
+A file that was imported may claim any key: such a task gives nothing unless somebody points at it, or
+``inheritance.from_imports`` is set. Then every line of it is quoted, and none of it is a constraint of anybody here.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import open_catalogue
-from orihon.catalogue.rows import CLEANED
+from orihon.catalogue.rows import CLEANED, is_imported
 from orihon.errors import DamagedStore, IllegalTransition, InvalidInput, StorageError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import open_for_reading
@@ -46,6 +49,7 @@ PlanRecord = Mapping[str, Any]
 INHERIT = "inherit"
 
 _MOST_PREVIOUS = 10
+_MOST_LOOKED_AT = 1000
 _MOST_EARLIER = 3
 _MOST_TOOL_PROBLEMS = 5
 _PROBLEM_CHARACTERS = 500
@@ -57,7 +61,7 @@ _MOST_OF_WINDOW = 10
 class PreviousContext(AsJson):
     """A finished task on the same key, and what it left behind."""
 
-    json_fields = "uuid final_summary=summary"
+    json_fields = "uuid final_summary=summary imported=is_imported?"
 
     uuid: str
     status: TaskStatus
@@ -66,6 +70,7 @@ class PreviousContext(AsJson):
     final_summary: str | None = None
     planning_history: tuple[PlanRecord, ...] = ()
     open_problems: tuple[str, ...] = ()
+    is_imported: bool = False  # others have written it
 
     @property
     def summary(self) -> str:
@@ -80,7 +85,7 @@ class InheritanceContext(AsJson):
     up to one that did. What they knew would otherwise be lost with the failure.
     """
 
-    json_fields = "uuid status final_summary plans=planning_history open_problems earlier"
+    json_fields = "uuid status final_summary plans=planning_history open_problems earlier imported=is_imported?"
 
     uuid: str
     final_summary: str
@@ -90,6 +95,7 @@ class InheritanceContext(AsJson):
     status: TaskStatus = TaskStatus.COMPLETED
     completed_at: datetime | None = None
     earlier: tuple[PreviousContext, ...] = ()
+    is_imported: bool = False  # others have written it
 
 
 def inheritable_summary(store: TaskReader) -> bytes | None:
@@ -118,8 +124,13 @@ class ContextInheritanceManager:
     def find_previous_contexts(self, task_key: TaskKey | Mapping[str, Any]) -> list[PreviousContext]:
         """The completed and failed tasks on exactly this key, user included, the last one first."""
         key = task_key if isinstance(task_key, TaskKey) else TaskKey.from_dict(task_key)
-        rows = self._catalogue.tasks.previous(key, _MOST_PREVIOUS)
+        rows = self._givers(key)[:_MOST_PREVIOUS]
         return [self._build_previous_context_from_db(row) for row in rows if self._is_here(row)]
+
+    def _givers(self, key: TaskKey) -> list[TaskRow]:
+        """The finished tasks on a key that may be inherited from, the last one first."""
+        found = self._catalogue.tasks.previous(key, _MOST_LOOKED_AT)  # any number of imports hides no task of ours
+        return [row for row in found if self.settings.inheritance.from_imports or not is_imported(row)]
 
     def find_inheritance(self, row: TaskRow) -> InheritanceContext | None:
         """What a task that is being started inherits: from the one it names, or the last finished one on its key.
@@ -138,8 +149,9 @@ class ContextInheritanceManager:
         return found
 
     def _last_finished(self, row: TaskRow) -> str | None:
-        previous = self._catalogue.tasks.previous(row.key, _MOST_PREVIOUS)
-        return next((older.uuid for older in previous if older.uuid != row.uuid and self._is_here(older)), None)
+        return next(
+            (older.uuid for older in self._givers(row.key) if older.uuid != row.uuid and self._is_here(older)), None
+        )
 
     def get_inheritance_context(self, previous_uuid: str) -> InheritanceContext | None:
         """What can be inherited from this task; ``None`` when it is unknown, not finished or archived."""
@@ -159,6 +171,7 @@ class ContextInheritanceManager:
             status=previous.status,
             completed_at=previous.completed_at,
             earlier=self._find_earlier(row),
+            is_imported=previous.is_imported,
         )
 
     def _is_here(self, row: TaskRow) -> bool:
@@ -171,7 +184,7 @@ class ContextInheritanceManager:
         if row.status is TaskStatus.COMPLETED:
             return ()
         found: list[PreviousContext] = []
-        for older in self._catalogue.tasks.previous(row.key, _MOST_PREVIOUS):
+        for older in self._givers(row.key)[:_MOST_PREVIOUS]:
             if (older.completed_at or "") >= (row.completed_at or ""):
                 continue
             try:
@@ -196,6 +209,7 @@ class ContextInheritanceManager:
             final_summary=self._load_final_summary(row.uuid),
             planning_history=tuple(self._load_planning_history(row.uuid)),
             open_problems=tuple(self._load_open_problems(row)),
+            is_imported=is_imported(row),
         )
 
     def _load_final_summary(self, uuid: str) -> str | None:
@@ -257,6 +271,8 @@ class ContextInheritanceManager:
         """Add one system message with what is inherited; returns its number."""
         limit = min(self.max_summary_tokens, task_ctx.context_length // _MOST_OF_WINDOW)
         prefix = text("inheritance.prefix", **_about(inheritance_ctx))
+        if inheritance_ctx.is_imported or any(previous.is_imported for previous in inheritance_ctx.earlier):
+            prefix += " " + text("inheritance.imported")
         room = limit - estimate(prefix)
         while True:
             inherited = self._build_inherited_text(inheritance_ctx, room)
@@ -276,6 +292,8 @@ class ContextInheritanceManager:
             _counted("inheritance.has_earlier", inheritance_ctx.earlier),
         ]
         listed = ", ".join(filter(None, contents)) or text("inheritance.nothing")
+        if inheritance_ctx.is_imported:
+            listed += f" ({text('inheritance.from_import')})"
         return text("inheritance.comment", contents=listed, **_about(inheritance_ctx))
 
     def _build_inherited_text(self, inheritance_ctx: InheritanceContext, room: int) -> str:
@@ -283,12 +301,13 @@ class ContextInheritanceManager:
         if room <= 0:
             return text("inheritance.truncated")
         problems = "\n".join(f"- {problem}" for problem in inheritance_ctx.open_problems)
+        plans = self._build_planning_summary(inheritance_ctx.planning_history)
         parts = [
-            _section("inheritance.problems", problems),
-            _section("inheritance.summary", inheritance_ctx.final_summary),
-            _section("inheritance.plans", self._build_planning_summary(inheritance_ctx.planning_history)),
+            _section("inheritance.problems", _told_by(inheritance_ctx, problems)),
+            _section("inheritance.summary", _told_by(inheritance_ctx, inheritance_ctx.final_summary)),
+            _section("inheritance.plans", _told_by(inheritance_ctx, plans)),
             *(
-                _section("inheritance.earlier", previous.final_summary or "", **_about(previous))
+                _section("inheritance.earlier", _told_by(previous, previous.final_summary or ""), **_about(previous))
                 for previous in inheritance_ctx.earlier
             ),
         ]
@@ -357,6 +376,13 @@ def _shares(sizes: Sequence[int], room: int) -> list[int]:
         shares[index] = min(sizes[index], room // (len(sizes) - place))
         room -= shares[index]
     return shares
+
+
+def _told_by(task: PreviousContext | InheritanceContext, said: str) -> str:
+    """What a task has left: of one that others have written every line as a quotation."""
+    from orihon.compression.trust import quoted_lines
+
+    return quoted_lines(said) if task.is_imported and said.strip() else said
 
 
 def _section(key: str, body: str, **fields: str) -> str:

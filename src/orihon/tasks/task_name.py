@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow
+from orihon.catalogue.rows import may_go_on
 from orihon.errors import DamagedStore, InvalidId, TaskNotFound
 from orihon.tasks.place import TaskFolders
 from orihon.values.message.extra import wrong_type
@@ -58,14 +59,18 @@ def key_named(key: KeyOrName | None, user: str = "") -> TaskKey:
 
 
 def unfinished_task(key: KeyOrName, wanted: TaskKey, catalogue: Catalogue, user: str = "") -> TaskRow | None:
-    """The youngest task of that key that is not over: by its UUID, by the key itself, or by what it is about."""
+    """The youngest task of that key that is not over: by its UUID, by the key itself, or by what it is about.
+
+    One that was imported is meant by its UUID only.
+    """
     named = key.uuid if isinstance(key, TaskKey | TaskIdentity) else key if isinstance(key, str) else None
     row = catalogue.tasks.find(named) if named and is_id(named) else None
     if row is not None and row.status.value in _UNFINISHED and user in ("", row.user):
         return row
-    found = catalogue.tasks.unfinished(wanted)
+    found = [row for row in catalogue.tasks.unfinished(wanted) if may_go_on(row)]
     if not found and isinstance(key, str) and _KEY.fullmatch(key):  # another source may have begun it
-        found = [row for row in rows_on(key, catalogue) if row.status.value in _UNFINISHED and user in ("", row.user)]
+        on_it = (row for row in rows_on(key, catalogue) if may_go_on(row) and user in ("", row.user))
+        found = [row for row in on_it if row.status.value in _UNFINISHED]
         if len({row.key for row in found}) > 1:
             matches = ", ".join(row.uuid for row in found[:_MOST_SHOWN])
             raise InvalidId("many_keys", value=key[:_MOST_QUOTED], matches=matches)

@@ -21,7 +21,7 @@ from orihon.audit.trail import audited
 from orihon.catalogue import TaskRow
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import metadata_of
-from orihon.catalogue.rows import FOLDER_LOST, FRESH_START, SPENT
+from orihon.catalogue.rows import CONTINUED, FOLDER_LOST, FRESH_START, IMPORT, SPENT
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
 from orihon.store.contract import RecordStore, Stream
@@ -178,6 +178,8 @@ class _Fork:
         """The row of the new task, so far as it is known beforehand."""
         old, now = self._row, self._now
         notes = {name: value for name, value in old.metadata.items() if name not in _OWN_NOTES}
+        if isinstance(notes.get(IMPORT), dict):
+            notes[IMPORT] = {**notes[IMPORT], CONTINUED: now}
         return TaskRow.of(
             replace(old.key, uuid=None),
             self._new,

@@ -302,10 +302,18 @@ def compress(view: View, planned: Sequence[tuple[PlannedFold, Fold]]) -> Change:
         first, last = site(view, plan)
         swallowed = [entry.fold for entry in view.entries[first:last] if entry.fold is not None]
         tokens = sum(entry.tokens for entry in view.entries[first:last])
-        added.append(replace(fold, replaces=tuple(old.id for old in swallowed), original_tokens=tokens))
+        trust = fold.trust or _lowest_trust(view.entries[first:last])
+        added.append(replace(fold, replaces=tuple(old.id for old in swallowed), original_tokens=tokens, trust=trust))
         removed.extend(swallowed)
     ordered(added, view.last_seq)
     return Change(tuple(added), tuple(removed))
+
+
+def _lowest_trust(entries: Sequence[Entry]) -> Trust:
+    """How far a text is trusted that somebody else has written for these entries: no further than what it is about."""
+    folds = (entry.fold for entry in entries if entry.fold is not None)
+    has_tools = any(entry.fold is None and entry.role == "tool" for entry in entries)
+    return "tool" if has_tools or any(fold.trust in (None, "tool") for fold in folds) else "assistant"
 
 
 def folded(view: View, folds: Sequence[Fold]) -> View:

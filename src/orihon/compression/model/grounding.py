@@ -29,6 +29,7 @@ from orihon.compression.model.wording import (
     stems,
     unescaped,
 )
+from orihon.compression.notes.reader import own_parts
 from orihon.values.message.message import Message
 
 # ---- what is said of users -------------------------------------------------------------------------------------------
@@ -387,7 +388,7 @@ class Ground:
         before = ""
         for message in self._messages:
             if message.role == "user":
-                yield message.text, before
+                yield "\n".join(own_parts(message.text)), before
             elif message.text:
                 before = message.text
 

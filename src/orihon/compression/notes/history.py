@@ -16,7 +16,15 @@ from functools import cached_property
 from orihon.compression.notes import cues
 from orihon.compression.notes.calls import CallLine, program_of, read_call, read_command, restored_by
 from orihon.compression.notes.layout import is_notes, noted_lines
-from orihon.compression.notes.reader import LineMark, LineSource, SourceLine, bare_joined, speaker_of
+from orihon.compression.notes.reader import (
+    LineMark,
+    LineSource,
+    SourceLine,
+    bare_joined,
+    others_words,
+    own_parts,
+    speaker_of,
+)
 from orihon.compression.notes.units import Unit, units_of
 from orihon.texts import language
 from orihon.values.message.message import Message
@@ -85,10 +93,15 @@ class NotedHistory:
             return
         speaker = speaker_of(message.tool_name or message.name) if message.role == "tool" else role
         source = LineSource(place, seq, speaker, role)
+        said = message.text
+        if role == "user":
+            said = "\n".join(own_parts(said))
+            for name, told in others_words(message.text).items():
+                yield from self._shown(told, LineSource(place, seq, name, "tool"))
         if self.is_talk:
-            yield from self._talk(message.text, source)
+            yield from self._talk(said, source)
         elif role == "user":
-            yield from self._said_by_user(message.text, source)
+            yield from self._said_by_user(said, source)
         elif role == "assistant":
             yield from self._said_by_assistant(message.text, source)
         else:

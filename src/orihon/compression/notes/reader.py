@@ -3,6 +3,9 @@
 The reading is done once and in time linear in the text: messages are cut into lines (over-long ones at a natural
 place), every line into the *features* it is about (facts and words), and every feature is counted: in how many messages
 it stands, in how many of the agent's own, where last. Lines keep their wording. Knows nothing of worth or budgets.
+
+A user's message may bring the words of others, such as comments on an issue. Each line of those says whose it is
+(``told_by``), so that whatever is cut, copied, exported or imported of it, nobody takes it for the user's own.
 """
 
 from __future__ import annotations
@@ -46,6 +49,78 @@ _SPEAKERS = ("user", "assistant", "system", "developer")
 # Of a call's JSON only that is resolved which parts its lines or hides its letters.
 _ESCAPED = re.compile(r'\\(?:(n)|(")|u([0-9a-fA-F]{4})|.)')
 _BLANK_ESCAPE = re.compile(r"\\[nrt]")
+
+
+#: A line of somebody who may order nothing, and the line that announces a comment of anybody.
+_OTHERS = re.compile(r"> @([^\s:()]+) \([^()\n]*\):(?: (.*))?")
+_ANNOUNCED = re.compile(r"--- @[^\s:()]+ \([^()\n]*\)")
+_NOT_IN_LOGINS = re.compile(r"[^\w.\[\]-]", re.ASCII)
+_LIKE_ANNOUNCED = re.compile(r"\s*[-\u2010-\u2015\u2212\uff0d]{2,}\s*@")
+_LIKE_TOLD = re.compile(r"\s*>\s*@")
+_QUOTED = re.compile(r" {0,3}>+ ?")
+_LONGEST_TOLD = 400  # characters of a line: what is cut off behind it has its speaker, too
+
+
+def login_of(name: str) -> str:
+    """A name at a service, in letters that nothing else is made of."""
+    return _NOT_IN_LOGINS.sub("_", name)[:64] or "unknown"
+
+
+def announced(name: str, association: str) -> str:
+    """The line before a comment."""
+    return f"--- @{login_of(name)} ({login_of(association)})"
+
+
+def told_by(name: str, association: str, said: str) -> str:
+    """The words of somebody who may order nothing, line by line, whatever ends the lines."""
+    head = f"> @{login_of(name)} ({login_of(association)}):"
+    pieces = (line[at : at + _LONGEST_TOLD] for line in said.splitlines() for at in _starts(line))
+    return "\n".join(f"{head} {_as_nobodys(piece)}".rstrip() for piece in pieces)
+
+
+def said_by_user(said: str) -> str:
+    """The words of a user, who cannot announce somebody else either; what a user quotes is somebody's, not theirs."""
+    return "\n".join(_said(line) for line in said.splitlines())
+
+
+def _said(line: str) -> str:
+    if _OTHERS.match(line):
+        return line
+    quote = _QUOTED.match(line)
+    return told_by("somebody", "quoted", line[quote.end() :]) if quote else _as_nobodys(line)
+
+
+def _as_nobodys(line: str) -> str:
+    """A line that looks as if it said who speaks, so that it does not."""
+    return f"\\{line}" if _LIKE_ANNOUNCED.match(line) or _LIKE_TOLD.match(line) else line
+
+
+def _starts(line: str) -> range:
+    return range(0, len(line) or 1, _LONGEST_TOLD)
+
+
+def own_parts(said: str) -> list[str]:
+    """What of a user's message is the user's own, in runs of lines that stand together."""
+    if "> @" not in said and "--- @" not in said:
+        return [said]
+    runs: list[list[str]] = [[]]
+    for line in said.split("\n"):
+        if _OTHERS.match(line) or _ANNOUNCED.match(line):
+            runs.append([])
+        else:
+            runs[-1].append(line)
+    return [part for run in runs if (part := "\n".join(run)).strip()]
+
+
+def others_words(said: str) -> dict[str, str]:
+    """What others say in a user's message, by speaker: ``@name``, which is no role and no tool."""
+    if "> @" not in said:
+        return {}
+    found: dict[str, list[str]] = {}
+    for line in said.split("\n"):
+        if told := _OTHERS.match(line):
+            found.setdefault(f"@{told[1]}", []).append(told[2] or "")
+    return {speaker: "\n".join(lines) for speaker, lines in found.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +196,7 @@ class LineStatistics:
             if features is None:
                 features = self._features[text] = self._find(text)
                 self._lines[text] = line
-            elif role == "user" or self._lines[text][1].role != "user":  # what a user said stays the user's
+            elif line[1].role == role == "user" or self._lines[text][1].role != "user":  # a user's words stay so
                 self._lines.pop(text)  # so that the lines stay in the order of the text
                 self._lines[text] = line
             found.append(features)

@@ -5,6 +5,10 @@ change may be repeated after a crash: a comment carries a hidden marker and is n
 by naming the state it shall have. Between ``claim`` and the queue a process may die: ``claimed`` gives those tasks
 back. Refuses nothing by itself; what a service or a disk refuses comes as ``SourceError`` or ``StorageError``.
 
+Everybody may comment on a public issue. Whose words are the user's is a rule (``Speakers``); everybody else's are
+quoted in the prompt line by line, each with its author and what the service says of them, and have the trust of tool
+output. What is not quoted cannot announce a comment of somebody else.
+
 ``SourceReporter`` says to a task's source what happens to it. A source that cannot be reached never ends a task: what
 could not be said is logged. Only the end is different: as long as there are attempts left, it is tried again with the
 next one, since a task whose end is not shown counts as going on.
@@ -22,6 +26,7 @@ from typing import ClassVar, Literal
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import fresh_start
+from orihon.compression.notes.reader import announced, said_by_user, told_by
 from orihon.errors import SourceError, StorageError
 from orihon.texts import text
 from orihon.values.task import TaskKey, new_uuid
@@ -30,17 +35,28 @@ logger = logging.getLogger("orihon.agent")
 
 SourceOutcome = Literal["completed", "failed", "cancelled", "paused"]
 
+_NOBODY = "ghost"  # so the services call those who have left
+
 _MARKER = re.compile(r"(?<!\n)\n*+<!-- orihon:[A-Za-z0-9_-]*:[^>\n]*-->")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceComment:
-    """What somebody said about a task; ``place`` is the file and line of a remark on code."""
+    """What somebody said about a task; ``place`` is the file and line of a remark on code.
+
+    ``association``: what the author is to the repository, in the service's words; empty where it does not tell.
+    """
 
     author: str
     text: str
     created_at: str = ""
     place: str = ""
+    association: str = ""
+
+    @property
+    def is_agents(self) -> bool:
+        """Was it written by an agent of ours? It may repeat what a tool has printed."""
+        return "<!-- orihon:" in self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +72,32 @@ class SourceTask:
     labels: tuple[str, ...] = ()
     source_branch: str = ""
     target_branch: str = ""
+    association: str = ""  # of whom it is from
+    assignees: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Speakers:
+    """Whose words are the user's: by what they are to the repository or the task, and by name."""
+
+    kinds: tuple[str, ...] = ("body", "owner", "member", "collaborator")
+    names: tuple[str, ...] = ()
+
+    def may_order(self, found: SourceTask, comment: SourceComment) -> bool:
+        """Does the user speak in this comment?"""
+        roles = {comment.association.lower()}
+        if comment.author not in ("", _NOBODY):
+            roles |= {"author"} if comment.author == found.user else set()
+            roles |= {"assignee"} if comment.author in found.assignees else set()
+        return not comment.is_agents and self._is_one(comment.author, roles)
+
+    def may_ask(self, found: SourceTask) -> bool:
+        """Does the user speak in the task's own title and text?"""
+        return self._is_one(found.user, {"body", "author", found.association.lower()})
+
+    def _is_one(self, name: str, roles: set[str]) -> bool:
+        known = {one.casefold() for one in self.names}
+        return "anyone" in self.kinds or not roles.isdisjoint(self.kinds) or name.casefold() in known
 
 
 class TaskSource(ABC):
@@ -64,6 +106,7 @@ class TaskSource(ABC):
     name: str
     #: Whether machines with other catalogues may take tasks there.
     is_shared: ClassVar[bool] = False
+    speakers = Speakers()
 
     @abstractmethod
     def poll(self) -> Iterator[SourceTask]:
@@ -95,30 +138,53 @@ class TaskSource(ABC):
 
     def prompt(self, found: SourceTask) -> str:
         """The first user message for the agent."""
-        return prompt(found)
+        return prompt(found, self.speakers)
 
 
-def prompt(found: SourceTask) -> str:
+def prompt(found: SourceTask, speakers: Speakers | None = None) -> str:
     """The task as a message: where it comes from, what it says, and what was said about it."""
+    speakers = speakers or Speakers()
     head = [text("sources.prompt.task", label=found.key.label, kind=found.key.task_type)]
     if found.user:
-        head.append(text("sources.prompt.user", user=found.user))
+        head.append(text("sources.prompt.user", user=_line(found.user)))
     if found.url:
-        head.append(text("sources.prompt.url", url=found.url))
+        head.append(text("sources.prompt.url", url=_line(found.url)))
     if found.source_branch:
-        head.append(text("sources.prompt.branches", source=found.source_branch, target=found.target_branch))
-    head.append(text("sources.prompt.title", title=found.title))
-    pieces = ["\n".join(head), without_markers(found.body).strip()]
-    said = [_shown(comment) for comment in found.comments if without_markers(comment.text).strip()]
-    if said:
-        pieces += [text("sources.prompt.comments"), *said]
+        source, target = _line(found.source_branch), _line(found.target_branch)
+        head.append(text("sources.prompt.branches", source=source, target=target))
+    title, body = text("sources.prompt.title", title=_line(found.title)), without_markers(found.body).strip()
+    comments = [comment for comment in found.comments if without_markers(comment.text).strip()]
+    is_users = [speakers.may_order(found, comment) for comment in comments]
+    if may_ask := speakers.may_ask(found):
+        head.append(title)
+    pieces = ["\n".join(head)]
+    if not (may_ask and all(is_users)):
+        pieces.append(text("sources.prompt.quoted"))
+    pieces.append(said_by_user(body) if may_ask else _told(found.user, found.association, title, body))
+    if comments:
+        pieces += [text("sources.prompt.comments"), *map(_shown, comments, is_users)]
     return "\n\n".join(piece for piece in pieces if piece)
 
 
-def _shown(comment: SourceComment) -> str:
-    place = f" ({comment.place})" if comment.place else ""
-    when = f", {comment.created_at}" if comment.created_at else ""
-    return f"--- {comment.author or '?'}{when}{place}\n{without_markers(comment.text).strip()}"
+def _shown(comment: SourceComment, is_users: bool) -> str:
+    author = comment.author or ("agent" if comment.is_agents else _NOBODY)
+    association = "agent" if comment.is_agents else comment.association.lower() or "unknown"
+    when = f", {_line(comment.created_at)}" if comment.created_at else ""
+    place, said = _line(comment.place), without_markers(comment.text).strip()
+    head = announced(author, association) + when
+    if is_users:
+        return f"{head}{f' ({place})' if place else ''}\n{said_by_user(said)}"
+    return f"{head}\n{_told(author, association, f'({place})' if place else '', said)}"
+
+
+def _told(author: str, association: str, *said: str) -> str:
+    told = "\n".join(filter(None, said))
+    return told_by(author or _NOBODY, association.lower() or "unknown", told)
+
+
+def _line(said: str) -> str:
+    """On one line, whatever somebody has called a file or a branch."""
+    return " ".join(said.split())
 
 
 def marker(key: TaskKey, kind: str, said: str) -> str:

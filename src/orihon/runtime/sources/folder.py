@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from orihon.errors import InvalidInput, OrihonError, SourceError, StorageError
-from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, TaskSource, marker, without_markers
+from orihon.runtime.sources.base import (
+    SourceComment,
+    SourceOutcome,
+    SourceTask,
+    Speakers,
+    TaskSource,
+    marker,
+    without_markers,
+)
 from orihon.system.clock import utc_now
 from orihon.system.files import make_private_folder, replace_file, sync_folder, wrapping
 from orihon.values.task import TaskKey
@@ -146,8 +154,9 @@ class FolderSource(TaskSource):
 
     name = "folder"
 
-    def __init__(self, folder: Path | str, *, settle_seconds: float = 1.0) -> None:
+    def __init__(self, folder: Path | str, *, settle_seconds: float = 1.0, speakers: Speakers | None = None) -> None:
         self._folder = Path(folder)
+        self.speakers = speakers or Speakers()
         self._settle = settle_seconds
         self._reported: set[_Version] = set()
         self._unreadable: set[_Version] = set()
@@ -276,10 +285,11 @@ class FolderSource(TaskSource):
         path = self._comments_path(task.path)
         said = ""
         try:
-            said = _comments(path)[-MAX_BYTES:].decode("utf-8", "replace").strip()
+            said = without_markers(_comments(path)[-MAX_BYTES:].decode("utf-8", "replace")).strip()
         except (SourceError, StorageError) as error:
             self._report(path, error)
-        comments = (SourceComment("", said),) if said else ()
+        # Our own words stand there, too, which may repeat what a tool has printed.
+        comments = (SourceComment("comments", said, association="folder"),) if said else ()
         return SourceTask(task.key, task.title, task.body, comments, user=task.user)
 
 

@@ -19,12 +19,20 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from orihon.errors import InvalidSettings, SourceError
 from orihon.llm.retry import retry_after
-from orihon.runtime.sources.base import SourceComment, SourceOutcome, SourceTask, TaskSource, marker, without_markers
+from orihon.runtime.sources.base import (
+    SourceComment,
+    SourceOutcome,
+    SourceTask,
+    Speakers,
+    TaskSource,
+    marker,
+    without_markers,
+)
 from orihon.values.task import TaskKey, shortened
 
 _log = logging.getLogger("orihon.sources")
@@ -190,6 +198,7 @@ class ForgeOptions(TypedDict, total=False):
     types: Sequence[str] | None
     retry: Retry | None
     timeout: float
+    speakers: Speakers
 
 
 class ForgeSource(TaskSource):
@@ -211,6 +220,7 @@ class ForgeSource(TaskSource):
             known = ", ".join(sorted(self._types))
             raise InvalidSettings("source_types", types=", ".join(self._wanted), service=self.name, known=known)
         self._labels = options.get("labels") or Labels()
+        self.speakers = options.get("speakers", Speakers())
         self._login: str | None = None
         secret = token_from(options.get("token", ""), self._token_variable, self.name)
         address = service_address(options.get("base_url", self._default_url), self.name)
@@ -335,9 +345,13 @@ class ForgeSource(TaskSource):
         """The login behind the token; empty when the service does not tell."""
 
 
-def latest(comments: Sequence[SourceComment]) -> tuple[SourceComment, ...]:
-    """The last ones, in the order in which they were written."""
-    return tuple(sorted(comments, key=lambda comment: comment.created_at))[-MAX_COMMENTS:]
+def with_latest(found: SourceTask, comments: Sequence[SourceComment], speakers: Speakers) -> SourceTask:
+    """The task with its last comments, in the order in which they were written; strangers crowd out no user."""
+    ordered = sorted(comments, key=lambda comment: comment.created_at)
+    users = [at for at, comment in enumerate(ordered) if speakers.may_order(found, comment)][-MAX_COMMENTS:]
+    others = [at for at in range(len(ordered)) if not speakers.may_order(found, ordered[at])]
+    kept = sorted((*users, *others[max(0, len(others) - MAX_COMMENTS + len(users)) :]))
+    return replace(found, comments=tuple(ordered[at] for at in kept))
 
 
 def place_of(path: str | None, line: int | None) -> str:

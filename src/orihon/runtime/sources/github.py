@@ -19,11 +19,11 @@ from orihon.runtime.sources.forge import (
     Library,
     Standing,
     Trouble,
-    latest,
     place_of,
     refusal,
     task_number,
     unreachable,
+    with_latest,
 )
 from orihon.values.task import TaskKey
 
@@ -90,17 +90,19 @@ class GitHubSource(ForgeSource):
         is_pull = kind == "pull_request"
         said = (*_said_of(item, kind), *(item.get_review_comments() if is_pull else ()))
         user = _login(item.user)
-        return SourceTask(
+        found = SourceTask(
             key=self._key(repository, kind, item.number, user),
             title=item.title,
             body=item.body or "",
-            comments=latest([_comment(comment) for comment in said]),
             url=item.html_url,
             user=user,
             labels=tuple(label.name for label in item.labels),
             source_branch=item.head.ref if is_pull else "",
             target_branch=item.base.ref if is_pull else "",
+            association=_association(item),
+            assignees=tuple(_login(each) for each in item.assignees),
         )
+        return with_latest(found, [_comment(comment) for comment in said], self.speakers)
 
     def _item(self, key: TaskKey) -> Any:
         repo, number = self._github.get_repo(key.repository), task_number(key, self.name)
@@ -213,7 +215,13 @@ def _comment(comment: Any) -> SourceComment:
         text=comment.body or "",
         created_at=comment.created_at.isoformat(timespec="seconds"),
         place=place_of(path, line),
+        association=_association(comment),
     )
+
+
+def _association(item: Any) -> str:
+    """What GitHub says of its author; from what was sent, since to ask for what was not costs a request."""
+    return str(vars(item).get("_rawData", {}).get("author_association") or "")
 
 
 def _explain(error: Exception) -> Trouble:

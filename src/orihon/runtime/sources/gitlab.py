@@ -23,11 +23,11 @@ from orihon.runtime.sources.forge import (
     Library,
     Standing,
     Trouble,
-    latest,
     place_of,
     refusal,
     task_number,
     unreachable,
+    with_latest,
 )
 from orihon.values.task import TaskKey
 
@@ -39,6 +39,8 @@ _log = logging.getLogger("orihon.sources")
 LOCK = "lock"
 _TRIPPED = (AttributeError, LookupError, TypeError, ValueError)
 LOCK_SECONDS = 600.0
+#: From which level of access on somebody is what: whoever may push is a member, whoever may only look is none.
+_LEVELS = ((50, "owner"), (30, "member"), (20, "reporter"), (5, "guest"))
 
 
 class _Answered(Exception):
@@ -111,17 +113,36 @@ class GitLabSource(ForgeSource):
         data: dict[str, Any] = item.attributes
         number, user = int(data["iid"]), _username(data.get("author"))
         notes = item.notes.list(order_by="created_at", sort="asc", get_all=True)
-        return SourceTask(
+        said = [note.attributes for note in notes if not note.attributes.get("system")]
+        known = {_user_id(one.get("author")) for one in (data, *said)}
+        levels = {number: self._association(repository, number) for number in known if number}
+        found = SourceTask(
             key=self._key(repository, kind, number, user),
             title=str(data.get("title") or ""),
             body=str(data.get("description") or ""),
-            comments=latest([_comment(note.attributes) for note in notes if not note.attributes.get("system")]),
             url=str(data.get("web_url") or ""),
             user=user,
             labels=tuple(data.get("labels") or ()),
             source_branch=str(data.get("source_branch") or ""),
             target_branch=str(data.get("target_branch") or ""),
+            association=levels.get(_user_id(data.get("author")), ""),
+            assignees=tuple(map(_username, data.get("assignees") or ())),
         )
+        comments = [_comment(note, levels.get(_user_id(note.get("author")), "")) for note in said]
+        return with_latest(found, comments, self.speakers)
+
+    def _association(self, repository: str, user: int) -> str:
+        """What somebody is to the project or the groups above it; nothing where GitLab does not tell."""
+        import gitlab
+
+        members = self._gitlab.projects.get(repository, lazy=True).members_all
+        try:
+            level = int(members.get(user).attributes["access_level"])
+        except gitlab.GitlabError as error:
+            if error.response_code in (401, 403, 404):
+                return ""
+            raise
+        return next((name for least, name in _LEVELS if level >= least), "")
 
     def _standing(self, key: TaskKey) -> Standing:
         data = self._item(key).attributes
@@ -210,7 +231,13 @@ def _username(user: Any) -> str:
     return str(user.get("username") or "ghost") if isinstance(user, dict) else "ghost"
 
 
-def _comment(note: dict[str, Any]) -> SourceComment:
+def _user_id(user: Any) -> int:
+    """The number by which members are looked up; 0 where there is none."""
+    number = user.get("id") if isinstance(user, dict) else None
+    return number if isinstance(number, int) else 0
+
+
+def _comment(note: dict[str, Any], association: str) -> SourceComment:
     position = note.get("position") or {}
     path, line = position.get("new_path"), position.get("new_line")
     return SourceComment(
@@ -218,6 +245,7 @@ def _comment(note: dict[str, Any]) -> SourceComment:
         text=str(note.get("body") or ""),
         created_at=str(note.get("created_at") or ""),
         place=place_of(path, line),
+        association=association,
     )
 
 

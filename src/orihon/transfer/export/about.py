@@ -105,7 +105,8 @@ def fold_statistics(fold: Fold, made_in: Compression | None) -> str:
     """How much shorter it is, by whom and why."""
     how = "" if made_in is None else " ".join(filter(None, (made_in.strategy or made_in.kind, made_in.level)))
     tokens = text("export.fold_tokens", before=fold.original_tokens, after=fold.tokens)
-    said = (tokens, how, fold.reason, fold.made_by, moment(fold.created_at))
+    trust = text(f"web.task.trust.{fold.trust}") if fold.trust else ""
+    said = (tokens, how, fold.reason, fold.made_by, trust, moment(fold.created_at))
     return " · ".join(dict.fromkeys(one_line(part) for part in said if part))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
-from orihon.catalogue.metadata import key_in, read_metadata
+from orihon.catalogue.metadata import key_in, origin_in, read_metadata
 from orihon.errors import DamagedStore, StorageError
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading, open_task_store
@@ -69,7 +69,7 @@ def row_from_folder(place: TaskPlace, settings: Settings) -> TaskRow:
         updated_at=utc_now(),
         backend=place.backend(settings.context_storage.backend),
         epoch=epoch,
-        metadata={FORKED_FROM: metadata[FORKED_FROM]} if FORKED_FROM in metadata else {},
+        metadata={name: metadata[name] for name in (FORKED_FROM,) if name in metadata} | origin_in(metadata),
         **_model(config if isinstance(config, dict) else {}),
         **figures,
     )

@@ -110,7 +110,7 @@ class Band(AsJson):
 
     json_fields = (
         "id=fold.id start=fold.start_seq end=fold.end_seq form=fold.form before=fold.original_tokens after=fold.tokens "
-        "strategy reason made_by=fold.made_by"
+        "strategy reason made_by=fold.made_by trust=fold.trust"
     )
 
     fold: Fold
