@@ -15,8 +15,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from orihon.compression.notes.facts import PIECE, FactKind, names_in
+from orihon.texts import LANGUAGES, text
 
 LONGEST = 600  # characters of a statement
 _LEAST_CUT = 420  # of the parts of an over-long line
@@ -99,8 +101,17 @@ def _starts(line: str) -> range:
     return range(0, len(line) or 1, _LONGEST_TOLD)
 
 
+@cache
+def _result_head() -> re.Pattern[str]:
+    """How the result of a call in words begins, in every language."""
+    heads = [re.escape(text("prompts.text_result", lang=lang, name="NAME", result="")) for lang in LANGUAGES]
+    return re.compile("|".join(head.replace("NAME", r"([\w.:/-]{1,200})") for head in heads))
+
+
 def own_parts(said: str) -> list[str]:
     """What of a user's message is the user's own, in runs of lines that stand together."""
+    if said.startswith("[") and _result_head().match(said):
+        return []
     if "> @" not in said and "--- @" not in said:
         return [said]
     runs: list[list[str]] = [[]]
@@ -113,7 +124,12 @@ def own_parts(said: str) -> list[str]:
 
 
 def others_words(said: str) -> dict[str, str]:
-    """What others say in a user's message, by speaker: ``@name``, which is no role and no tool."""
+    """What others say in a user's message, by speaker: ``@name``, which is no role and no tool.
+
+    A tool does so too, where the model writes its calls into its text and gets the results as messages.
+    """
+    if said.startswith("[") and (result := _result_head().match(said)):
+        return {f"@{result[1] or result[2]}": said[result.end() :]}
     if "> @" not in said:
         return {}
     found: dict[str, list[str]] = {}
