@@ -43,7 +43,8 @@ from orihon.guard.masking.anchors import (
 from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.values.message.strings import map_named
+from orihon.system import jsonio
+from orihon.values.message.strings import map_named, name_for
 from orihon.values.task import TaskKey
 
 _DIGEST_DIGITS = 12
@@ -94,6 +95,7 @@ class Redactor:
             return text
         registered = LIVE.count
         judged: Judged = {}
+        is_json: bool | None = None
         for turn in range(_MOST_PASSES):
             spans = self._find(text, judged)
             if not spans:
@@ -101,8 +103,15 @@ class Redactor:
                     self._plain.add(text, registered)
                 break
             merged = list(_merged(spans))
+            if is_json is None:
+                is_json = _is_json(text)
+            bare: set[int] | None = set() if is_json else None
+            if bare is not None:
+                merged = list(_in_values(text, merged, bare))
+                if not merged:
+                    break
             beside = _beside(text, merged)
-            text = self._replace(text, merged)
+            text = self._replace(text, merged, bare)
             # Some things count as secrets only beside a placeholder: a second look makes masking idempotent.
             if not any(self._find(part, judged) for part in beside):
                 break
@@ -115,11 +124,22 @@ class Redactor:
         if not self.enabled:
             return value
         try:
-            return self._clean(value)
+            return self._clean(self._seen_whole(value))
         except RecursionError as error:
             raise InvalidMessage("not_json", detail="nested too deeply") from error
 
-    def _clean(self, value: Any) -> Any:
+    def _seen_whole(self, value: Any) -> Any:
+        """The value without the secrets that only a look at the whole finds: a key over the lines of a list."""
+        if not isinstance(value, dict | list | tuple):
+            return value
+        try:
+            text = jsonio.encode(value).decode()
+        except InvalidMessage:
+            return value  # it is refused where it is written
+        masked = self.mask(text)
+        return value if masked is text else _with_strings_of(value, jsonio.decode(masked))
+
+    def _clean(self, value: Any, above: Any = None) -> Any:
         if isinstance(value, str):
             return self.mask(value)
         changed = False
@@ -127,7 +147,12 @@ class Redactor:
             pairs: dict[Any, Any] = {}
             for key, item in value.items():
                 new_key = self._clean(key)
-                new_item = map_named(key, item, self.mask) if isinstance(item, str) else self._clean(item)
+                if isinstance(item, dict | list | tuple):
+                    new_item = self._clean(item, key)
+                elif item is None or isinstance(item, bool):
+                    new_item = item
+                else:
+                    new_item = map_named(name_for(value, key, above), item, self.mask)
                 new_item = item if new_item == item else new_item
                 changed = changed or new_key is not key or new_item is not item
                 pairs[new_key] = new_item
@@ -135,7 +160,7 @@ class Redactor:
         if isinstance(value, list | tuple):
             items: list[Any] = []
             for item in value:
-                new_item = self._clean(item)
+                new_item = self._clean(item, above)
                 changed = changed or new_item is not item
                 items.append(new_item)
             if changed:
@@ -186,8 +211,9 @@ class Redactor:
             self._live_kinds[value] = whole[0] if whole else "SECRET"
         return self._live_kinds[value]
 
-    def _replace(self, text: str, spans: list[SecretSpan]) -> str:
-        """The text with placeholders."""
+    def _replace(self, text: str, spans: list[SecretSpan], bare: set[int] | None) -> str:
+        """The text with placeholders, those at the places ``bare`` in quotes; where it is no JSON as a whole, those
+        that seem to need them."""
         digests: dict[str, str] = {}
         pieces: list[str] = []
         done = 0
@@ -197,7 +223,8 @@ class Redactor:
             placeholder = f"[{name}]#{digest}"
             if self.vault is not None:
                 self.vault.keep(placeholder, secret)
-            pieces += (text[done:start], placeholder)
+            quote = _missing_quote(text, start, end) if bare is None else '"' if start in bare else ""
+            pieces += (text[done:start], quote, placeholder, quote)
             done = end
         pieces.append(text[done:])
         return "".join(pieces)
@@ -242,6 +269,92 @@ def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
             yield start, end, name
             start, end, name = next_start, next_end, next_name
     yield start, end, name
+
+
+# What of a JSON text is neither space nor structure, and what of that stands outside of quotes.
+_JSON_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^\s\[\]{}:,"]++', re.DOTALL)
+_JSON_BARE = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity")
+_JSON_BEFORE = re.compile(r'(\\{0,7}")[ \t]{0,8}:[ \t\r\n]{0,32}(?:\[[^\]\[{}":]{0,200})?\Z')
+_JSON_AFTER = re.compile(r"[ \t\r\n]{0,32}(?:[,\]}]|\Z)")
+_ESCAPE_START = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z|\\\Z")
+_ESCAPE_END = re.compile(r"u[0-9A-Fa-f]{4}|.", re.DOTALL)
+
+
+def _is_json(text: str) -> bool:
+    """Is it a document, or one on every line?"""
+    begin, ending = text.lstrip()[:1], text.rstrip()[-1:]
+    if (begin, ending) not in (("{", "}"), ("[", "]"), ('"', '"')):
+        return False
+    try:
+        jsonio.decode(text)
+    except ValueError:
+        try:
+            return all(line[:1] in "{[" and jsonio.decode(line) is not None for line in text.split("\n") if line)
+        except ValueError:
+            return False
+    return True
+
+
+def _in_values(text: str, spans: list[SecretSpan], bare: set[int]) -> Iterator[SecretSpan]:
+    """What of the spans, which are in order, lies in the strings of a JSON text, and the other values whole that they
+    touch, whose places are noted in ``bare``: the structure stays as it is."""
+    values = _JSON_VALUE.finditer(text)
+    value = next(values, None)
+    done = 0
+    for start, end, name in spans:
+        while value is not None and value.start() < end:
+            first, last = value.span()
+            if last > max(start, done):
+                if text[first] == '"':
+                    first, last = _without_cut_escapes(text, max(first + 1, start), min(last - 1, end))
+                else:
+                    bare.add(first)
+                if max(first, done) < last:
+                    yield max(first, done), last, name
+                    done = last
+                if value.end() > end:
+                    break  # the next span may lie in the same one
+            value = next(values, None)
+
+
+def _without_cut_escapes(text: str, start: int, end: int) -> tuple[int, int]:
+    """The same, but with the whole of an escape of which it has a part."""
+    for place, is_start in ((start, True), (end, False)):
+        cut = _ESCAPE_START.search(text, max(0, place - 5), place)
+        if cut is None:
+            continue
+        run = cut.start()
+        while run > 0 and text[run - 1] == "\\":
+            run -= 1
+        if (cut.start() - run) % 2:
+            continue  # the backslash is itself escaped
+        if is_start:
+            start = cut.start()
+        else:
+            rest = _ESCAPE_END.match(text, cut.start() + 1)
+            end = max(end, rest.end() if rest is not None else end)
+    return start, end
+
+
+def _with_strings_of(old: Any, new: Any) -> Any:
+    """The old value with the strings of the new one, which has the same shape; names and numbers are left for a look
+    at each, and what did not change is the old object."""
+    if isinstance(old, dict) and len(old) == len(new):
+        pairs = zip(old.items(), new.values(), strict=True)
+        fields = {key: _with_strings_of(item, other) for (key, item), other in pairs}
+        return old if all(fields[key] is item for key, item in old.items()) else fields
+    if isinstance(old, list | tuple):
+        items = [_with_strings_of(*pair) for pair in zip(old, new, strict=True)]
+        return old if all(one is other for one, other in zip(items, old, strict=True)) else type(old)(items)
+    return new if isinstance(old, str) and new != old else old
+
+
+def _missing_quote(text: str, start: int, end: int) -> str:
+    """The quote that a placeholder wants in the place of a number or a word of JSON that stands in another text."""
+    if not _JSON_BARE.fullmatch(text, start, end) or _JSON_AFTER.match(text, end) is None:
+        return ""
+    before = _JSON_BEFORE.search(text, max(0, start - 240), start)
+    return "" if before is None else before[1]
 
 
 def _beside(text: str, spans: list[SecretSpan]) -> Iterator[str]:

@@ -60,6 +60,9 @@ _QUOTE = r"(?:\\{0,4}[\"'])?"
 _ASSIGN = rf"{_QUOTE}(?:[ \t]{{0,8}}(?:=>|:=|[=:>,])[ \t]{{0,8}}|[ \t]{{1,8}}){_QUOTE}"
 _AWS_SECRET = rf"{_ASSIGN}()[A-Za-z0-9/+]{{30,}}+={{0,2}}"
 
+# So many of one character end no key.
+_RUN = 10
+
 _PEM_LABEL = r"[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # Code that names both lines has little between them and no key. A listing may stop in the middle of a key:
 # then the lines that are there are taken.
@@ -78,6 +81,10 @@ class Rule:
     anchor: str
     pattern: str
     literals: tuple[Anchor, ...]
+
+
+def _ends_with_run(text: str, end: int) -> bool:
+    return text.endswith(text[end - 1] * _RUN, 0, end)
 
 
 class Scanner:
@@ -106,8 +113,9 @@ class Scanner:
                 continue
             done = match.end()
             group = match.lastindex or 1
-            # Looking back sees the placeholder before ``start`` and may take its digits for an address.
-            if match.start(group) >= start:
+            # Looking back sees the placeholder before ``start`` and may take its digits for an address. A run of one
+            # character is padding, a rule or a template, and no key.
+            if match.start(group) >= start and not _ends_with_run(text, done):
                 spans.append((match.start(group), done, self._names[group - 1]))
         return spans
 
@@ -181,6 +189,7 @@ _RULES = (
         (Anchor("PIN"),),
     ),
 )
+_SESSIONS = ("SESSID", "sessid", "sessionid", "SESSIONID", "sessionId", "SessionId", "session_id", "connect.sid")
 # A key with the form of a provider has the more telling name.
 _LAST_RULES = (
     Rule(
@@ -189,6 +198,14 @@ _LAST_RULES = (
         r"(?=[A-Za-z0-9%/+_-]{32})(?:(?<=(?i:sig)=)|(?<=(?i:signature)=))()(?=[A-Za-z%/+_-]{0,511}+[0-9])"
         r"[A-Za-z0-9%/+_-]{32,512}+={0,2}",
         (*in_any_case("sig=", len("sig")), *in_any_case("ature=", len("ature"))),
+    ),
+    # Outside of a header, too.
+    Rule(
+        "COOKIE",
+        "=",
+        r"(?:(?<=(?i:sessid)=)|(?<=(?i:sessionid)=)|(?<=(?i:session_id)=)|(?<=connect\.sid=))()(?=[^0-9]{0,31}[0-9])"
+        r"(?=[^A-Z]{0,31}[A-Z])(?=[^a-z]{0,31}[a-z])[A-Za-z0-9%_.-]{20,}+",
+        tuple(Anchor(f"{name}=", len(name)) for name in _SESSIONS),
     ),
     # OpenWeather and others call a key so in addresses; elsewhere it names an app.
     Rule(
