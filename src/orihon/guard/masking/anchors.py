@@ -38,6 +38,16 @@ UNSEEN = (
     *"\u00ad\u034f\u061c\u180e\ufeff",
     *map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), *range(0xFE00, 0xFE10))),
 )
+# Letters of other scripts, and wide ones, that look like those of ASCII. Where one stands beside those, or several wide
+# ones together, somebody hides something or has the wrong keyboard.
+_CYRILLIC = dict(zip("аеорсухіѕјһԁԛԝкгтвмнАВЕКМНОРСТХІЅЈҺ", "aeopcyxisjhdqwkrtbmhABEKMHOPCTXISJH", strict=True))
+_GREEK = dict(zip("αορνικυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aopvikuABEZHIKMNOPTYX", strict=True))
+_WIDE = {chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)}
+SEEN_AS = str.maketrans({**_CYRILLIC, **_GREEK, **_WIDE, **dict.fromkeys(UNSEEN, "")})
+_LIKE = "".join((*_CYRILLIC, *_GREEK, *"ａ-ｚＡ-Ｚ０-９＿－"))
+_ODD = re.compile(f"(?<=[A-Za-z0-9_-])[{_LIKE}]|[{_LIKE}](?=[A-Za-z0-9_-])|[ａ-ｚＡ-Ｚ](?=[ａ-ｚＡ-Ｚ０-９＿－]{{3}})")
+_LEADS = (b"\xd0", b"\xd1", b"\xd2", b"\xd4", b"\xce", b"\xcf", b"\xef\xbd")
+_WIDE_CAPITAL = re.compile(b"\xef\xbc[\xa1-\xba]")
 # In ``Places``, where they stand.
 UNSEEN_PLACES = -1
 
@@ -68,10 +78,12 @@ class Finder(Protocol):
 class Finders:
     """Several of them, asked in their order."""
 
-    __slots__ = ("_asked", "_automaton", "_finders")
+    __slots__ = ("_asked", "_automaton", "_finders", "_forms")
 
-    def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None) -> None:
-        """``after_dots`` is asked before the others, and looks where long runs stand behind dots."""
+    def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None, forms: int = 0) -> None:
+        """``after_dots`` is asked before the others, and looks where long runs stand behind dots. It and the first
+        ``forms`` others find what has a form of its own."""
+        self._forms: Final = forms + 1
         self._finders: Final = [*finders] if after_dots is None else [after_dots, *finders]
         # How far from the end of each they look: the hits come in the order of their ends.
         asked: dict[str, list[tuple[int, int]]] = {character: [(UNSEEN_PLACES, -1)] for character in UNSEEN}
@@ -99,6 +111,10 @@ class Finders:
         for several in places.values():
             several.sort()
         return places
+
+    def by_form(self, places: Places) -> Places:
+        """Those where keys are looked for that have a form of their own."""
+        return {number: several for number, several in places.items() if number < self._forms}
 
     def find(self, views: Views, places: Places, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``."""
@@ -192,6 +208,16 @@ class Views:
         # The same as a text: one of narrow characters is searched much faster.
         self.flat = text if self.is_ascii else self.narrow.decode("ascii")
         self.lower = self.flat.lower()
+
+
+def odd_places(views: Views) -> list[int]:
+    """Where letters stand that look like others."""
+    if views.is_ascii:
+        return []
+    raw = views.raw
+    if not any(lead in raw for lead in _LEADS) and _WIDE_CAPITAL.search(raw) is None:
+        return []
+    return [match.start() for match in _ODD.finditer(views.text)]
 
 
 # First and last place of each.

@@ -29,7 +29,7 @@ from orihon.errors import InvalidInput, InvalidMessage
 from orihon.guard.mask_key import KEY_BYTES
 from orihon.guard.masking.anchors import (
     DEEPEST,
-    UNSEEN,
+    SEEN_AS,
     UNSEEN_PLACES,
     Encoded,
     Finders,
@@ -39,6 +39,7 @@ from orihon.guard.masking.anchors import (
     SecretSpan,
     Views,
     long_runs,
+    odd_places,
 )
 from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
@@ -52,9 +53,8 @@ _DIGEST_DIGITS = 12
 _MOST_PASSES = 4
 # How far a secret lies at most from the placeholder that makes it one.
 _SEAM = 600
-# Which secret it was does not matter beside a placeholder; its name may.
-_ANY_DIGEST = "0" * _DIGEST_DIGITS
-_UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
+# So near to where a part of a text was cut, half a word may look like a secret.
+_EDGE = 64
 
 
 class Redactor:
@@ -95,25 +95,19 @@ class Redactor:
             return text
         registered = LIVE.count
         judged: Judged = {}
-        is_json: bool | None = None
-        for turn in range(_MOST_PASSES):
-            spans = self._find(text, judged)
+        spans = self._find(text, judged)
+        if not spans:
+            self._plain.add(text, registered)
+            return text
+        is_json = _is_json(text)
+        # Some things count as secrets only beside a placeholder: further looks there make masking idempotent.
+        for _ in range(_MOST_PASSES):
+            merged, bare = list(_merged(spans)), None
+            if is_json:
+                merged, bare = _in_values(text, merged)
+            text, near = self._replace(text, merged, bare)
+            spans = [span for start, end in near for span in self._find_between(text, start, end, judged)]
             if not spans:
-                if turn == 0:
-                    self._plain.add(text, registered)
-                break
-            merged = list(_merged(spans))
-            if is_json is None:
-                is_json = _is_json(text)
-            bare: set[int] | None = set() if is_json else None
-            if bare is not None:
-                merged = list(_in_values(text, merged, bare))
-                if not merged:
-                    break
-            beside = _beside(text, merged)
-            text = self._replace(text, merged, bare)
-            # Some things count as secrets only beside a placeholder: a second look makes masking idempotent.
-            if not any(self._find(part, judged) for part in beside):
                 break
         return text
 
@@ -167,17 +161,34 @@ class Redactor:
                 return items if isinstance(value, list) else tuple(items)
         return value
 
+    def _find_between(self, text: str, start: int, end: int, judged: Judged) -> Iterator[SecretSpan]:
+        """The secrets of a part of a text. What lies at its edges may be cut, and no more than a part of a word."""
+        first = start + (_EDGE if start else 0)
+        last = end - (_EDGE if end < len(text) else 0)
+        for left, right, kind in self._find(text[start:end], judged):
+            if first <= start + left and start + right <= last:
+                yield start + left, start + right, kind
+
     def _find(self, text: str, judged: Judged, depth: int = 0) -> list[SecretSpan]:
         """The secrets outside of placeholders."""
         views = Views(text, judged)
         places = self._finders.places(views)
         unseen = places.pop(UNSEEN_PLACES, [])
+        hiding = sorted((*unseen, *odd)) if (odd := odd_places(views)) else unseen
+        if not hiding:
+            return self._found(views, places, depth)
+        # Once more as somebody sees it. Where that is most of the text, only keys with a form are looked for twice:
+        # what cannot be seen may also divide them.
+        parts = list(_around(hiding))
+        if 2 * sum(end - start for start, end in parts) > len(text):
+            parts, places = [(0, len(text))], self._finders.by_form(places)
         spans = self._found(views, places, depth)
-        for start, end in _around(unseen) if unseen else ():
+        for start, end in parts:
             hidden = unseen[bisect_left(unseen, start) : bisect_left(unseen, end)]
-            seen = Views(_UNSEEN.sub("", text[start:end]), judged)
-            found = self._found(seen, self._finders.places(seen), depth)
-            spans += _with_unseen(found, start, hidden)
+            seen = Views(text[start:end].translate(SEEN_AS), judged)
+            places = self._finders.places(seen)
+            places.pop(UNSEEN_PLACES, None)
+            spans += _with_unseen(self._found(seen, places, depth), start, hidden)
         return spans
 
     def _found(self, views: Views, places: Places, depth: int) -> list[SecretSpan]:
@@ -185,11 +196,13 @@ class Redactor:
         runs = long_runs(views) if depth < DEEPEST else []
         if not places and not runs and not LIVE.count and not self._patterns:
             return []
-        found = partial(self._search, views, places, runs, depth)
-        spans = found(0, len(views.text))
-        if spans and _goes_over_placeholder(views.text, spans):
-            spans = [span for start, end in _gaps(views.text) for span in found(start, end)]
-        return spans
+        spans = self._search(views, places, runs, depth, 0, len(views.text))
+        if not spans or "]#" not in views.text:
+            return spans
+        whole, gaps = _outside_placeholders(views.text, spans)
+        for start, end in gaps:
+            whole += self._search(views, places, runs, depth, start, end)
+        return whole
 
     def _search(self, views: Views, places: Places, runs: Runs, depth: int, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``, the more telling kinds first; they may overlap."""
@@ -211,12 +224,13 @@ class Redactor:
             self._live_kinds[value] = whole[0] if whole else "SECRET"
         return self._live_kinds[value]
 
-    def _replace(self, text: str, spans: list[SecretSpan], bare: set[int] | None) -> str:
+    def _replace(self, text: str, spans: list[SecretSpan], bare: set[int] | None) -> tuple[str, list[tuple[int, int]]]:
         """The text with placeholders, those at the places ``bare`` in quotes; where it is no JSON as a whole, those
-        that seem to need them."""
+        that seem to need them. With it, what of it lies near the placeholders."""
         digests: dict[str, str] = {}
         pieces: list[str] = []
-        done = 0
+        places: list[int] = []
+        done = shift = 0
         for start, end, name in spans:
             secret = text[start:end]
             digest = digests.get(secret) or digests.setdefault(secret, self._digest(secret))
@@ -225,12 +239,16 @@ class Redactor:
                 self.vault.keep(placeholder, secret)
             quote = _missing_quote(text, start, end) if bare is None else '"' if start in bare else ""
             pieces += (text[done:start], quote, placeholder, quote)
+            places.append(start + shift)
+            shift += len(placeholder) + 2 * len(quote) - (end - start)
+            places.append(end + shift)
             done = end
         pieces.append(text[done:])
-        return "".join(pieces)
+        new = "".join(pieces)
+        return new, [(max(0, start), min(end, len(new))) for start, end in (_around(places) if places else ())]
 
     def _digest(self, secret: str) -> str:
-        seen = secret if secret.isascii() else _UNSEEN.sub("", secret)
+        seen = secret if secret.isascii() else secret.translate(SEEN_AS)
         # A copy of one that has taken the key is twice as fast as a new one.
         mac = self._mac.copy()
         mac.update(seen.encode("utf-8", "surrogatepass"))
@@ -295,9 +313,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _in_values(text: str, spans: list[SecretSpan], bare: set[int]) -> Iterator[SecretSpan]:
+def _in_values(text: str, spans: list[SecretSpan]) -> tuple[list[SecretSpan], set[int]]:
     """What of the spans, which are in order, lies in the strings of a JSON text, and the other values whole that they
-    touch, whose places are noted in ``bare``: the structure stays as it is."""
+    touch, with the places of those: the structure stays as it is."""
+    inside: list[SecretSpan] = []
+    bare: set[int] = set()
     values = _JSON_VALUE.finditer(text)
     value = next(values, None)
     done = 0
@@ -310,11 +330,12 @@ def _in_values(text: str, spans: list[SecretSpan], bare: set[int]) -> Iterator[S
                 else:
                     bare.add(first)
                 if max(first, done) < last:
-                    yield max(first, done), last, name
+                    inside.append((max(first, done), last, name))
                     done = last
                 if value.end() > end:
                     break  # the next span may lie in the same one
             value = next(values, None)
+    return inside, bare
 
 
 def _without_cut_escapes(text: str, start: int, end: int) -> tuple[int, int]:
@@ -357,21 +378,6 @@ def _missing_quote(text: str, start: int, end: int) -> str:
     return "" if before is None else before[1]
 
 
-def _beside(text: str, spans: list[SecretSpan]) -> Iterator[str]:
-    """What lies near the spans, which are in order, with a placeholder for each of them."""
-    done = spans[0][0]
-    pieces = [text[max(0, done - _SEAM) : done]]
-    for start, end, name in spans:
-        if start - done > 2 * _SEAM:
-            yield "".join((*pieces, text[done : done + _SEAM]))
-            pieces = [text[start - _SEAM : start]]
-        else:
-            pieces.append(text[done:start])
-        pieces.append(f"[{name}]#{_ANY_DIGEST}")
-        done = end
-    yield "".join((*pieces, text[done : done + _SEAM]))
-
-
 def _around(places: list[int]) -> Iterator[tuple[int, int]]:
     """What lies near places that are in order, each part of the text once."""
     start, end = max(0, places[0] - _SEAM), places[0] + _SEAM
@@ -392,23 +398,21 @@ def _with_unseen(spans: list[SecretSpan], start: int, unseen: list[int]) -> Iter
         yield start + first + bisect_right(before, first), start + last + bisect_right(before, last - 1), kind
 
 
-def _goes_over_placeholder(text: str, spans: list[SecretSpan]) -> bool:
-    """Has one of the spans a character of a placeholder?"""
-    held = [match.span() for match in PLACEHOLDER.finditer(text)] if "]#" in text else []
-    if not held:
-        return False
+def _outside_placeholders(text: str, spans: list[SecretSpan]) -> tuple[list[SecretSpan], list[tuple[int, int]]]:
+    """The spans without a character of a placeholder, and the texts between placeholders where the others lie."""
+    held = [match.span() for match in PLACEHOLDER.finditer(text)]
     ends = [end for _, end in held]
-    following = ((bisect_right(ends, start), end) for start, end, _ in spans)
-    return any(place < len(held) and held[place][0] < end for place, end in following)
-
-
-def _gaps(text: str) -> Iterator[tuple[int, int]]:
-    """What lies between the placeholders of ``text``."""
-    start = 0
-    for match in PLACEHOLDER.finditer(text):
-        yield start, match.start()
-        start = match.end()
-    yield start, len(text)
+    whole: list[SecretSpan] = []
+    gaps: dict[int, tuple[int, int]] = {}
+    for span in spans:
+        place = bisect_right(ends, span[0])
+        if place == len(held) or held[place][0] >= span[1]:
+            whole.append(span)
+            continue
+        while place <= len(held) and (place == 0 or ends[place - 1] < span[1]):
+            gaps[place] = (ends[place - 1] if place else 0, held[place][0] if place < len(held) else len(text))
+            place += 1
+    return whole, sorted(gaps.values())
 
 
 _FIELDS = ("task_source", "owner", "repo", "task_type", "task_id")

@@ -274,6 +274,7 @@ def built_in_finders(*, email: bool, ssn: bool) -> Finders:
     literals: dict[tuple[Rule, ...], list[Anchor]] = {}
     for (_, literal), rules in by_literal.items():
         literals.setdefault(tuple(rules), []).append(literal)
-    scanners = (Scanner(rules, anchors) for rules, anchors in literals.items())
+    scanners = [Scanner(rules, anchors) for rules, anchors in literals.items()]
     dotted = [key(name, before, dot, then, f"{_PLAUSIBLE}{after}") for name, before, dot, then, after in AFTER_DOT]
-    return Finders((*scanners, *header_values(), *named_values(), *japanese_values(), Tables()), Scanner(dotted, ()))
+    others = (*header_values(), *named_values(), *japanese_values(), Tables())
+    return Finders((*scanners, *others), Scanner(dotted, ()), len(scanners))
