@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orihon import TaskContextManager, list_grants, new_grant
+from orihon import TaskContextManager, import_transcripts, list_grants, new_grant
 from orihon.errors import InvalidInput
 from orihon.guard import Redactor
 from orihon.settings import load_settings
+from orihon.store.factory import make_redactor
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.message.strings import map_json_text
 from orihon.values.task import TaskKey
@@ -189,3 +190,80 @@ def test_any_json_document_keeps_its_shape(document: Json, indent: int | None, a
 def test_arguments_of_any_shape_keep_it(document: Json) -> None:
     before = ToolCall.from_chat({"function": {"name": "f", "arguments": json.dumps(document)}})
     assert shape(json.loads(before.map_strings(redactor.mask).arguments)) == shape(document)
+
+
+@pytest.mark.parametrize("cut", [2, 4, 9, 20, 38])
+def test_a_key_split_over_two_parts_does_not_reach_the_disk(tmp_path: Path, cut: int) -> None:
+    """Masking: a secret over two parts of a message"""
+    base = tmp_path / "base"
+    texts = [f"see {GITHUB[:cut]}", f"{GITHUB[cut:]} there"]
+    [said] = write(base, {"role": "user", "content": [{"type": "text", "text": text} for text in texts]})
+    kept = [part["text"] for part in said["content"]]
+    assert kept[0].startswith("see [GITHUB_TOKEN]#")
+    assert kept[1] == " there"
+    assert leaking(base, GITHUB[cut:]) == []
+
+
+def test_a_name_and_its_value_in_two_parts(tmp_path: Path) -> None:
+    """Masking: the same for a password"""
+    base = tmp_path / "base"
+    texts = ["Hello. The password is", "hunter2x! and that was it", "bye"]
+    [said] = write(base, {"role": "user", "content": [{"type": "text", "text": text} for text in texts]})
+    kept = [part["text"] for part in said["content"]]
+    assert (kept[0], kept[2]) == (texts[0], "bye")
+    assert kept[1].startswith("[PASSWORD]#")
+    assert kept[1].endswith(" and that was it")
+    assert leaking(base, "hunter2x!") == []
+
+
+@pytest.mark.parametrize("cut", [4, 9, 20, 38])
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\\\n", "\n    "])
+def test_a_key_split_over_two_lines_goes_whole(line: str, cut: int) -> None:
+    """Masking: a secret over two lines"""
+    masked = redactor.mask(f"see\n{GITHUB[:cut]}{line}{GITHUB[cut:]}\nthere")
+    assert masked.startswith("see\n[GITHUB_TOKEN]#")
+    assert masked.endswith("\nthere")
+    assert GITHUB[-8:] not in masked
+
+
+def test_two_keys_on_two_lines_stay_two() -> None:
+    other = "ghp_" + "c3D4" * 9
+    assert redactor.mask(f"{GITHUB}\n{other}\n") == f"{redactor.mask(GITHUB)}\n{redactor.mask(other)}\n"
+
+
+@pytest.mark.parametrize(
+    "letters", [{"p": "р"}, {"a": "а", "B": "В"}, {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}]
+)
+def test_letters_that_look_like_others_hide_nothing(tmp_path: Path, letters: dict[str, str]) -> None:
+    """Masking: wide letters and those of other scripts"""
+    hidden = "".join(letters.get(letter, letter) for letter in GITHUB)
+    assert hidden != GITHUB
+    base = tmp_path / "base"
+    [said] = write(base, {"role": "user", "content": f"使って {hidden} です"})
+    assert said["content"] == f"使って {redactor_of(base).mask(GITHUB)} です"
+    assert leaking(base, hidden) == []
+
+
+def redactor_of(base: Path) -> Redactor:
+    return make_redactor(SETTINGS, base)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Пароль хранится в базе, key и token отдельно", "２０２４年度のＡＰＩ仕様書（第１版）", "α-β pruning, μs, Δt=5"],
+)
+def test_other_scripts_stay_as_they_are(text: str) -> None:
+    assert redactor.mask(text) is text
+
+
+def test_a_secret_in_an_imported_transcript_stays_outside(tmp_path: Path) -> None:
+    """H1 and the others, through an import"""
+    base, file = tmp_path / "base", tmp_path / "chat.jsonl"
+    token = new_grant(tmp_path, SETTINGS, user="ann", role="read").token
+    texts = [f"we use {token}", 'db_password: |\n  "Heron Slate 41!"\n', "user,password\nbob,Heron+Slate41\n"]
+    messages = [
+        {"role": "user" if number % 2 == 0 else "assistant", "content": text} for number, text in enumerate(texts)
+    ]
+    file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    import_transcripts(base, SETTINGS, [file])
+    assert leaking(base, token) == leaking(base, "Heron+Slate41") == []

@@ -237,6 +237,7 @@ _BEHIND = re.compile(
     r"(?=[.,;:!?)\n\"'`]|$| (?:for|on|of|to|in|here|there|now|and|when|until|if|instead|please|then|-|—)(?!\w))"
 )
 _BEHIND_WORDS = " (pass| (the pass| (pw| (root pass| (admin pass| (db pass| (token)| (secret)| (api key)"
+_SAID_WORDS = ("pass", "new pass", "root pass", "admin pass", "db pass", "wifi pass", "token", "api", "secret", "pw")
 _LAST_WORD = re.compile(r"(?P<quote>[\"'`“「])?(?P<value>[!#-&(-\[\]-_a-~]{4,128})[\"'`”」]?\Z")
 
 
@@ -248,11 +249,8 @@ class SaidBefore:
         map(
             Anchor,
             (
-                *(
-                    f" {verb} {word} "
-                    for verb in ("as", "is")
-                    for word in ("the", "my", "our", "your", "its", "a", "new")
-                ),
+                *(f" as {word} " for word in ("the", "my", "our", "your", "its", "a", "new")),
+                *(f" is {word} {what}" for word in ("the", "my", "our", "your") for what in _SAID_WORDS),
                 *(f" as {word}" for word in ("pass", "root ", "admin ", "db ", "token", "api", "secret")),
                 *_BEHIND_WORDS.split("|"),
             ),
@@ -446,7 +444,7 @@ class Columns:
         for word in _CSV_NAMES
         for name in (word, word.title(), word.upper())
         for by in ",;\t"
-        for form in (f"{by}{name}", f"{name}{by}", f'{name}"{by}')
+        for form in (f"{by}{name}", f"{name}{by}", f'{by}"{name}', f'{name}"{by}')
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:

@@ -40,6 +40,9 @@ _TELLING_KEY = re.compile(r"(?i)pass|pwd|secret|token|key|credential|auth|cookie
 _VALUES = ("value", "val", "default")
 _NAMES = frozenset(("name", "key", "id", "type", "kind", "description", "label", "title", "path", "source", "user"))
 _SEVERAL = re.compile(r"(?i)(?:secret|credential|password|token|key)s\Z|\Acreds\Z|secret_?data\Z")
+# So much of two texts is looked at together.
+_SEAM = 600
+_DIGEST = re.compile(r"\]#[0-9a-f]{12}")
 _DATA_URL = re.compile(r"data:[^,\s]{0,200};base64,[A-Za-z0-9+/=_\r\n-]*")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_\r\n-]*")
 _URL_KEYS = frozenset(("url", "image_url", "file_url", "file_data", "data"))
@@ -98,6 +101,35 @@ def _without_values(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_values(entry) for key, entry in value.items()}
     return [_without_values(item) for item in value] if isinstance(value, list) else _MASKED
+
+
+def map_across(first: str, second: str, f: MapString) -> tuple[str, str]:
+    """Two texts that follow each other, without what a mask finds only in both together: a key that goes over the
+    seam, which then stands in the first, or a value in the second whose name is in the first."""
+    head = first[-_SEAM:]
+    for between, end_of_tail in (("\n", "\n"), ("", " ")):
+        tail = second[:_SEAM].partition(end_of_tail)[0]
+        joined = f"{head}{between}{tail}"
+        masked = f(joined)
+        if masked in (joined, f"{f(head)}{between}{f(tail)}") or f(masked) != masked:
+            continue
+        start = _alike(joined, masked)
+        # A digest may end as the secret does.
+        last = max((place.end() for place in _DIGEST.finditer(masked)), default=0)
+        end = len(joined) - min(_alike(joined[start:][::-1], masked[start:][::-1]), len(masked) - last)
+        middle = masked[start : len(masked) - (len(joined) - end)]
+        seam = len(head) + len(between)
+        rest = second[max(0, end - seam) :]
+        if start < len(head):
+            return f"{first[: len(first) - len(head)]}{head[:start]}{middle}{head[end:]}", rest
+        return first, f"{tail[: max(0, start - seam)]}{middle}{rest}"
+    return first, second
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters they begin with that are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def content_strings(value: Any) -> Iterator[str]:
