@@ -346,6 +346,7 @@ _SECRET_KEY = re.compile(
     r"(?<![A-Za-z0-9/+=_-])(?=[^0-9]{0,39}[0-9])(?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])"
 )
 _NEAR: Final = 160
+_SECRET_LENGTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +357,7 @@ class BesideKeys:
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
         spans: list[SecretSpan] = []
-        done = start
+        done = start  # what was searched is not searched again
         for place in places:
             if _ACCESS_ID.match(views.flat, place, end) is None:
                 continue
@@ -364,6 +365,7 @@ class BesideKeys:
             for secret in _SECRET_KEY.finditer(views.flat, max(done, place - _NEAR), reach):
                 spans.append((*secret.span(), "AWS_SECRET_KEY"))
                 done = secret.end()
+            done = max(done, reach - _SECRET_LENGTH)
         return spans
 
 
@@ -424,7 +426,7 @@ class Tables:
             done = rule.end()
             columns = _columns(text, below)
             if columns:
-                found, done = _cells(text, columns, done, end)
+                found, done = _cells(views, columns, done, end)
                 spans += found
         return spans
 
@@ -454,34 +456,38 @@ class Columns:
             if place < done:
                 continue
             first = max(text.rfind("\n", max(done, place - _LONGEST_ROW), place) + 1, done)
-            head = _CSV_HEAD.match(text, first, end)
+            head = _CSV_HEAD.match(text, first, min(first + _LONGEST_ROW, end))
             line = text.find("\n", place, place + _LONGEST_ROW)
             done = place + _LONGEST_ROW if line < 0 else line + 1
             if head is None or head.end() < place:
                 continue
             columns = _named_columns(head[0], head["by"])
             if columns:
-                found, done = _cells(text, columns, done, end, head["by"], head[0].count(head["by"]))
+                found, done = _cells(views, columns, done, end, head["by"], head[0].count(head["by"]))
                 spans += found
         return spans
 
 
-def _columns(text: str, below: int) -> dict[int, bool]:
-    """The numbers of the columns with secrets, and whether those are passwords."""
+def _columns(text: str, below: int) -> dict[int, str]:
+    """The numbers of the columns with secrets, and of what kind those are."""
     first = text.rfind("\n", max(0, below - 1 - _LONGEST_ROW), below - 1) + 1
     head = text[max(first, below - 1 - _LONGEST_ROW) : below - 1]
     return _named_columns(head, "|") if "|" in head else {}
 
 
-def _named_columns(head: str, by: str) -> dict[int, bool]:
+def _named_columns(head: str, by: str) -> dict[int, str]:
     names = map(_HEAD.fullmatch, head.lower().rstrip("\r").split(by))
-    return {number: name["password"] is not None for number, name in enumerate(names) if name is not None}
+    kinds = (
+        (number, name and ("SECRET" if name["password"] is None else "PASSWORD")) for number, name in enumerate(names)
+    )
+    return {number: kind for number, kind in kinds if kind is not None}
 
 
 def _cells(
-    text: str, columns: dict[int, bool], place: int, end: int, by: str = "|", count: int | None = None
+    views: Views, columns: dict[int, str], place: int, end: int, by: str = "|", count: int | None = None
 ) -> tuple[list[SecretSpan], int]:
     """The secrets in those columns, and where the table ends, all of whose rows have so many marks."""
+    text = views.text
     spans: list[SecretSpan] = []
     for _ in range(_MOST_ROWS):
         line = text.find("\n", place, min(place + _LONGEST_ROW, end))
@@ -490,10 +496,11 @@ def _cells(
         if by not in row or (row.count(by) != count if count else _RULE.match(row)):
             break
         for number, cell in enumerate(row.split(by)):
-            value = cell.strip(" \t\r*`" if by == "|" else " \t\r\"'")
-            if number in columns and _is_secret(value, is_password=columns[number]):
-                first = place + cell.index(value)
-                spans.append((first, first + len(value), "PASSWORD" if columns[number] else "SECRET"))
+            if number in columns:
+                value = cell.strip(" \t\r*`" if by == "|" else " \t\r\"'")
+                span = secret_in(views, place + cell.find(value), value, columns[number], _in_column)
+                if span is not None:
+                    spans.append(span)
             place += len(cell) + 1
         place = last + 1
         if line < 0:
@@ -501,7 +508,7 @@ def _cells(
     return spans, min(place, end)
 
 
-def _is_secret(value: str, *, is_password: bool) -> bool:
+def _in_column(value: str, is_password: bool) -> int:
     if not is_password and len(value) < _SHORTEST_TOKEN:
-        return False
-    return not value.isalpha() and is_quoted_secret(value, is_password=is_password)
+        return 0
+    return 0 if value.isalpha() or not is_quoted_secret(value, is_password=is_password) else len(value)

@@ -17,7 +17,7 @@ or match a pattern of somebody's own: in that field only the built-in rules coun
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import re
 import secrets
 from bisect import bisect_left, bisect_right
@@ -50,6 +50,7 @@ from orihon.values.message.strings import map_named, name_for
 from orihon.values.task import TaskKey
 
 _DIGEST_DIGITS = 12
+_BLOCK = 64  # bytes of SHA-256
 # Only a user's pattern that looks at its surroundings could want more, and it shall not keep the writer busy.
 _MOST_PASSES = 4
 # How far a secret lies at most from the placeholder that makes it one.
@@ -64,7 +65,18 @@ class Redactor:
 
     #: What a redaction with it is for, as records say it afterwards.
     purpose: ClassVar[str] = "secrets"
-    __slots__ = ("_encoded", "_finders", "_live_kinds", "_mac", "_patterns", "_plain", "_shortest", "enabled", "vault")
+    __slots__ = (
+        "_encoded",
+        "_finders",
+        "_inner",
+        "_live_kinds",
+        "_outer",
+        "_patterns",
+        "_plain",
+        "_shortest",
+        "enabled",
+        "vault",
+    )
 
     def __init__(
         self,
@@ -80,7 +92,10 @@ class Redactor:
         """``patterns`` maps names of further kinds to expressions. A secret that an expression of ``allow``
         matches from its first to its last character stays as it is. ``vault`` remembers, in this process, what
         was masked, so that it can be sent."""
-        self._mac: Final = hmac.new(key, digestmod="sha256")
+        padded = key.ljust(_BLOCK, b"\0") if len(key) <= _BLOCK else hashlib.sha256(key).digest().ljust(_BLOCK, b"\0")
+        # Both halves of an HMAC with the key already in them: copies of these take half the time of one.
+        self._inner: Final = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer: Final = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
         self.vault: Final = VAULT if vault else None
         self.enabled: Final = enabled
         # Making them takes longer than many a command that only looks.
@@ -255,10 +270,10 @@ class Redactor:
 
     def _digest(self, secret: str) -> str:
         seen = secret if secret.isascii() else secret.translate(SEEN_AS)
-        # A copy of one that has taken the key is twice as fast as a new one.
-        mac = self._mac.copy()
-        mac.update(seen.encode("utf-8", "surrogatepass"))
-        return mac.hexdigest()[:_DIGEST_DIGITS]
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(seen.encode("utf-8", "surrogatepass"))
+        outer.update(inner.digest())
+        return outer.hexdigest()[:_DIGEST_DIGITS]
 
 
 @cache
@@ -299,6 +314,7 @@ def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
 _JSON_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^\s\[\]{}:,"]++', re.DOTALL)
 _JSON_BARE = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity")
 _JSON_BEFORE = re.compile(r'(\\{0,7}")[ \t]{0,8}:[ \t\r\n]{0,32}(?:\[[^\]\[{}":]{0,200})?\Z')
+_BEFORE_BARE = " \t\n:,["
 _JSON_AFTER = re.compile(r"[ \t\r\n]{0,32}(?:[,\]}]|\Z)")
 _ESCAPE_START = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z|\\\Z")
 _ESCAPE_END = re.compile(r"u[0-9A-Fa-f]{4}|.", re.DOTALL)
@@ -378,7 +394,12 @@ def _with_strings_of(old: Any, new: Any) -> Any:
 
 def _missing_quote(text: str, start: int, end: int) -> str:
     """The quote that a placeholder wants in the place of a number or a word of JSON that stands in another text."""
-    if not _JSON_BARE.fullmatch(text, start, end) or _JSON_AFTER.match(text, end) is None:
+    # Most stand behind something else, which is quickly seen.
+    if (
+        text[start - 1] not in _BEFORE_BARE
+        or not _JSON_BARE.fullmatch(text, start, end)
+        or _JSON_AFTER.match(text, end) is None
+    ):
         return ""
     before = _JSON_BEFORE.search(text, max(0, start - 240), start)
     return "" if before is None else before[1]
