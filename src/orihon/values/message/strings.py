@@ -19,20 +19,9 @@ MapString = Callable[[str], str]
 _MASKED = "[MASKED]"
 
 _STRUCTURE = frozenset(
-    (
-        "type",
-        "role",
-        "id",
-        "call_id",
-        "tool_use_id",
-        "tool_call_id",
-        "file_id",
-        "media_type",
-        "mimeType",
-        "signature",
-        "encrypted_content",
-    )
-)
+    (*("type", "role", "id", "call_id", "tool_use_id", "tool_call_id", "file_id", "media_type", "mimeType"),
+     *("signature", "encrypted_content"))
+)  # fmt: skip
 _OWN_WORDS = ("arguments", "input")
 #: Names that say what their value is: the value alone may look like any word.
 _TELLING_KEY = re.compile(r"(?i)pass|pwd|secret|token|key|credential|auth|cookie")
