@@ -431,5 +431,16 @@ _MORE_LOOK_ALIKES: tuple[str, ...] = (
     "appid: ⟦h32⟧",
 )  # fmt: skip
 
-MENDED += _MORE_MENDED
-HARD_LOOK_ALIKES += _MORE_LOOK_ALIKES
+MENDED += (
+    "login: bob / ⟦m2⟧", "log in as bob with ⟦m2⟧", "wifi: Home / ⟦m2⟧", "SET PASSWORD FOR 'a'@'%' = '⟦m2⟧';", "masterauth ⟦m2⟧", "enable secret 5 ⟦m2⟧",
+    "snmp-server community ⟦a14⟧ RO", "kubectl create secret generic db --from-literal=db=⟦m2⟧", "rsync --password-file <(echo ⟦m2⟧) a b", "IDENTIFIED BY ⟦m2⟧",
+    "jdbc:oracle:thin:scott/⟦m2⟧@h:1521", "WIFI:S:Home;T:WPA;P:⟦a14⟧;;", "Your verification code is ⟦d6⟧", "recovery code: ⟦code⟧", "try ⟦m2⟧ for the admin password",
+    "NewClient(\"acc\", \"⟦a24⟧\") // secret key", "client = Client('⟦a24⟧')  # api key", "https://x.example/v1?key=⟦a32⟧", "senha: ⟦m2⟧", "contraseña: ⟦m2⟧", "mot de passe : ⟦m2⟧",
+    "Kennwort: ⟦m2⟧", "пароль: ⟦m2⟧", "密码: ⟦m2⟧", "密码是⟦m2⟧", "비밀번호: ⟦m2⟧", "http --auth bob:⟦m2⟧ x", "hex key: ⟦h48⟧",
+    *_MORE_MENDED,
+)  # fmt: skip
+HARD_LOOK_ALIKES += (
+    "Your verification code is valid for 10 minutes", "status code: 4040", "Login: see docs/auth2 / SSO", "sign in: GitHub / GitLab", "# password", "x = 'abc12345'  # length",
+    "密码: 必填", "senha: obrigatória", "пароль: обязателен", "wifi: 2.4GHz / 5GHz", "OTP is off", "recovery code: see README", "https://x.example/?key=value&page=2",
+    *_MORE_LOOK_ALIKES,
+)  # fmt: skip

@@ -40,7 +40,7 @@ _CLIENT, _CAPITAL_CLIENT = (
 _LONGEST_LINE = 200
 _LONGEST_CLIENT = 32
 _FLAG = re.compile(
-    r" -(?:(?:u|-user|-proxy-user)[ \t=]{1,2}(?P<q>\\{0,4}[\"'])?[\w.@+-]{1,64}:(?P<pair>[!#-&(-\[\]-~]{3,128})"
+    r" -(?:(?:u|-user|-proxy-user|-auth)[ \t=]{1,2}(?P<q>\\{0,4}[\"'])?[\w.@+-]{1,64}:(?P<pair>[!#-&(-\[\]-~]{3,128})"
     r"|(?:[pa][ \t]?|[nwk][ \t]{1,2})(?P<q2>\\{0,4}[\"'])?(?P<alone>[!#-&(-\[\]-~]{4,128}))"
 )
 
@@ -81,12 +81,25 @@ _COMMANDS = (
     ("freerdp ", r"freerdp [^\n]{0,160}?/p(?:ass)?:"),
     ("wpa_passphrase ", rf"wpa_passphrase{_GAP}(?:\\{{0,4}}[\"'][^\"'\n]{{1,40}}[\"']|\S{{1,40}}){_GAP}"),
     ("mc alias set |mc config host add ", rf"mc (?:alias set|config host add)(?:{_GAP}\S{{1,128}}){{3}}{_GAP}"),
+    ("ogin: |ign in: |og in: |in as |in using ",
+     r"(?:(?:ogin|ign in|og in): |in (?:as|using) )[\w.@+-]{1,64}(?: ?/ ?|:| with (?:the )?(?:password )?)"),
+    ("ifi: |iFi: |i-Fi: ", r"i-?fi: [^\n/:]{1,40}? ?/ ?"),
+    ("assword for |ASSWORD FOR ", r"assword for [^\n=]{1,80}= ?(?:password\()?"),
+    ("masterauth |kinit ", rf"(?:masterauth|kinit [^\n<]{{1,80}}<<<){_GAP}"),
+    ("enable secret |enable password |snmp-server community |shared-key |shared key ",
+     r"(?:enable (?:secret|password)|snmp-server community|shared[- ]key)"
+     r"(?: (?:[0-9]|ascii|local|remote|is))?[ :=]{1,4}"),
+    ("from-literal", rf"from-literal[= ]{_MAYBE_QUOTE}[\w.-]{{1,64}}="),
+    ("<(echo ", rf"<\(echo{_GAP}"),
+    ("fied by |FIED BY ", rf"fied by{_GAP}"),
     ("redis-cli ", rf"redis-cli [^\n]{{0,80}}?auth{_GAP}"),
 )  # fmt: skip
 _OTHER_COMMANDS = (
     ("echo |printf ", _ECHOED),
     ("sqlplus ", rf"sqlplus (?:-\w{{1,3}} ){{0,2}}{_MAYBE_QUOTE}[\w$#]{{1,30}}/(?P<value>[^\s@\"'\\]{{4,64}})"),
     ('send "|send -- "', r"send (?:-- )?\\{0,4}\"(?P<value>[!#-&(-\[\]-~]{4,128})(?=\\{1,4}[rn])"),
+    ("oracle:thin:", r"oracle:thin:[\w$#]{1,30}/(?P<value>[^\s@\"'\\]{4,64})(?=@)"),
+    ("WIFI:", r"wifi:[^\n]{0,80}?p:(?P<value>[^;\s\"'\\]{4,64})(?=;)"),
     # The words of a wallet.
     ("eed phrase|eed Phrase|nemonic|ecovery phrase",
      rf"(?:eed|ecovery|nemonic)(?: phrase)?[^\n:=]{{0,16}}[:=]\s{{0,4}}{_MAYBE_QUOTE}"
@@ -104,6 +117,11 @@ def _strong(text: str, match: re.Match[str], _end: int) -> Read:
     taken = text[first : match.end()].rstrip(".,;:)")
     is_secret = is_strong(taken, is_password=True, least=5)
     return [(first, first + len(taken), "PASSWORD")] if is_secret else [], match.end()
+
+
+def _code(text: str, match: re.Match[str], _end: int) -> Read:
+    has_digit = any(character.isdigit() for character in text[match.start(1) : match.end()])
+    return [(match.start(1), match.end(), "PIN")] if has_digit else [], match.end()
 
 
 def _given(text: str, match: re.Match[str], _end: int) -> Read:
@@ -146,7 +164,7 @@ class Flags:
     """What follows ``-p`` or ``-u``. They mean many things: only on lines of programs that take a password there."""
 
     anchors: tuple[Anchor, ...] = (
-        *(anchor for flag in (" -p", " -a", " -u", " --u", " --p") for anchor in in_any_case(flag)),
+        *(anchor for flag in (" -p", " -a", " -u", " --u", " --p", " --a") for anchor in in_any_case(flag)),
         Anchor(" -N"),
         Anchor(" -w"),
         Anchor(" -k"),
@@ -229,16 +247,28 @@ class Around:
         return spans
 
 
+# Codes are short: only behind what says that they open something.
+_CODE_NAMES = (
+    "ication code|urity code|irmation code|-time code|oor code|ate code|ecovery code|ackup code|2FA code|MFA code"
+    "|ogin code|OTP |OTP: |OTP code|2fa code|mfa code|otp code|otp: "
+)
+_CODE = re.compile(
+    r"[a-z0-9-]{2,8} ?(?:codes?)?(?: is| was| =|:)? ?\s?[\"'`]?()"
+    r"(?:[0-9]{4,8}|[a-z0-9]{4,6}-[a-z0-9]{4,6}(?:[ ,]{1,2}[a-z0-9]{4,6}-[a-z0-9]{4,6}){0,15}+)(?![0-9a-z-])"
+)
 # Behind a value: "as the password", "(passphrase)", and nothing that makes another thing of it.
 _BEHIND = re.compile(
     r"(?: (?:as|is|for) (?:(?:the|my|our|your|its|a|new) ){0,2}(?:[a-z0-9_-]{1,16} ){0,2}?"
-    r"| \((?:(?:the|its|a) )?(?:[a-z0-9_-]{1,16} )?)"
-    r"(?:(?P<password>pass(?:word|phrase|code|wd)|pwd?)|(?:api|access|secret|auth)[ _-]?(?:key|token)|secret|token)"
+    r"| \((?:(?:the|its|a) )?(?:[a-z0-9_-]{1,16} )?| (?://|\#) ?(?:(?:the|our) )?)"
+    r"(?:(?P<password>pass(?:word|phrase|code|wd)?|pwd?)|(?:api|access|secret|auth)[ _-]?(?:key|token)|secret|token)"
     r"(?=[.,;:!?)\n\"'`]|$| (?:for|on|of|to|in|here|there|now|and|when|until|if|instead|please|then|-|—)(?!\w))"
 )
-_BEHIND_WORDS = " (pass| (the pass| (pw| (root pass| (admin pass| (db pass| (token)| (secret)| (api key)"
+_BEHIND_WORDS = (
+    " // pass| // secret| // api| // token| # pass| # secret| # api| # token"
+    "| (pass| (the pass| (pw| (root pass| (admin pass| (db pass| (token)| (secret)| (api key)"
+)
 _SAID_WORDS = ("pass", "new pass", "root pass", "admin pass", "db pass", "wifi pass", "token", "api", "secret", "pw")
-_LAST_WORD = re.compile(r"(?P<quote>[\"'`“「])?(?P<value>[!#-&(-\[\]-_a-~]{4,128})[\"'`”」]?\Z")
+_LAST_WORD = re.compile(r"(?P<quote>[\"'`“「])?(?P<value>[!#-&(-\[\]-_a-~]{4,128})[\"'`”」]?[)\];,]{0,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +281,7 @@ class SaidBefore:
             (
                 *(f" as {word} " for word in ("the", "my", "our", "your", "its", "a", "new")),
                 *(f" is {word} {what}" for word in ("the", "my", "our", "your") for what in _SAID_WORDS),
+                *(f" for the {word}pass" for word in ("", "root ", "admin ", "db ", "new ")),
                 *(f" as {word}" for word in ("pass", "root ", "admin ", "db ", "token", "api", "secret")),
                 *_BEHIND_WORDS.split("|"),
             ),
@@ -264,6 +295,8 @@ class SaidBefore:
             if behind is None or place <= start:
                 continue
             first = max(start, place - _LONGEST_LINE)
+            while place > first and views.flat[place - 1] == " ":
+                place -= 1
             first = max(first, views.flat.rfind(" ", first, place) + 1, views.flat.rfind("\n", first, place) + 1)
             word = _LAST_WORD.search(views.flat, first, place)
             if word is None:
@@ -385,6 +418,7 @@ def header_values() -> tuple[Finder, ...]:
         Around((Anchor("SecureString "),), _SECURED, _strong),
         *(_command(words, f"{pattern}{_GIVEN}") for words, pattern in _COMMANDS),
         *(_command(words, pattern) for words, pattern in _OTHER_COMMANDS),
+        Around(tuple(map(Anchor, _CODE_NAMES.split("|"))), _CODE, _code),
         SaidBefore(),
         SecretsBelow(),
         BesideKeys(),

@@ -82,8 +82,9 @@ _KEY_SORTS = (
     "signing", "signature", "master", "account", "service", "service_role", "role", "license", "licence",
     "subscription", "app", "application", "storage", "session", "jwt", "hmac", "webhook", "deploy", "admin",
     "function", "functions", "host", "ingest", "write", "read", "server", "client", "shared", "data", "security",
-    "consumer", "bot", "fernet", "aes", "cipher", "symmetric", "recovery", "preshared", "wifi", "network", "rest",
-    "anon", "management", "personal", "root", "live", "test", "ssh", "instrumentation",
+    "consumer", "bot", "fernet", "aes", "hex", "activation", "product", "cipher", "symmetric", "recovery",
+    "preshared", "wifi", "network", "rest", "anon",
+    "management", "personal", "root", "live", "test", "ssh", "instrumentation",
 )  # fmt: skip
 _SORTS_BY_END = {
     end: tuple(sort for sort in _KEY_SORTS if sort.endswith(end)) for end in {sort[-2:] for sort in _KEY_SORTS}

@@ -246,6 +246,12 @@ _LAST_RULES = (
         tuple(in_any_case("appid=", len("appid"))),
     ),
     Rule(
+        "API_KEY",
+        "=",
+        r"(?<=[?&]key=)()(?=[^0-9]{0,31}[0-9])(?=[^A-Z]{0,31}[A-Z])[A-Za-z0-9_-]{20,}+",
+        (Anchor("?key=", 4), Anchor("&key=", 4)),
+    ),
+    Rule(
         "BEARER_TOKEN",
         "earer",
         r"(?<=[Bb]earer)[ \t]{1,4}()(?=[A-Za-z._~+/-]{0,32}[0-9]|[A-Za-z._~+/-]{32})"
