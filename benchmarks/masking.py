@@ -37,6 +37,10 @@ NASTY = (
     "\ufe0aaccess_key --password=TOKEN=hvb.;keY値", "\ufe0a -password=fm1_=ビスキー", "rubygms_\ufe0aapikey -password=a:fm1_=合言葉",
     "</b>.**AKCa\ufeff -p ,passaAUTH*\\ --password=", "sAuTh\ufe01 -p !;mysql -p ", "mysql -p \u2064pwd「tvly-psk=seretpwdい言葉2",
     "秘密passwd --password=\ufeffdt0s16.pass*figr__hash", "password=pwd" + "1" * 40 + "! ", "password=insert" + "me" * 20 + "# ",
+    "AKIAABCDEFGHIJKLMN%d ", "echo a1b2c3 | ", "echo 'a:b1c2d3' | chpasswd\n", "net use \\\\a ", "htpasswd -b a ", "freerdp ", "redis-cli ", "chpasswd ",
+    " as the password ", "hunter%dx as the password. ", "a1b2c3%d (passphrase) ", "secrets:\n a: b%dc2d3e4\n", "secrets:", "secrets: {\"a\": \"b%dc2d3\"}, ",
+    "user,password\nbob,hunter%dx!\n", ",password", "password,\n", "ghp_\na1b2c3\n", "ghp_a1b2%d\nc3d4e5f6g7h8i9j0k1l2m3n4\n", "{\"password\": %d12345678}\n",
+    "ｇｈｐ＿ａ１ｂ２ｃ３%d ", "pаssword=hunter%dx ", "password='a b1c2 %d' ", "db_password: |\n  a1b2c3d4%d\n", "password from a to b1c2d3%d ", "Password (root): a1b2c%d ",
     "| password |\n|---|\n| a1b2c3d4! |\n", "password from hunter%dx to hunter%dy! ", "zip -P a1b2c%d ", "PASSWORD: tanuki_%d\n",
 )  # fmt: skip
 

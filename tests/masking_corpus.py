@@ -56,6 +56,7 @@ FORMS: dict[str, tuple[str, str, int]] = {
     "pinecone": ("pc" + "sk_", ALNUM, 60), "nvidia": ("nv" + "api-", DASHED, 64), "langsmith": ("ls" + "v2_pt_", HEX, 43),
     "tavily": ("tv" + "ly-", ALNUM, 32), "rubygems": ("ruby" + "gems_", HEX, 48), "pulumi": ("pu" + "l-", HEX, 40),
     "brevo": ("xkey" + "sib-", HEX, 64), "alibaba": ("LT" + "AI5t", ALNUM, 20), "resend": ("re" + "_", ALNUM, 8),
+    "orihon": ("orihon" + "_", DASHED, 43),
     "heroku": ("HR" + "KU-", DASHED, 40), "onepassword": ("op" + "s_eyJ", ALNUM, 120), "sonar": ("sq" + "p_", HEX, 40),
 }  # fmt: skip
 _TAILS: dict[str, tuple[str, str, int]] = {
@@ -147,6 +148,8 @@ class Maker:
             return self.encoded(self.pem())
         if name == "code":
             return f"{self.run(ALNUM, 4)}{self.pin()[0]}-{self.run(ALNUM, 5)}"
+        if name == "run":
+            return self.run(ALNUM, 1) * 100
         if name == "uuid":
             return "-".join(self.run(HEX, length) for length in (8, 4, 4, 4, 12))
         return self._run_of(name[0], int(name[1:]))

@@ -350,6 +350,9 @@ NASTY = (
     "[A]#12345678 ghp_a1b2c3 ", "[0msk-", "\\nsk-", "xoxb-", "glpat-aaa", "pypi-Ag", "_eyJ", " ", "日",
     "-----BEGIN ", "-----BEGIN PRIVATE " + "KEY-----", "-----BEGIN PRIVATE " + "KEY-----\n" + BASE64_LINE,
     "cookie=x=1;", "identified by 'aaaa' ", "password=hunter2x\n", " -p abcd", "dp.pt.", "\u200bpass ",
+    ",password", "AKIAABCDEFGHIJKLMNOP ", "secrets:", "echo a1b2c3 | ", "ghp_\na1b2c3\n", " as the password ",
+    "freerdp ", "ｇｈｐ＿ａ１ｂ２ ", "pаssword=a1b2c3 ", "password='a b1c2 ",
+    "{\"password\": 12345678}\n", "secrets: {\"a\": ", "\\",
     "パスワードはa1b2c3", "a" * 15 + " ", "." + "a" * 27, b64encode(b"password=hunter2x").decode() + " ",
 )  # fmt: skip
 

@@ -16,6 +16,7 @@ from typing import Literal
 from orihon.audit import audited
 from orihon.catalogue.grants import Grant
 from orihon.errors import InvalidInput
+from orihon.guard.masking.redaction import hide
 from orihon.store.factory import make_redactor
 from orihon.system.clock import utc_now
 from orihon.tasks.base import OpenBase
@@ -40,6 +41,9 @@ class NewGrant:
 def new_grant(base: OpenBase, *, user: str, role: str, name: str = "", days: float | None = None) -> NewGrant:
     """A new token for a user, good for so many days or until it is revoked."""
     checked = _checked(user, role, name, days)
+    # Masked, it would be the name of somebody else.
+    if base.settings.masking.enabled and hide(user) != user:
+        raise InvalidInput("secret_in_grant")
     token = PREFIX + secrets.token_urlsafe(32)
     until = None if days is None else _stamp(datetime.now(UTC) + timedelta(days=days))
     masked = make_redactor(base.settings, base.path).mask(name)

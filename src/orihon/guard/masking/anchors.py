@@ -23,6 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
@@ -38,8 +39,25 @@ UNSEEN = (
     *"\u00ad\u034f\u061c\u180e\ufeff",
     *map(chr, (*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x206A), *range(0xFE00, 0xFE10))),
 )
-# In ``Places``, where they stand.
+# Letters of other scripts, and wide ones, that look like those of ASCII. Where one stands beside those, or several wide
+# ones together, somebody hides something or has the wrong keyboard.
+_CYRILLIC = dict(zip("аеорсухіѕјһԁԛԝкгтвмнАВЕКМНОРСТХІЅЈҺ", "aeopcyxisjhdqwkrtbmhABEKMHOPCTXISJH", strict=True))
+_GREEK = dict(zip("αορνικυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aopvikuABEZHIKMNOPTYX", strict=True))
+_WIDE = {chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)}
+SEEN_AS = str.maketrans({**_CYRILLIC, **_GREEK, **_WIDE, **dict.fromkeys(UNSEEN, "")})
+_LIKE = "".join((*_CYRILLIC, *_GREEK, *"ａ-ｚＡ-Ｚ０-９＿－"))
+_ODD = re.compile(f"(?<=[A-Za-z0-9_-])[{_LIKE}]|[{_LIKE}](?=[A-Za-z0-9_-])|[ａ-ｚＡ-Ｚ](?=[ａ-ｚＡ-Ｚ０-９＿－]{{3}})")
+_ODD_REACH = 5
+# The bytes of a text by sorts: of a word in ASCII, first of such scripts, and further ones.
+_SORTS = bytes(
+    1 if re.match(rb"[A-Za-z0-9_-]", bytes((code,))) else 2 if code in b"\xce\xcf\xd0\xd1\xd2\xd4" else
+    3 if code & 0xC0 == 0x80 else 0
+    for code in range(256)
+)  # fmt: skip
+_ODD_SORTS = (b"\1\2", b"\2\3\1")
+# In ``Places``, where they stand, and where wide letters do.
 UNSEEN_PLACES = -1
+WIDE_PLACES = -2
 
 # By the number of a finder, where it has to look.
 Places = dict[int, list[int]]
@@ -65,40 +83,69 @@ class Finder(Protocol):
         ...
 
 
+# The number of a finder, and how far from the end of a literal it looks.
+_Asking = list[tuple[int, int]]
+
+
+class _Literals:
+    """Some literals, and who asks for them."""
+
+    def __init__(self, asked: dict[str, _Asking]) -> None:
+        self._literals: Final = [*asked]
+        self.asking: Final = [*asked.values()]
+
+    @cached_property
+    def _automaton(self) -> BytesAhoCorasick:
+        # What the library takes by itself for so many literals is smaller and half as fast.
+        return BytesAhoCorasick([text.encode() for text in self._literals], implementation=Implementation.DFA)
+
+    def hits(self, text: bytes) -> list[tuple[int, int, int]]:
+        """The number, beginning and end of each that is found, in the order of their ends."""
+        return self._automaton.find_matches_as_indexes(text, overlapping=True)
+
+
 class Finders:
     """Several of them, asked in their order."""
 
-    __slots__ = ("_asked", "_automaton", "_finders")
+    __slots__ = ("_all", "_ascii", "_finders", "_forms")
 
-    def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None) -> None:
-        """``after_dots`` is asked before the others, and looks where long runs stand behind dots."""
+    def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None, forms: int = 0) -> None:
+        """``after_dots`` is asked before the others, and looks where long runs stand behind dots. It and the first
+        ``forms`` others find what has a form of its own."""
+        self._forms: Final = forms + 1
         self._finders: Final = [*finders] if after_dots is None else [after_dots, *finders]
-        # How far from the end of each they look: the hits come in the order of their ends.
-        asked: dict[str, list[tuple[int, int]]] = {character: [(UNSEEN_PLACES, -1)] for character in UNSEEN}
+        asked: dict[str, _Asking] = {character: [(UNSEEN_PLACES, -1)] for character in UNSEEN}
+        asked |= {character: [(WIDE_PLACES, -1)] for character in _WIDE if _WIDE[character].isalpha()}
         for number, finder in enumerate(self._finders):
             for literal, offset in finder.anchors:
                 asked.setdefault(literal, []).append((number, offset - len(literal)))
-        self._asked: Final = list(asked.values())
-        # What the library takes by itself for so many literals is smaller and half as fast.
-        self._automaton: Final = BytesAhoCorasick([text.encode() for text in asked], implementation=Implementation.DFA)
+        self._all: Final = _Literals(asked)
+        # In most texts there are no others: a smaller automaton is faster.
+        self._ascii: Final = _Literals({literal: asking for literal, asking in asked.items() if literal.isascii()})
 
     def places(self, views: Views) -> Places:
         """Where the finders have to look."""
         places: Places = defaultdict(list)
         if dots := dotted_runs(views):
             places[0] = dots
-        asked = self._asked
-        following = b"" if views.is_ascii else views.raw.translate(_IS_FOLLOWING)
+        literals = self._ascii if views.is_ascii else self._all
+        asking = literals.asking
+        hits = literals.hits(views.raw)
+        following = views.raw.translate(_IS_FOLLOWING) if hits and not views.is_ascii else b""
         done = shift = 0  # so many more bytes than characters
-        for literal, _, end in self._automaton.find_matches_as_indexes(views.raw, overlapping=True):
+        for literal, _, end in hits:
             if following:
                 shift += following.count(1, done, end)
                 done = end
-            for number, offset in asked[literal]:
+            for number, offset in asking[literal]:
                 places[number].append(end - shift + offset)
         for several in places.values():
             several.sort()
         return places
+
+    def by_form(self, places: Places) -> Places:
+        """Those where keys are looked for that have a form of their own."""
+        return {number: several for number, several in places.items() if number < self._forms}
 
     def find(self, views: Views, places: Places, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``."""
@@ -192,6 +239,28 @@ class Views:
         # The same as a text: one of narrow characters is searched much faster.
         self.flat = text if self.is_ascii else self.narrow.decode("ascii")
         self.lower = self.flat.lower()
+
+
+def odd_places(views: Views, wide: list[int]) -> list[int]:
+    """Where letters stand that look like others; ``wide`` ones are known."""
+    places = [place for place in wide if _ODD.match(views.text, place)]
+    sorts = views.raw.translate(_SORTS)
+    if 2 not in sorts:
+        return places
+    found: list[int] = []
+    for wanted in _ODD_SORTS:
+        place = sorts.find(wanted)
+        while place >= 0:
+            found.append(place)
+            place = sorts.find(wanted, place + len(wanted))
+    done = shift = 0
+    for place in sorted(found):
+        shift += sorts.count(3, done, place)
+        done = place
+        odd = _ODD.search(views.text, place - shift, place - shift + _ODD_REACH)
+        if odd is not None:
+            places.append(odd.start())
+    return places
 
 
 # First and last place of each.

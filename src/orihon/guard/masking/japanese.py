@@ -1,4 +1,4 @@
-"""Secrets that people tell each other in Japanese: 「パスワードは … です」."""
+"""Secrets that people tell each other in Japanese: 「パスワードは … です」; and behind some other words."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ _NAMES = (
     ("SECRET", "秘密", "(?:鍵|キー|の鍵|のキー|の値)?"),
     ("SECRET", "共有鍵 暗号鍵 認証鍵 署名鍵 Iの鍵", ""),
     ("PASSWORD", "パスワード パスフレーズ パスコード パスキー 認証情報 合言葉 い言葉", ""),
+    # In other languages, where a mark says that a value follows.
+    (
+        "PASSWORD",
+        "密码 密碼 口令 비밀번호 암호 пароль Пароль contraseña Contraseña",
+        "(?=[ \t]{0,2}[:=：是]|(?:은|는) )",
+    ),
+    ("PASSWORD", "senha Senha kennwort Kennwort wachtwoord Wachtwoord asło", "(?=[ \t]{0,2}[:=])"),
+    ("PASSWORD", "passe", "(?<=de passe)(?=[ \t]{0,2}[:=])"),
     ("PIN", "認証コード 確認コード ピンコード INコード イムコード ティコード 暗証番号", ""),
     ("PIN", "PIN", "(?<![A-Za-z]PIN)(?:番号)?(?=[はをが：])"),
     ("RECOVERY_CODE", "リーコード ップコード 復旧コード", ""),

@@ -16,7 +16,7 @@ LONGEST = 256
 _CODE = re.compile(
     r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@|!{1,2}(?:\(|[a-z_]\w*+[.(\[])
     |[A-Za-z_][\w.]*+(?:->|::)?[(\[{]                     # a call, an index, a type with parameters
-    |(?:env|file|ssm):[\w/.]
+    |(?:env|file|ssm|vault|op|sops|keyring|keychain|bw|doppler|akv|gsm|asm|secretsmanager|ref\+\w{1,16}):[\w/.]
     |(?:~|\.{1,2})?/[\w.~-]+(?:/|$) | [A-Za-z]:\\ | [a-z][a-z0-9+.-]*:// | arn:aws | projects/[\w-]+/
     |(?:self|this|cls|os|sys|env|args|opts|options|config|settings|process|request|req|ctx|data|props|params|secrets
        |vault|System|var|local|module|context|state|kwargs|obj|user|conf|cfg|event|input|form|session|response|result
@@ -76,114 +76,17 @@ _NO_SECRET = re.compile(
     r"|(?:[/\-=>|\\]|\./).*|.*(?:://|\(\)).*",
     re.DOTALL,
 )
-_WORDS = frozenset(
-    [
-        "password",
-        "passwd",
-        "passphrase",
-        "secret",
-        "token",
-        "credential",
-        "credentials",
-        "string",
-        "hidden",
-        "field",
-        "label",
-        "value",
-        "text",
-        "input",
-        "number",
-        "bearer",
-        "basic",
-        "digest",
-        "access",
-        "refresh",
-        "jwt",
-        "oauth",
-        "opaque",
-        "plain",
-        "plaintext",
-        "bcrypt",
-        "argon",
-        "scrypt",
-        "base",
-        "hash",
-        "hashed",
-        "prompt",
-        "username",
-        "email",
-        "login",
-        "account",
-        "admin",
-        "root",
-        "public",
-        "private",
-        "internal",
-        "header",
-        "cookie",
-        "query",
-        "body",
-        "session",
-        "local",
-        "remote",
-        "system",
-        "service",
-        "server",
-        "client",
-        "number",
-        "integer",
-        "boolean",
-        "object",
-        "array",
-        "function",
-        "method",
-        "class",
-        "return",
-        "import",
-        "from",
-        "with",
-        "file",
-        "path",
-        "folder",
-        "environment",
-        "variable",
-        "config",
-        "settings",
-        "kubernetes",
-        "vault",
-        "manager",
-        "keyring",
-        "keychain",
-        "interactive",
-        "create",
-        "update",
-        "delete",
-        "reset",
-        "change",
-        "rotate",
-        "forgot",
-        "confirm",
-        "current",
-        "previous",
-        "another",
-        "mandatory",
-        "passwort",
-        "kennwort",
-        "provided",
-        "given",
-        "generated",
-        "random",
-        "unique",
-        "specified",
-        "according",
-        "because",
-        "before",
-        "after",
-        "during",
-        "without",
-        "through",
-    ]
-)
+_NO_PASSWORDS = """
+    password passwd passphrase secret token credential credentials string hidden field label value text input
+    number bearer basic digest access refresh jwt oauth opaque plain plaintext bcrypt argon scrypt base hash
+    hashed prompt username email login account admin root public private internal header cookie query body
+    session local remote system service server client integer boolean object array function method class return
+    import from with file path folder environment variable config settings kubernetes vault manager keyring
+    keychain interactive create update delete reset change rotate forgot confirm current previous another
+    mandatory passwort kennwort provided given generated random unique specified according because before after
+    during without through
+"""
+_WORDS = frozenset(_NO_PASSWORDS.split())
 # Words with a capital and a digit between dots are a password, unless one of them is what fields or modules are named.
 _DOTTED_WORDS = re.compile(
     r"(?!(?i:[a-z0-9.]*?(?:pass|pwd|auth|login|label|user|form|field|secret|token|cred|config|setting)))"
@@ -205,9 +108,14 @@ _IN_SENTENCES = """
     introduce ingrese los las una del que con inserisci tua della wachtwoord voer het een
 """
 _SENTENCE_WORDS = frozenset(_IN_SENTENCES.split())
+_SHORTEST_SPACED, _LONGEST_SPACED = 8, 64
 _MARK = re.compile(r"[!@#$%^&*~+=?]")
 _DIGIT = re.compile(r"[0-9]")
 _LETTER = re.compile(r"[A-Za-z]")
+# No word between dots or underscores: capitals, small letters and figures in one long run.
+_RANDOM_RUN = re.compile(
+    r"(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])(?=[A-Za-z]{0,20}[0-9][A-Za-z]{0,20}[0-9])[A-Za-z0-9]{20}"
+)
 # From a capital to something else, or back.
 _TURN = re.compile(r"[A-Z](?=[^A-Z])|[^A-Z](?=[A-Z])")
 
@@ -269,6 +177,17 @@ def is_numbered_word(value: str) -> bool:
     return _NUMBERED_WORD.fullmatch(value) is not None and _THING.fullmatch(value) is None
 
 
+def is_spaced_secret(value: str) -> bool:
+    """Several words in quotes of which one at least is none, and no other what a label or a sentence has."""
+    if len(value) > _LONGEST_SPACED or _CODE.match(value) or _TEMPLATE_INSIDE.search(value):
+        return False
+    words = value.lower().split(" ")
+    plain = [word for word in words if word.isalpha()]
+    if len(value) < _SHORTEST_SPACED or not _SENTENCE_WORDS.isdisjoint(plain) or not _WORDS.isdisjoint(plain):
+        return False
+    return any(is_strong(word, is_password=True, least=4) and not word.isdigit() for word in value.split(" "))
+
+
 def is_passphrase(value: str) -> bool:
     """Are these words that nobody puts into a sentence?"""
     words = value.split(" ")
@@ -288,6 +207,8 @@ def _is_name(value: str, *, is_password: bool, has_digit: bool) -> bool:
     if _ALGORITHMS.fullmatch(lower):
         return True
     if _THING.fullmatch(lower) or _IDENTIFIER.fullmatch(value):
+        if has_digit and _RANDOM_RUN.search(value):
+            return False
         is_chosen = value.count("-") >= 2 or (len(value) >= 8 and _DOTTED_WORDS.fullmatch(value) is not None)
         return not (is_password and has_digit and is_chosen) or _FILE.fullmatch(value) is not None
     if _NO_SECRET.fullmatch(value):

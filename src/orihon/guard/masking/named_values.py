@@ -25,6 +25,7 @@ from orihon.guard.masking.values import (
     phrase_at,
     quoted,
     secret_in,
+    spaced_at,
     with_value,
 )
 
@@ -57,7 +58,7 @@ _SUFFIX = (
 # What must follow a name for anything to be said of it: spares most names the closer look. A user before
 # a password may be short.
 _FOLLOWED = (
-    r"(?=[\"'`\](*<?]|\[[0-9]{0,4}\]|\\{1,8}[\"'`\]),\s\-vdct]|\s{0,24}-?[ \t]?value"
+    r"(?=[\"'`\](*<?]|[ \t]\(|\[[0-9]{0,4}\]|\\{1,8}[\"'`\]),\s\-vdct]|\s{0,24}-?[ \t]?value"
     r"|[ \t]{0,12}(?:[=:|>?]|-(?:>|[ \t]?\\{0,4}[\"']?(?:val|def|con|text)))"
     r"|[ \t]{1,4}(?:(?=[^\s-]\S{4}|\w{1,4}[ \t]{0,2}[/:,])\S{0,48}?[0-9\"'`!@#$%^&*?]"
     r"|(?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they|is|was|are|will|should|must|becomes|has|set"
@@ -81,7 +82,9 @@ _KEY_SORTS = (
     "signing", "signature", "master", "account", "service", "service_role", "role", "license", "licence",
     "subscription", "app", "application", "storage", "session", "jwt", "hmac", "webhook", "deploy", "admin",
     "function", "functions", "host", "ingest", "write", "read", "server", "client", "shared", "data", "security",
-    "consumer", "bot", "rest", "anon", "management", "personal", "root", "live", "test", "ssh", "instrumentation",
+    "consumer", "bot", "fernet", "aes", "hex", "activation", "product", "cipher", "symmetric", "recovery",
+    "preshared", "wifi", "network", "rest", "anon",
+    "management", "personal", "root", "live", "test", "ssh", "instrumentation",
 )  # fmt: skip
 _SORTS_BY_END = {
     end: tuple(sort for sort in _KEY_SORTS if sort.endswith(end)) for end in {sort[-2:] for sort in _KEY_SORTS}
@@ -94,9 +97,10 @@ _TYPE = (
     r"|Final(?:\[str\])?|str[ \t]\|[ \t]None)|(?<=[ \t])string)"
 )
 _BOUND = (
-    rf"{_CLOSE}(?:\[[0-9]{{0,4}}\])?[ \t]{{0,12}}(?:{_TYPE}[ \t]{{0,4}}(?==))?"
+    rf"{_CLOSE}(?:\[[0-9]{{0,4}}\])?(?:[ \t]\([^()\n\"'`=]{{1,40}}\)(?=[ \t]{{0,4}}[:=]))?"
+    rf"[ \t]{{0,12}}(?:{_TYPE}[ \t]{{0,4}}(?==))?"
     r"(?P<by>=>|:=|\?=|==|->|→|=|:|：|＝|\||>|は、?|を|が)(?:\*\*|</(?:b|strong)>)?[ \t]{0,12}"
-    r"(?P<line>\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
+    r"(?P<line>(?:[|>][+-]?[1-9]?[ \t]{0,4})?\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
     r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key"
     r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2})?"
 )
@@ -113,14 +117,19 @@ _BESIDE = (
 _FOR = r" (?:for|of|to|on)[ \t][^\n.;:=\"'`]{1,40}:\s{1,4}"
 _SAID = (
     r"(?:\*{1,2}|(?<=[A-Z])`)?"
-    r"(?:[ \t](?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they)[ \t][^\n.;=\"'`]{1,40}?)?[ \t]{1,4}"
+    r"(?:['’]s|(?:[ \t](?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they)[ \t][^\n.;=\"'`]{1,40}?)?[ \t]{1,4}"
     r"(?:is|was|are|will be|should be|must be|becomes|has been (?:re)?set to|has been (?:changed|rotated|updated) to"
-    r"|(?:re)?set to|changed to|rotated to|updated to|equals)(?:[ \t]+(?:now|still|set to|currently|actually|just"
+    r"|(?:re)?set to|changed to|rotated to|updated to|equals))(?:[ \t]+(?:now|still|set to|currently|actually|just"
     r"|simply|going to be|called|as follows))?(?:[ \t]?:)?\s{1,4}(?P<said>)"
 )
 _BARE = (
     r"(?:(?<=[A-Z])`(?=[ \t](?:to|as|with)[ \t]))?[ \t]{1,4}"
     r"(?:[\[(]|(?:of|to|as|with|from|value|named|=|:)[ \t]{1,4})?(?P<bare>)"
+)
+# An old value that looks like any word, and the new one.
+_FROM = with_value(
+    rf"(?:[ \t](?:for|of|on)[ \t][\w.@-]{{1,40}})?[ \t]{{1,2}}from[ \t]{{1,2}}"
+    rf"[\"'`]?[\w-]{{1,40}}[\"'`]?[ \t]{{1,2}}to[ \t]{{1,2}}{OPEN}"
 )
 # The first that is there decides.
 _BINDING = with_value(f"(?:{'|'.join((_BOUND, _CALL, _BESIDE, _ARGUMENT, _FOR, _SAID, _BARE))}){OPEN}")
@@ -130,7 +139,8 @@ _IN_SENTENCES = (" ", "\t", "*")
 _SAYS = re.compile(r"[ \t]{0,3}(?:are|is|:|=)")
 _BEFORE_PAIRS = ("and", "/", "&", "+")
 _PAIR = with_value(
-    r"[ \t]{0,3}(?:(?:are|is|:|=|with|as|using|\()[ \t]{0,3})?[\"'`]?[\w.@+-]{1,64}[\"'`]?"
+    r"[ \t]{0,3}(?:(?:(?:(?:have|has|were|got)[ \t])?(?:changed|rotated|updated|reset)[,;:.]?[ \t])?"
+    r"(?:are|is|:|=|with|as|using|\(|it['’]s|they['’]re)[ \t]{0,3}(?:now[ \t])?)?[\"'`]?[\w.@+-]{1,64}[\"'`]?"
     rf"[ \t]{{0,2}}(?:/|:|,|and)[ \t]{{0,2}}{OPEN}"
 )
 
@@ -205,13 +215,25 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
         found = _bound(views, name, binding, kind) if by is not None else _told(views, name, binding, kind)
         if found is None and word == "ssphrase":
             found = secret_in(views, binding.start("value"), written, kind, dashed)
-    elif binding is not None and binding["quote"] is not None and word in _PHRASES:
-        found = phrase_at(views, binding.end("quote"), end)
+    elif binding is not None and binding["quote"] is not None:
+        found = phrase_at(views, binding.end("quote"), end) if word in _PHRASES else None
+        # In quotes, several words with a figure or a mark in them.
+        if found is None and by is not None and kind in ("PASSWORD", "SECRET"):
+            found = spaced_at(views, binding.end("quote"), end, kind)
+    if (
+        found is None
+        and text[after] == " "
+        and kind == "PASSWORD"
+        and (change := _FROM.match(text, after, end))
+        and change["value"]
+    ):
+        judge = SAID[6] if change["quote"] is None else quoted
+        found = secret_in(views, change.start("value"), change["value"], kind, judge)
     if found is None and (by is not None or text[after] in _IN_SENTENCES) and _may_be_pair(views, name, word):
         pair = _PAIR.match(text, after, end)
         if pair is not None and pair["value"] is not None:
-            judge = SAID[5] if pair["quote"] is None else quoted
-            found = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", judge)
+            of_pair = SAID[5] if pair["quote"] is None else quoted
+            found = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", of_pair)
     return found
 
 

@@ -77,6 +77,8 @@ UNDERSCORED = (
     Prefixed("WORKOS_KEY", "sk", "(?:live|test)_", _WORD, 20),
     Prefixed("NGROK_KEY", "ak", "2", _ALNUM, 26),
     Prefixed("ASANA_TOKEN", "asana", "pat_", _WORD, 24),
+    # Our own grants: see ``tasks/grants``.
+    Prefixed("ORIHON_TOKEN", "orihon", "", _DASHED, 43),
 )
 
 DASHED = (
@@ -147,7 +149,7 @@ PROVIDER_KEYS: tuple[Row, ...] = (
     ("META_TOKEN", "E", "A", "A", r"[A-Za-z0-9_-]{50,}+"),
     ("TENCENT_KEY", "", "A", "KID", r"[A-Za-z0-9]{32,}+"),
     ("ARTIFACTORY_KEY", "", "A", "KC[a-zA-Z0-9]", r"[A-Za-z0-9]{60,}+"),
-    ("TWITTER_TOKEN", "", "A", "AAAAAAAAAAAAA", r"[A-Za-z0-9%_-]{60,}+"),
+    ("TWITTER_TOKEN", "", "A", "AAAAAAAAAAAAA", r"(?=A{0,24}+[B-Za-z0-9%_-])[A-Za-z0-9%_-]{60,}+"),
     ("AZURE_CLIENT_SECRET", "[A-Za-z0-9_~.-]{3}[78]Q", "~", "", r"[A-Za-z0-9_~.-]{31,}+"),
     *(("TELEGRAM_TOKEN", f"[0-9]{{{width}}}:", "A", "A", r"[A-Za-z0-9_-]{32,}+") for width in (8, 9, 10)),
     ("GOOGLE_REFRESH_TOKEN", "", "1//0", "", _run(_DASHED, 30)),

@@ -17,7 +17,7 @@ or match a pattern of somebody's own: in that field only the built-in rules coun
 
 from __future__ import annotations
 
-import hmac
+import hashlib
 import re
 import secrets
 from bisect import bisect_left, bisect_right
@@ -29,8 +29,9 @@ from orihon.errors import InvalidInput, InvalidMessage
 from orihon.guard.mask_key import KEY_BYTES
 from orihon.guard.masking.anchors import (
     DEEPEST,
-    UNSEEN,
+    SEEN_AS,
     UNSEEN_PLACES,
+    WIDE_PLACES,
     Encoded,
     Finders,
     Judged,
@@ -39,21 +40,24 @@ from orihon.guard.masking.anchors import (
     SecretSpan,
     Views,
     long_runs,
+    odd_places,
 )
 from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTexts
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
-from orihon.values.message.strings import map_named
+from orihon.system import jsonio
+from orihon.values.message.strings import map_named, name_for
 from orihon.values.task import TaskKey
 
 _DIGEST_DIGITS = 12
+_BLOCK = 64  # bytes of SHA-256
 # Only a user's pattern that looks at its surroundings could want more, and it shall not keep the writer busy.
 _MOST_PASSES = 4
 # How far a secret lies at most from the placeholder that makes it one.
 _SEAM = 600
-# Which secret it was does not matter beside a placeholder; its name may.
-_ANY_DIGEST = "0" * _DIGEST_DIGITS
-_UNSEEN = re.compile(f"[{''.join(UNSEEN)}]+")
+_FEW = 4
+# So near to where a part of a text was cut, half a word may look like a secret.
+_EDGE = 64
 
 
 class Redactor:
@@ -61,7 +65,18 @@ class Redactor:
 
     #: What a redaction with it is for, as records say it afterwards.
     purpose: ClassVar[str] = "secrets"
-    __slots__ = ("_encoded", "_finders", "_live_kinds", "_mac", "_patterns", "_plain", "_shortest", "enabled", "vault")
+    __slots__ = (
+        "_encoded",
+        "_finders",
+        "_inner",
+        "_live_kinds",
+        "_outer",
+        "_patterns",
+        "_plain",
+        "_shortest",
+        "enabled",
+        "vault",
+    )
 
     def __init__(
         self,
@@ -77,7 +92,10 @@ class Redactor:
         """``patterns`` maps names of further kinds to expressions. A secret that an expression of ``allow``
         matches from its first to its last character stays as it is. ``vault`` remembers, in this process, what
         was masked, so that it can be sent."""
-        self._mac: Final = hmac.new(key, digestmod="sha256")
+        padded = key.ljust(_BLOCK, b"\0") if len(key) <= _BLOCK else hashlib.sha256(key).digest().ljust(_BLOCK, b"\0")
+        # Both halves of an HMAC with the key already in them: copies of these take half the time of one.
+        self._inner: Final = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded))
+        self._outer: Final = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded))
         self.vault: Final = VAULT if vault else None
         self.enabled: Final = enabled
         # Making them takes longer than many a command that only looks.
@@ -94,17 +112,19 @@ class Redactor:
             return text
         registered = LIVE.count
         judged: Judged = {}
-        for turn in range(_MOST_PASSES):
-            spans = self._find(text, judged)
+        spans = self._find(text, judged)
+        if not spans:
+            self._plain.add(text, registered)
+            return text
+        is_json = _is_json(text)
+        # Some things count as secrets only beside a placeholder: further looks there make masking idempotent.
+        for _ in range(_MOST_PASSES):
+            merged, bare = list(_merged(spans)), None
+            if is_json:
+                merged, bare = _in_values(text, merged)
+            text, near = self._replace(text, merged, bare)
+            spans = [span for start, end in near for span in self._find_between(text, start, end, judged)]
             if not spans:
-                if turn == 0:
-                    self._plain.add(text, registered)
-                break
-            merged = list(_merged(spans))
-            beside = _beside(text, merged)
-            text = self._replace(text, merged)
-            # Some things count as secrets only beside a placeholder: a second look makes masking idempotent.
-            if not any(self._find(part, judged) for part in beside):
                 break
         return text
 
@@ -115,11 +135,22 @@ class Redactor:
         if not self.enabled:
             return value
         try:
-            return self._clean(value)
+            return self._clean(self._seen_whole(value))
         except RecursionError as error:
             raise InvalidMessage("not_json", detail="nested too deeply") from error
 
-    def _clean(self, value: Any) -> Any:
+    def _seen_whole(self, value: Any) -> Any:
+        """The value without the secrets that only a look at the whole finds: a key over the lines of a list."""
+        if not isinstance(value, dict | list | tuple):
+            return value
+        try:
+            text = jsonio.encode(value).decode()
+        except InvalidMessage:
+            return value  # it is refused where it is written
+        masked = self.mask(text)
+        return value if masked is text else _with_strings_of(value, jsonio.decode(masked))
+
+    def _clean(self, value: Any, above: Any = None) -> Any:
         if isinstance(value, str):
             return self.mask(value)
         changed = False
@@ -127,7 +158,12 @@ class Redactor:
             pairs: dict[Any, Any] = {}
             for key, item in value.items():
                 new_key = self._clean(key)
-                new_item = map_named(key, item, self.mask) if isinstance(item, str) else self._clean(item)
+                if isinstance(item, dict | list | tuple):
+                    new_item = self._clean(item, key)
+                elif item is None or isinstance(item, bool):
+                    new_item = item
+                else:
+                    new_item = map_named(name_for(value, key, above), item, self.mask)
                 new_item = item if new_item == item else new_item
                 changed = changed or new_key is not key or new_item is not item
                 pairs[new_key] = new_item
@@ -135,24 +171,45 @@ class Redactor:
         if isinstance(value, list | tuple):
             items: list[Any] = []
             for item in value:
-                new_item = self._clean(item)
+                new_item = self._clean(item, above)
                 changed = changed or new_item is not item
                 items.append(new_item)
             if changed:
                 return items if isinstance(value, list) else tuple(items)
         return value
 
+    def _find_between(self, text: str, start: int, end: int, judged: Judged) -> Iterator[SecretSpan]:
+        """The secrets of a part of a text. What lies at its edges may be cut, and no more than a part of a word."""
+        first = start + (_EDGE if start else 0)
+        last = end - (_EDGE if end < len(text) else 0)
+        for left, right, kind in self._find(text[start:end], judged):
+            if first <= start + left and start + right <= last:
+                yield start + left, start + right, kind
+
     def _find(self, text: str, judged: Judged, depth: int = 0) -> list[SecretSpan]:
         """The secrets outside of placeholders."""
         views = Views(text, judged)
         places = self._finders.places(views)
+        if views.is_ascii:
+            return self._found(views, places, depth)
         unseen = places.pop(UNSEEN_PLACES, [])
+        odd = odd_places(views, places.pop(WIDE_PLACES, []))
+        hiding = sorted((*unseen, *odd)) if odd else unseen
+        if not hiding:
+            return self._found(views, places, depth)
+        # Once more as somebody sees it. Where that is most of the text, only keys with a form are looked for twice:
+        # what cannot be seen may also divide them.
+        parts = list(_around(hiding))
+        if 2 * sum(end - start for start, end in parts) > len(text):
+            parts, places = [(0, len(text))], self._finders.by_form(places)
         spans = self._found(views, places, depth)
-        for start, end in _around(unseen) if unseen else ():
+        for start, end in parts:
             hidden = unseen[bisect_left(unseen, start) : bisect_left(unseen, end)]
-            seen = Views(_UNSEEN.sub("", text[start:end]), judged)
-            found = self._found(seen, self._finders.places(seen), depth)
-            spans += _with_unseen(found, start, hidden)
+            seen = Views(_as_seen(text[start:end], {text[place] for place in hidden}, has_odd=bool(odd)), judged)
+            places = self._finders.places(seen)
+            places.pop(UNSEEN_PLACES, None)
+            places.pop(WIDE_PLACES, None)
+            spans += _with_unseen(self._found(seen, places, depth), start, hidden)
         return spans
 
     def _found(self, views: Views, places: Places, depth: int) -> list[SecretSpan]:
@@ -160,11 +217,13 @@ class Redactor:
         runs = long_runs(views) if depth < DEEPEST else []
         if not places and not runs and not LIVE.count and not self._patterns:
             return []
-        found = partial(self._search, views, places, runs, depth)
-        spans = found(0, len(views.text))
-        if spans and _goes_over_placeholder(views.text, spans):
-            spans = [span for start, end in _gaps(views.text) for span in found(start, end)]
-        return spans
+        spans = self._search(views, places, runs, depth, 0, len(views.text))
+        if not spans or "]#" not in views.text:
+            return spans
+        whole, gaps = _outside_placeholders(views.text, spans)
+        for start, end in gaps:
+            whole += self._search(views, places, runs, depth, start, end)
+        return whole
 
     def _search(self, views: Views, places: Places, runs: Runs, depth: int, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``, the more telling kinds first; they may overlap."""
@@ -186,28 +245,35 @@ class Redactor:
             self._live_kinds[value] = whole[0] if whole else "SECRET"
         return self._live_kinds[value]
 
-    def _replace(self, text: str, spans: list[SecretSpan]) -> str:
-        """The text with placeholders."""
+    def _replace(self, text: str, spans: list[SecretSpan], bare: set[int] | None) -> tuple[str, list[tuple[int, int]]]:
+        """The text with placeholders, those at the places ``bare`` in quotes; where it is no JSON as a whole, those
+        that seem to need them. With it, what of it lies near the placeholders."""
         digests: dict[str, str] = {}
         pieces: list[str] = []
-        done = 0
+        places: list[int] = []
+        done = shift = 0
         for start, end, name in spans:
             secret = text[start:end]
             digest = digests.get(secret) or digests.setdefault(secret, self._digest(secret))
             placeholder = f"[{name}]#{digest}"
             if self.vault is not None:
                 self.vault.keep(placeholder, secret)
-            pieces += (text[done:start], placeholder)
+            quote = _missing_quote(text, start, end) if bare is None else '"' if start in bare else ""
+            pieces += (text[done:start], quote, placeholder, quote)
+            places.append(start + shift)
+            shift += len(placeholder) + 2 * len(quote) - (end - start)
+            places.append(end + shift)
             done = end
         pieces.append(text[done:])
-        return "".join(pieces)
+        new = "".join(pieces)
+        return new, [(max(0, start), min(end, len(new))) for start, end in (_around(places) if places else ())]
 
     def _digest(self, secret: str) -> str:
-        seen = secret if secret.isascii() else _UNSEEN.sub("", secret)
-        # A copy of one that has taken the key is twice as fast as a new one.
-        mac = self._mac.copy()
-        mac.update(seen.encode("utf-8", "surrogatepass"))
-        return mac.hexdigest()[:_DIGEST_DIGITS]
+        seen = secret if secret.isascii() else secret.translate(SEEN_AS)
+        inner, outer = self._inner.copy(), self._outer.copy()
+        inner.update(seen.encode("utf-8", "surrogatepass"))
+        outer.update(inner.digest())
+        return outer.hexdigest()[:_DIGEST_DIGITS]
 
 
 @cache
@@ -244,19 +310,107 @@ def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
     yield start, end, name
 
 
-def _beside(text: str, spans: list[SecretSpan]) -> Iterator[str]:
-    """What lies near the spans, which are in order, with a placeholder for each of them."""
-    done = spans[0][0]
-    pieces = [text[max(0, done - _SEAM) : done]]
+# What of a JSON text is neither space nor structure, and what of that stands outside of quotes.
+_JSON_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^\s\[\]{}:,"]++', re.DOTALL)
+_JSON_BARE = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity")
+_JSON_BEFORE = re.compile(r'(\\{0,7}")[ \t]{0,8}:[ \t\r\n]{0,32}(?:\[[^\]\[{}":]{0,200})?\Z')
+_BEFORE_BARE = " \t\n:,["
+_JSON_AFTER = re.compile(r"[ \t\r\n]{0,32}(?:[,\]}]|\Z)")
+_ESCAPE_START = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z|\\\Z")
+_ESCAPE_END = re.compile(r"u[0-9A-Fa-f]{4}|.", re.DOTALL)
+
+
+def _is_json(text: str) -> bool:
+    """Is it a document, or one on every line?"""
+    begin, ending = text.lstrip()[:1], text.rstrip()[-1:]
+    if (begin, ending) not in (("{", "}"), ("[", "]"), ('"', '"')):
+        return False
+    try:
+        jsonio.decode(text)
+    except ValueError:
+        try:
+            return all(line[:1] in "{[" and jsonio.decode(line) is not None for line in text.split("\n") if line)
+        except ValueError:
+            return False
+    return True
+
+
+def _in_values(text: str, spans: list[SecretSpan]) -> tuple[list[SecretSpan], set[int]]:
+    """What of the spans, which are in order, lies in the strings of a JSON text, and the other values whole that they
+    touch, with the places of those: the structure stays as it is."""
+    inside: list[SecretSpan] = []
+    bare: set[int] = set()
+    values = _JSON_VALUE.finditer(text)
+    value = next(values, None)
+    done = 0
     for start, end, name in spans:
-        if start - done > 2 * _SEAM:
-            yield "".join((*pieces, text[done : done + _SEAM]))
-            pieces = [text[start - _SEAM : start]]
+        while value is not None and value.start() < end:
+            first, last = value.span()
+            if last > max(start, done):
+                if text[first] == '"':
+                    first, last = _without_cut_escapes(text, max(first + 1, start), min(last - 1, end))
+                else:
+                    bare.add(first)
+                if max(first, done) < last:
+                    inside.append((max(first, done), last, name))
+                    done = last
+                if value.end() > end:
+                    break  # the next span may lie in the same one
+            value = next(values, None)
+    return inside, bare
+
+
+def _without_cut_escapes(text: str, start: int, end: int) -> tuple[int, int]:
+    """The same, but with the whole of an escape of which it has a part."""
+    for place, is_start in ((start, True), (end, False)):
+        cut = _ESCAPE_START.search(text, max(0, place - 5), place)
+        if cut is None:
+            continue
+        run = cut.start()
+        while run > 0 and text[run - 1] == "\\":
+            run -= 1
+        if (cut.start() - run) % 2:
+            continue  # the backslash is itself escaped
+        if is_start:
+            start = cut.start()
         else:
-            pieces.append(text[done:start])
-        pieces.append(f"[{name}]#{_ANY_DIGEST}")
-        done = end
-    yield "".join((*pieces, text[done : done + _SEAM]))
+            rest = _ESCAPE_END.match(text, cut.start() + 1)
+            end = max(end, rest.end() if rest is not None else end)
+    return start, end
+
+
+def _with_strings_of(old: Any, new: Any) -> Any:
+    """The old value with the strings of the new one, which has the same shape; names and numbers are left for a look
+    at each, and what did not change is the old object."""
+    if isinstance(old, dict) and len(old) == len(new):
+        pairs = zip(old.items(), new.values(), strict=True)
+        fields = {key: _with_strings_of(item, other) for (key, item), other in pairs}
+        return old if all(fields[key] is item for key, item in old.items()) else fields
+    if isinstance(old, list | tuple):
+        items = [_with_strings_of(*pair) for pair in zip(old, new, strict=True)]
+        return old if all(one is other for one, other in zip(items, old, strict=True)) else type(old)(items)
+    return new if isinstance(old, str) and new != old else old
+
+
+def _missing_quote(text: str, start: int, end: int) -> str:
+    """The quote that a placeholder wants in the place of a number or a word of JSON that stands in another text."""
+    # Most stand behind something else, which is quickly seen.
+    if (
+        text[start - 1] not in _BEFORE_BARE
+        or not _JSON_BARE.fullmatch(text, start, end)
+        or _JSON_AFTER.match(text, end) is None
+    ):
+        return ""
+    before = _JSON_BEFORE.search(text, max(0, start - 240), start)
+    return "" if before is None else before[1]
+
+
+def _as_seen(text: str, unseen: set[str], *, has_odd: bool) -> str:
+    if has_odd or len(unseen) > _FEW:
+        return text.translate(SEEN_AS)
+    for character in unseen:  # much faster than a table
+        text = text.replace(character, "")
+    return text
 
 
 def _around(places: list[int]) -> Iterator[tuple[int, int]]:
@@ -279,23 +433,21 @@ def _with_unseen(spans: list[SecretSpan], start: int, unseen: list[int]) -> Iter
         yield start + first + bisect_right(before, first), start + last + bisect_right(before, last - 1), kind
 
 
-def _goes_over_placeholder(text: str, spans: list[SecretSpan]) -> bool:
-    """Has one of the spans a character of a placeholder?"""
-    held = [match.span() for match in PLACEHOLDER.finditer(text)] if "]#" in text else []
-    if not held:
-        return False
+def _outside_placeholders(text: str, spans: list[SecretSpan]) -> tuple[list[SecretSpan], list[tuple[int, int]]]:
+    """The spans without a character of a placeholder, and the texts between placeholders where the others lie."""
+    held = [match.span() for match in PLACEHOLDER.finditer(text)]
     ends = [end for _, end in held]
-    following = ((bisect_right(ends, start), end) for start, end, _ in spans)
-    return any(place < len(held) and held[place][0] < end for place, end in following)
-
-
-def _gaps(text: str) -> Iterator[tuple[int, int]]:
-    """What lies between the placeholders of ``text``."""
-    start = 0
-    for match in PLACEHOLDER.finditer(text):
-        yield start, match.start()
-        start = match.end()
-    yield start, len(text)
+    whole: list[SecretSpan] = []
+    gaps: dict[int, tuple[int, int]] = {}
+    for span in spans:
+        place = bisect_right(ends, span[0])
+        if place == len(held) or held[place][0] >= span[1]:
+            whole.append(span)
+            continue
+        while place <= len(held) and (place == 0 or ends[place - 1] < span[1]):
+            gaps[place] = (ends[place - 1] if place else 0, held[place][0] if place < len(held) else len(text))
+            place += 1
+    return whole, sorted(gaps.values())
 
 
 _FIELDS = ("task_source", "owner", "repo", "task_type", "task_id")

@@ -22,6 +22,7 @@ from typing import Final
 from orihon.guard.masking.anchors import ESCAPE_LETTERS, Anchor, Finders, SecretSpan, Views, in_any_case, literals_of
 from orihon.guard.masking.headers import Tables, header_values
 from orihon.guard.masking.japanese import japanese_values
+from orihon.guard.masking.judgement import is_strong
 from orihon.guard.masking.named_values import named_values
 from orihon.guard.masking.providers import (
     AFTER_DOT,
@@ -60,6 +61,14 @@ _QUOTE = r"(?:\\{0,4}[\"'])?"
 _ASSIGN = rf"{_QUOTE}(?:[ \t]{{0,8}}(?:=>|:=|[=:>,])[ \t]{{0,8}}|[ \t]{{1,8}}){_QUOTE}"
 _AWS_SECRET = rf"{_ASSIGN}()[A-Za-z0-9/+]{{30,}}+={{0,2}}"
 
+# Where a line ends, and the next one; a half of a key that goes on there, and the least that both together have.
+_BREAKS = ("\n", "\r\n", "\\\n")
+_REST = re.compile(r"[ \t]{0,8}([A-Za-z0-9_+/=.-]{6,256}+)(?=[ \t]{0,4}(?:[\r\n\"'`,;)]|$))")
+_RANDOM = re.compile(r"[A-Za-z0-9]*+\Z|(?=[^A-Z]*+[A-Z])(?=[^a-z]*+[a-z])[^0-9]*+[0-9]")
+_LONGEST_HALF, _HALF, _LEAST_BROKEN = 96, 36, 24
+# So many of one character end no key.
+_RUN = 10
+
 _PEM_LABEL = r"[A-Z0-9 ]{0,32}PRIVATE KEY(?: BLOCK)?-----"
 # Code that names both lines has little between them and no key. A listing may stop in the middle of a key:
 # then the lines that are there are taken.
@@ -78,6 +87,10 @@ class Rule:
     anchor: str
     pattern: str
     literals: tuple[Anchor, ...]
+
+
+def _ends_with_run(text: str, end: int) -> bool:
+    return text.endswith(text[end - 1] * _RUN, 0, end)
 
 
 class Scanner:
@@ -99,17 +112,43 @@ class Scanner:
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
         spans: list[SecretSpan] = []
         text, expression = views.flat, self._expression
-        done = start
+        done, line = start, 0
         for place in places:
             match = expression.match(text, place, end) if done <= place else None
+            if match is None or (match.end() - place < _HALF and text.startswith(_BREAKS, match.end())):
+                line = line if line >= place else text.find("\n", place) if line >= 0 else line
+                is_near = done <= place and 0 <= line - place < _LONGEST_HALF
+                broken = self._over_break(text, place, line, end) if is_near else None
+                if broken is not None and broken[0] >= start:
+                    spans.append(broken)
+                    done = broken[1]
+                    continue
             if match is None:
                 continue
             done = match.end()
             group = match.lastindex or 1
-            # Looking back sees the placeholder before ``start`` and may take its digits for an address.
-            if match.start(group) >= start:
+            # Looking back sees the placeholder before ``start`` and may take its digits for an address. A run of one
+            # character is padding, a rule or a template, and no key.
+            if match.start(group) >= start and not _ends_with_run(text, done):
                 spans.append((match.start(group), done, self._names[group - 1]))
         return spans
+
+    def _over_break(self, text: str, place: int, line: int, end: int) -> SecretSpan | None:
+        """A key that goes on behind the end of its ``line``, in one that has nothing else."""
+        rest = _REST.match(text, line + 1, end) if line < end else None
+        if rest is None or not text[place:line].rstrip("\r\\").isprintable() or " " in text[place:line]:
+            return None
+        if not _RANDOM.match(rest[1]) or not is_strong(rest[1], is_password=False):
+            return None  # a word
+        first = max(0, place - _LONGEST_HALF)
+        head = text[first:line].rstrip("\r\\")
+        match = self._expression.match(head + rest[1], place - first)
+        if match is None or match.end() <= len(head):
+            return None
+        group = match.lastindex or 1
+        if match.end() - match.start(group) < _LEAST_BROKEN or _ends_with_run(match.string, match.end()):
+            return None
+        return first + match.start(group), rest.start(1) + match.end() - len(head), self._names[group - 1]
 
 
 def key(name: str, before: str, anchor: str, then: str, after: str, *, start: str = _START) -> Rule:
@@ -181,6 +220,7 @@ _RULES = (
         (Anchor("PIN"),),
     ),
 )
+_SESSIONS = ("SESSID", "sessid", "sessionid", "SESSIONID", "sessionId", "SessionId", "session_id", "connect.sid")
 # A key with the form of a provider has the more telling name.
 _LAST_RULES = (
     Rule(
@@ -190,12 +230,26 @@ _LAST_RULES = (
         r"[A-Za-z0-9%/+_-]{32,512}+={0,2}",
         (*in_any_case("sig=", len("sig")), *in_any_case("ature=", len("ature"))),
     ),
+    # Outside of a header, too.
+    Rule(
+        "COOKIE",
+        "=",
+        r"(?:(?<=(?i:sessid)=)|(?<=(?i:sessionid)=)|(?<=(?i:session_id)=)|(?<=connect\.sid=))()(?=[^0-9]{0,31}[0-9])"
+        r"(?=[^A-Z]{0,31}[A-Z])(?=[^a-z]{0,31}[a-z])[A-Za-z0-9%_.-]{20,}+",
+        tuple(Anchor(f"{name}=", len(name)) for name in _SESSIONS),
+    ),
     # OpenWeather and others call a key so in addresses; elsewhere it names an app.
     Rule(
         "API_KEY",
         "=",
         r"(?:(?<=[?&;](?i:appid)=)|(?<=0026(?i:appid)=))()[0-9a-f]{32}(?![0-9A-Za-z_-])",
         tuple(in_any_case("appid=", len("appid"))),
+    ),
+    Rule(
+        "API_KEY",
+        "=",
+        r"(?<=[?&]key=)()(?=[^0-9]{0,31}[0-9])(?=[^A-Z]{0,31}[A-Z])[A-Za-z0-9_-]{20,}+",
+        (Anchor("?key=", 4), Anchor("&key=", 4)),
     ),
     Rule(
         "BEARER_TOKEN",
@@ -257,6 +311,7 @@ def built_in_finders(*, email: bool, ssn: bool) -> Finders:
     literals: dict[tuple[Rule, ...], list[Anchor]] = {}
     for (_, literal), rules in by_literal.items():
         literals.setdefault(tuple(rules), []).append(literal)
-    scanners = (Scanner(rules, anchors) for rules, anchors in literals.items())
+    scanners = [Scanner(rules, anchors) for rules, anchors in literals.items()]
     dotted = [key(name, before, dot, then, f"{_PLAUSIBLE}{after}") for name, before, dot, then, after in AFTER_DOT]
-    return Finders((*scanners, *header_values(), *named_values(), *japanese_values(), Tables()), Scanner(dotted, ()))
+    others = (*header_values(), *named_values(), *japanese_values(), Tables())
+    return Finders((*scanners, *others), Scanner(dotted, ()), len(scanners))

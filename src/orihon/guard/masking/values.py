@@ -13,7 +13,14 @@ from functools import partial
 from typing import Final
 
 from orihon.guard.masking.anchors import SecretSpan, Views
-from orihon.guard.masking.judgement import is_env_secret, is_numbered_word, is_passphrase, is_quoted_secret, is_strong
+from orihon.guard.masking.judgement import (
+    is_env_secret,
+    is_numbered_word,
+    is_passphrase,
+    is_quoted_secret,
+    is_spaced_secret,
+    is_strong,
+)
 
 # How many characters of a value, which may be that of a password, are a secret.
 Judge = Callable[[str, bool], int]
@@ -41,6 +48,9 @@ _VALUE = rf"(?(quote)(?:{_IN_QUOTES})|{OUTSIDE}{_WIDTH})"
 
 # Behind the quote that opens it, which is no backtick: commands stand there.
 _PHRASE = re.compile(r"(?<!`)(?:[a-z]{3,10} ){3,23}+[a-z]{3,10}(?=[\"'”」』’\\])")
+_SPACED = re.compile(
+    r"(?<=\")[!#-\[\]-~]++(?: [!#-\[\]-~]++){1,5}+(?=[\"\\])|(?<=')[!-&(-\[\]-~]++(?: [!-&(-\[\]-~]++){1,5}+(?=['\\])"
+)
 _DASHED_PHRASE = re.compile(r"(?:[a-z]{3,10}-){3,23}+[a-z]{3,10}")
 
 
@@ -65,6 +75,18 @@ def phrase_at(views: Views, start: int, end: int) -> SecretSpan | None:
     if phrase is None or not is_passphrase(phrase[0]):
         return None
     return start, phrase.end(), "PASSWORD"
+
+
+def spaced_at(views: Views, start: int, end: int, kind: str) -> SecretSpan | None:
+    """The password of several words, not all of which are words, behind the quote that ends at ``start``."""
+    spaced = _SPACED.match(views.text, start, end)
+    if spaced is None:
+        return None
+    key = spaced_at, spaced[0], True
+    is_secret = views.judged.get(key)
+    if is_secret is None:
+        is_secret = views.judged[key] = is_spaced_secret(spaced[0])
+    return (start, spaced.end(), kind) if is_secret else None
 
 
 def dashed(written: str, _is_password: bool) -> int:

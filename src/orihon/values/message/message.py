@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, TypeVar
 
 from orihon.errors import InvalidMessage
 from orihon.values.message.dialects import ROLES, anthropic, chat, read_content, read_role, responses
 from orihon.values.message.extra import NOTES, check_depth, pack, restore, wrong_type
 from orihon.values.message.parts import Part, ToolCall
-from orihon.values.message.strings import content_strings, map_content
+from orihon.values.message.strings import content_strings, map_across, map_content
 from orihon.values.message.wire import clean, wire_call, wire_content, wire_fields, wire_name
 
 __all__ = ["ROLES", "Message", "Part", "ToolCall"]
@@ -235,7 +236,7 @@ class Message:
         """
         changes: dict[str, Any] = {
             "content": map_content(self.content, f),
-            "parts": self.parts and _map_pieces(self.parts, f),
+            "parts": self.parts and _map_pieces(_map_across(self.parts, f), f),
             "tool_calls": _map_pieces(self.tool_calls, f),
             "name": self.name if self.role == "tool" else map_content(self.name, f),
             "extra": _map_extra(self.extra, f),
@@ -265,6 +266,19 @@ def _checked_extra(extra: object) -> Mapping[str, Any]:
 def _map_pieces(pieces: tuple[_Piece, ...], f: Callable[[str], str]) -> tuple[_Piece, ...]:
     mapped = tuple(piece.map_strings(f) for piece in pieces)
     return pieces if all(new is old for new, old in zip(mapped, pieces, strict=True)) else mapped
+
+
+def _map_across(parts: tuple[Part, ...], f: Callable[[str], str]) -> tuple[Part, ...]:
+    """The same for what is split over two texts that follow each other."""
+    mapped = list(parts)
+    texts = [number for number, part in enumerate(parts) if isinstance(part.data.get("text"), str)]
+    for first, second in pairwise(texts):
+        old = mapped[first].data["text"], mapped[second].data["text"]
+        new = map_across(*old, f)
+        if new != old:
+            for number, text in zip((first, second), new, strict=True):
+                mapped[number] = Part(mapped[number].kind, {**mapped[number].data, "text": text})
+    return parts if all(one is other for one, other in zip(mapped, parts, strict=True)) else tuple(mapped)
 
 
 def _map_extra(extra: Mapping[str, Any], f: Callable[[str], str]) -> Mapping[str, Any]:
