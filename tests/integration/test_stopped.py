@@ -376,3 +376,20 @@ def test_one_who_is_stopped_in_the_middle_of_a_change_of_the_catalogue_holds_up_
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def test_an_owner_goes_on_in_its_folder_wherever_a_sleeper_has_moved_it(
+    tmp_path: Path, config: dict[str, Any], task: str
+) -> None:
+    """Between the sleeper's last look and its move nobody can come: the move may hit the folder of the next owner."""
+    with closing(OpenBase(tmp_path, load_settings(config))) as base:
+        with closing(TaskContextManager.resume(tmp_path, task, config)) as ctx:
+            (tmp_path / "paused").mkdir(0o700, exist_ok=True)
+            (tmp_path / "running" / task).rename(tmp_path / "paused" / task)
+            assert contents(ctx) == TEXTS, "the large one lies beside the log"
+            ctx.message_store.add_message("user", "and on " + "z" * 2000)
+            assert contents(ctx)[-1].startswith("and on")
+        with closing(TaskContextManager.resume(tmp_path, task, config)) as ctx:
+            assert len(contents(ctx)) == len(TEXTS) + 1
+            assert is_sound(ctx)
+        assert examine(base) == []

@@ -59,6 +59,7 @@ LOCKS = LockErrors()
 _UNAVAILABLE: dict[type[apsw.Error], str] = {
     apsw.BusyError: "locked",
     apsw.LockedError: "locked",
+    apsw.ProtocolError: "locked",  # one who opens or closes the database stands still
     apsw.FullError: "full",
     apsw.ReadOnlyError: "read_only",
     apsw.PermissionsError: "denied",

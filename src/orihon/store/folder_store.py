@@ -69,14 +69,16 @@ class FolderStore(RecordStore):
         self._blobs(held.path if held else self.folder).put(digest, data)
 
     def get_blob(self, digest: str) -> bytes:
-        return self._blobs(self.folder).get(digest)
+        held = self._held
+        return self._blobs(held.path if held else self.folder).get(digest)
 
     def drop_blob(self, digest: str) -> None:
         held = self._held
         self._blobs(held.path if held else self.folder).drop(digest)
 
     def blob_digests(self) -> list[str]:
-        blobs = self.folder / "blobs"
+        held = self._held
+        blobs = (held.path if held else self.folder) / "blobs"
         with wrapping(blobs):
             names = [path.name for path in blobs.iterdir()] if blobs.is_dir() else []
         return sorted(name for name in names if not is_unfinished(name))
@@ -94,7 +96,8 @@ class FolderStore(RecordStore):
             self.refuse_taken()
 
     def kept_file(self, name: str) -> bytes | None:
-        path = self._inside(name)
+        held = self._held
+        path = self._inside(name, held)
         with wrapping(path):
             return path.read_bytes() if path.is_file() and not path.is_symlink() else None
 

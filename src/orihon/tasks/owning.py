@@ -18,6 +18,7 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import restore_metadata
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
 from orihon.guard.masking.redaction import refuse_secret_in
+from orihon.store.take_over import LOCKED
 from orihon.store.task_store import TaskStore
 from orihon.tasks.heartbeat import Heartbeat
 from orihon.tasks.place import FEWEST_TRIES, TaskPlace, tries_while_moved
@@ -260,10 +261,16 @@ class TaskOpening:
             here = self._place_of(row, owned.lease)  # another machine may have had it since
             if is_begun:
                 here = self._folders.settle(row.uuid, row.status, still=owned.renew)
-            self._refuse_lost_log(row, here)
+            is_seen = self._refuse_lost_log(row, here)
             if here is None and is_begun:
                 raise self._base.missing(row.uuid)
-            return owned.claim(here or self._folders.create(row.uuid))
+            store = owned.claim(here or self._folders.create(row.uuid))
+            if not is_seen:
+                with ExitStack() as on_failure:
+                    on_failure.callback(store.close)
+                    self._refuse_lost_log(row, here)
+                    on_failure.pop_all()
+            return store
 
         return self._where_it_lies(row.uuid, claimed)
 
@@ -326,16 +333,23 @@ class TaskOpening:
             self._folders.settle(row.uuid, row.status, still=owned.renew)
             raise
 
-    def _refuse_lost_log(self, row: TaskRow, place: TaskPlace | None) -> None:
-        stored = 0 if place is None else self._count_messages(place)
+    def _refuse_lost_log(self, row: TaskRow, place: TaskPlace | None) -> bool:
+        """``False``: one who stands still keeps readers out too; a claim takes the task from there."""
+        try:
+            stored = 0 if place is None else self._count_messages(place)
+        except StorageUnavailable as error:
+            if error.reason not in LOCKED:
+                raise
+            return False
         if stored >= row.total_messages:
-            return
+            return True
         may_lose = self._is_fetched or self._settings.context_storage.durability == "os"
         if place is None or not may_lose or row.status is not TaskStatus.RUNNING:
             where = (place or self._folders.new_place(row.uuid)).folder
             raise DamagedStore("log_lost", path=where, stored=stored, known=row.total_messages)
         # Its owner has crashed, and the settings leave it to the operating system or the mirror what survives that.
         logger.warning("%s: %d of %d messages have survived", row.uuid, stored, row.total_messages)
+        return True
 
     def _count_messages(self, place: TaskPlace) -> int:
         """By a look that changes nothing: a claim would already put things right that a person should see first."""
