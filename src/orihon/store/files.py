@@ -90,6 +90,13 @@ class FilesRecords(FolderStore, ViewFile):
         assert self._held is not None
         return self._held.path
 
+    def _file(self, stream: Stream) -> JsonlFile:
+        """A stream to be read: under its name, or, for a writer whose folder was moved, in that folder."""
+        held = self._held
+        if held is None or held.is_at(self.folder):
+            return self._files[stream]
+        return JsonlFile(held.path / f"{stream}.jsonl", NUMBER_FIELD[stream])
+
     # ---- the writer's place ------------------------------------------------------------------------------------
 
     def claim(self, epoch: int | None = None, *, opened: OpenRecord = bytes) -> tuple[int, list[TornTail]]:
@@ -272,10 +279,11 @@ class FilesRecords(FolderStore, ViewFile):
         """
         if not self._durable:
             return
-        known: dict[str, Any] = settled_sizes(self.folder)
+        known: dict[str, Any] = settled_sizes(self._root)
+        files = {stream: self._file(stream) for stream in STREAMS}
         sizes: dict[str, Any] = {stream: known.get(stream, 0) for stream in STREAMS}
         gone: dict[str, list[int]] = dict(known.get(GONE, {}))
-        for stream, file in self._files.items():
+        for stream, file in files.items():
             with wrapping(file.path), suppress(FileNotFoundError, DamagedStore):
                 sizes[stream] = file.size()
                 if sizes[stream] != known.get(stream):
@@ -283,7 +291,7 @@ class FilesRecords(FolderStore, ViewFile):
             if lost := lost_end(file, known):
                 gone[stream], sizes[stream] = lost, min(lost[0], sizes[stream])
                 logger.warning("%s: records at its end are gone: %d bytes instead of %d", file.path, *lost)
-        sizes[ENDS] = {stream: file.end_check(sizes[stream]) for stream, file in self._files.items()}
+        sizes[ENDS] = {stream: file.end_check(sizes[stream]) for stream, file in files.items()}
         if gone:
             sizes[GONE] = gone
         if sizes != known:
@@ -344,7 +352,7 @@ class FilesRecords(FolderStore, ViewFile):
             with wrapping(view):
                 self._close_handle(view.name)
                 view.unlink(missing_ok=True)  # before: nothing of what is taken out may be left in it, or kept aside
-            lines = (records.get(number, line) + b"\n" for number, line in enumerate(self._files[stream].read(1), 1))
+            lines = (records.get(number, line) + b"\n" for number, line in enumerate(self._file(stream).read(1), 1))
             replace_file(path, lines)
             self._close_handle(path.name)
 
@@ -357,12 +365,12 @@ class FilesRecords(FolderStore, ViewFile):
 
     def read(self, stream: Stream, *spans: tuple[int, int]) -> Iterator[bytes]:
         if not spans:
-            yield from self._files[stream].read(1)
+            yield from self._file(stream).read(1)
         for first, last in spans:
-            yield from self._files[stream].read(first, last)
+            yield from self._file(stream).read(first, last)
 
     def last(self, stream: Stream) -> int:
-        return self._files[stream].last()
+        return self._file(stream).last()
 
     @property
     def kept_view(self) -> ViewFile:
