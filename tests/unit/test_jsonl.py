@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -143,3 +144,18 @@ def test_errors_of_the_system_are_wrapped(tmp_path: Path) -> None:
     folder.mkdir()
     with refused(StorageUnavailable, "io"):
         JsonlFile(folder, "seq").last()
+
+
+def test_a_writer_that_finishes_its_line_and_settles_while_somebody_reads(
+    file: JsonlFile, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, whoever looked at a task that was just paused was told that its log is damaged."""
+    path.write_bytes(line(1) + b"\n" + line(2)[:9])
+
+    def settled_meanwhile(folder: Path) -> dict[str, Any]:
+        with path.open("ab") as log:
+            log.write((line(2) + b"\n")[path.stat().st_size - len(line(1)) - 1 :])
+        return {path.stem: path.stat().st_size}
+
+    monkeypatch.setattr("orihon.store.jsonl.settled_sizes", settled_meanwhile)
+    assert list(file.read(1)) == [line(1), line(2)]

@@ -179,7 +179,17 @@ class JsonlFile:
 
     def _whole_size(self, file: BinaryIO) -> int:
         """The size up to and including the line feed of the last line that counts."""
-        end = start = self._lines_size(file)
+        while True:
+            size = os.fstat(file.fileno()).st_size
+            try:
+                return self._whole_size_in(file, size)
+            except DamagedStore:
+                if os.fstat(file.fileno()).st_size == size:
+                    raise
+                # Its writer has gone on: what is known to be on the disk by now was not there when we looked.
+
+    def _whole_size_in(self, file: BinaryIO, size: int) -> int:
+        end = start = self._lines_size(file, size)
         lines = 0
         while start > 0:
             first = self._line_start_before(file, start - 1)
@@ -188,7 +198,6 @@ class JsonlFile:
                 break
             start = first
             lines += 1
-        size = os.fstat(file.fileno()).st_size
         if start == end == size:
             return end
         settled = settled_sizes(self.path.parent).get(self.path.stem)
@@ -201,9 +210,9 @@ class JsonlFile:
             return start if lines == 1 and not line.endswith(CONTINUED) else end
         return start if start >= settled else end
 
-    def _lines_size(self, file: BinaryIO) -> int:
+    def _lines_size(self, file: BinaryIO, size: int) -> int:
         """The size up to and including the line feed of the last line that says anything."""
-        end = self._line_start_before(file, os.fstat(file.fileno()).st_size)
+        end = self._line_start_before(file, size)
         while end > 0 and os.pread(file.fileno(), 2, max(end - 2, 0)) in (b"\n\n", b"\n"):
             end -= 1  # an editor has left an empty line behind
         return end
