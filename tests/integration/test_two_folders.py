@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
+from itertools import cycle
 from pathlib import Path
 
 import apsw
@@ -16,6 +17,8 @@ from orihon import MessageStore, SummaryStore
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore, OrihonError, TaskBusy
+from orihon.reports.overview import task_overview
+from orihon.reports.records import compression_page, record_page, view_diff, view_page
 from orihon.runtime.queue import QueueLimits, TaskQueue
 from orihon.runtime.worker import WorkerProcess
 from orihon.settings import load_settings
@@ -25,11 +28,12 @@ from orihon.system.files import keep_aside, move_aside
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.editing import changing_task, check_changeable
-from orihon.tasks.hand_edits import change_view
+from orihon.tasks.hand_edits import change_view, preview_compression
 from orihon.tasks.place import TaskFolders, TaskPlace
-from orihon.tasks.reader import reading_task
+from orihon.tasks.reader import Choice, reading_task
 from orihon.tasks.verify.database import damage_in
-from orihon.tasks.verify.verify import verify
+from orihon.tasks.verify.verify import Finding, found_steadily, verify
+from orihon.tasks.view_reader import view_at
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
 from orihon.upkeep.privacy.anonymize import anonymize_task
@@ -104,6 +108,61 @@ def test_a_change_that_finds_the_folder_just_before_it_is_moved(tmp_path: Path, 
     task.message_store.add_message("user", "and on")
     task.stop()
     assert verify(OpenBase(tmp_path, settings_for(backend)), task.uuid) == []
+
+
+#: What gives a value of a task, for whoever only looks.
+LOOKS: dict[str, Callable[[OpenBase, str], object]] = {
+    "overview": task_overview,
+    "view_at": lambda base, uuid: view_at(base, uuid, 2),
+    "view": lambda base, uuid: view_page(base, uuid, limit=10),
+    "messages": lambda base, uuid: record_page(base, uuid, "messages", Choice(), 10),
+    "compressions": lambda base, uuid: compression_page(base, uuid, limit=10),
+    "diff": view_diff,
+    "preview": preview_compression,
+    "verify": verify,
+    "doctor": lambda base, uuid: examine(base),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_that_finds_the_folder_just_before_it_is_moved(tmp_path: Path, backend: str, look: str) -> None:
+    """Once, it was gone, might not be read, could not be examined."""
+    uuid, paused = paused_task(tmp_path, backend)
+    running = tmp_path / "running" / uuid
+    base = OpenBase(tmp_path, settings_for(backend))
+    expected = LOOKS[look](base, uuid)
+
+    class Resumed(TaskFolders):
+        """The owner resumes the task in the moment after somebody has found its folder, and not only looked there."""
+
+        calls = 0
+
+        def places(self, uuid: str) -> list[TaskPlace]:
+            found = super().places(uuid)
+            self.calls += 1
+            if self.calls == 2:
+                base.needed_catalogue().tasks.change_status(uuid, TaskStatus.RUNNING)
+                paused.rename(running)
+            return found
+
+    base.folders = Resumed(tmp_path)
+    found = LOOKS[look](base, uuid)
+    assert running.is_dir()
+    assert found == [] if isinstance(expected, list) else type(found) is type(expected)
+
+
+def test_of_a_task_that_never_rests_only_what_every_look_finds_is_told(tmp_path: Path) -> None:
+    uuid, _ = paused_task(tmp_path, "files")
+    base = OpenBase(tmp_path, settings_for("files"))
+    tasks = base.needed_catalogue().tasks
+    passing = cycle(("misplaced", "epoch"))
+
+    def look() -> list[Finding]:
+        is_paused = tasks.get(uuid).status is TaskStatus.PAUSED
+        tasks.change_status(uuid, TaskStatus.RUNNING if is_paused else TaskStatus.PAUSED)
+        return [Finding("stream", "damaged", "-"), Finding("catalogue", next(passing), "-")]
+
+    assert [finding.detail for finding in found_steadily(base, uuid, look)] == ["damaged"]
 
 
 def _reopened(store: TaskStore, folder: Path) -> None:

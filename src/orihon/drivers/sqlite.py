@@ -418,6 +418,8 @@ def storage_error(error: apsw.Error, path: Path, timeout: float) -> StorageError
     """The error of our tree for one of SQLite's."""
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
         return DamagedStore("database", path=path, detail=str(error))
+    if isinstance(error, apsw.CantOpenError) and not os.path.lexists(path):
+        return StorageUnavailable("gone", path=path.parent)
     reason = _UNAVAILABLE.get(type(error), "io")
     if reason == "locked":
         LOCKS.note()

@@ -29,7 +29,7 @@ from orihon.system.json_shapes import AsJson
 from orihon.tasks.approvals.handler import ApprovalHandler
 from orihon.tasks.approvals.phase_archives import archived_phases
 from orihon.tasks.base import OpenBase
-from orihon.tasks.reader import Choice, chosen_messages, reading_task
+from orihon.tasks.reader import Choice, chosen_messages, read_anew, reading_task
 from orihon.tasks.view_reader import reading_view
 from orihon.values.records import Fold
 from orihon.values.view import SYSTEM_ROLES
@@ -212,6 +212,7 @@ class AskedAbout:
     phases: tuple[int, ...]  # numbers of the phases that have an archive
 
 
+@read_anew
 def asked_about(base: OpenBase, uuid: str, asked: Checkpoint, *, last: int = LAST_MESSAGES) -> AskedAbout:
     """The circumstances of a checkpoint of a task."""
     with reading_task(base, uuid) as (store, row):
@@ -220,6 +221,7 @@ def asked_about(base: OpenBase, uuid: str, asked: Checkpoint, *, last: int = LAS
         return AskedAbout(row, messages, _plan(store), _folds(store, asked), archived_phases(store))
 
 
+@read_anew
 def known_sections(base: OpenBase, uuid: str) -> list[str]:
     """The sections that a rejection or a request for changes may name."""
     with reading_view(base, uuid) as view:

@@ -24,7 +24,7 @@ from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.chain import Inherited, without_others
 from orihon.tasks.inheritance import ContextInheritanceManager, InheritanceContext
-from orihon.tasks.reader import reading_task
+from orihon.tasks.reader import read_anew, reading_task
 from orihon.tasks.view_reader import ViewReading, ViewStatistics
 from orihon.values.records import FINAL_SUMMARY
 from orihon.values.task import TaskStatus
@@ -107,6 +107,7 @@ class OverviewStatistics(AsJson):
     of: TaskOverview
 
 
+@read_anew
 def task_overview(base: OpenBase, task: str, *, last: int = LAST_MESSAGES, user: str | None = None) -> TaskOverview:
     """The task that is named (see ``task_naming``), with its ``last`` messages; to a ``user`` no other's are shown."""
     uuid = base.resolve(task)

@@ -31,7 +31,7 @@ from orihon.store.steps import length_at
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson, MayMiss, shape
 from orihon.tasks.base import OpenBase
-from orihon.tasks.reader import Choice, FollowedTask, chosen_messages, chosen_records, reading_task
+from orihon.tasks.reader import Choice, FollowedTask, chosen_messages, chosen_records, read_anew, reading_task
 from orihon.tasks.view_reader import ShownEntry, UndoableCompression, ViewReading, ViewStatistics, reading_view
 from orihon.values.records import Compression, Fold, Pin
 from orihon.values.task import FINISHED, TaskStatus
@@ -72,6 +72,7 @@ def recorded(
     return chosen_records(store, _STREAMS[name], choice)
 
 
+@read_anew
 def record_page(base: OpenBase, task: str, name: str, choice: Choice, limit: int) -> dict[str, Any]:
     """The first ``limit`` of them; ``next`` is where the next page begins, ``None`` behind the last one.
 
@@ -85,6 +86,7 @@ def record_page(base: OpenBase, task: str, name: str, choice: Choice, limit: int
         return {"task": uuid, **_cut(found, name, limit)}
 
 
+@read_anew
 def view_page(base: OpenBase, task: str, *, at: int | None = None, first: int = 1, limit: int) -> dict[str, Any]:
     """The view as it is, or was ``at`` a step, from message ``first`` on, and where the next page begins."""
     uuid = _uuid(base, task)
@@ -98,6 +100,7 @@ def view_page(base: OpenBase, task: str, *, at: int | None = None, first: int = 
         }
 
 
+@read_anew
 def compression_page(base: OpenBase, task: str, *, first: int = 1, limit: int) -> dict[str, Any]:
     """Every change of the view from number ``first`` on, oldest first, and where the next page begins."""
     uuid = _uuid(base, task)
@@ -182,6 +185,7 @@ class ViewDiff(AsJson):
     unpinned: tuple[Pin, ...]
 
 
+@read_anew
 def view_diff(base: OpenBase, task: str, compression: int | None = None) -> ViewDiff:
     """What a change did, by its number; without one, what the last change did that came or went with folds."""
     uuid = base.resolve(task)

@@ -20,6 +20,7 @@ from orihon.store.folding import Folding
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task, check_changeable
+from orihon.tasks.reader import read_anew
 from orihon.tasks.view_reader import reading_view
 from orihon.values.records import SUMMARY_PREFIX, Compression
 from orihon.values.tokens.tokens import estimate
@@ -76,6 +77,7 @@ def change_view(base: OpenBase, uuid: str, act: str, *values: int | str | None, 
         return _outcome(ACTS[act](task.messages.folding, *values, made_by=made_by), task.messages)
 
 
+@read_anew
 def preview_compression(
     base: OpenBase,
     uuid: str,
@@ -111,6 +113,7 @@ def apply_preview(base: OpenBase, preview: Preview, *, made_by: str) -> ChangedV
         return _outcome(record, task.messages)
 
 
+@read_anew
 def fold_text(base: OpenBase, uuid: str, fold: int) -> str:
     """The text of a fold that stands in the view, for somebody who wants to write another one."""
     check_changeable(base, uuid)

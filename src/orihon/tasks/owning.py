@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import WeakValueDictionary
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
@@ -21,7 +21,7 @@ from orihon.guard.masking.redaction import refuse_secret_in
 from orihon.store.take_over import LOCKED
 from orihon.store.task_store import TaskStore
 from orihon.tasks.heartbeat import Heartbeat
-from orihon.tasks.place import FEWEST_TRIES, TaskPlace, tries_while_moved
+from orihon.tasks.place import TaskPlace
 from orihon.tasks.quotas import admission, check_new_task
 from orihon.values.task import TaskKey, TaskStatus, check_change
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.context")
-
-_Found = TypeVar("_Found")
 
 
 class OpenStore(Protocol):
@@ -272,21 +270,7 @@ class TaskOpening:
                     on_failure.pop_all()
             return store
 
-        return self._where_it_lies(row.uuid, claimed)
-
-    def _where_it_lies(self, uuid: str, attempt: Callable[[], _Found]) -> _Found:
-        """What ``attempt`` finds; again, so many times, when the task was moved from where it had been seen."""
-        for number in tries_while_moved():
-            before = self._folders.places(uuid)
-            try:
-                return attempt()
-            except StorageUnavailable as error:
-                # What was not there may be back by now; a disk that fails is not asked again.
-                is_missing = error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
-                if self._folders.places(uuid) == before and not (is_missing and number < FEWEST_TRIES):
-                    raise
-                problem = error
-        raise problem
+        return self._folders.where_it_lies(row.uuid, claimed)
 
     def beside_owner(self, row: TaskRow) -> TaskStore | None:
         """The store of a running task that a live process owns, with that one's epoch: taken over, both are refused.
@@ -304,7 +288,7 @@ class TaskOpening:
             store.close()
             return None
 
-        return self._where_it_lies(row.uuid, joined)
+        return self._folders.where_it_lies(row.uuid, joined)
 
     def _place_of(self, row: TaskRow, lease: Lease) -> TaskPlace | None:
         """Where the task lies; ``None`` for one that nobody has worked on.

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.drivers.postgres import postgres_of
@@ -42,6 +42,8 @@ logger = logging.getLogger("orihon.context")
 
 #: Raises ``StaleWriter`` where another process owns the task, as ``Ownership.renew`` does.
 StillOwned = Callable[[], object]
+
+_Found = TypeVar("_Found")
 
 PLACES = ("running", "paused", "completed")
 #: How often a folder is looked for before it is taken to be missing.
@@ -208,6 +210,20 @@ class TaskFolders:
                 return min(ones, key=lambda place: (_has_no_description(place), place.position != PLACES[0]))
             break
         raise undecided(found)
+
+    def where_it_lies(self, uuid: str, attempt: Callable[[], _Found]) -> _Found:
+        """What ``attempt`` finds; again, so many times, when the task was moved from where it had been seen."""
+        for number in tries_while_moved():
+            before = self.places(uuid)
+            try:
+                return attempt()
+            except StorageUnavailable as error:
+                # What was not there may be back by now; a disk that fails is not asked again.
+                is_missing = error.reason in ("gone", "denied") or isinstance(error.__cause__, FileNotFoundError)
+                if self.places(uuid) == before and not (is_missing and number < FEWEST_TRIES):
+                    raise
+                problem = error
+        raise problem
 
     def unite(self, uuid: str, status: TaskStatus) -> TaskPlace | None:
         """Where the task lies, for its owner, in one folder."""

@@ -6,10 +6,11 @@ What a looker gets is named here too: pages and commands take it from this door,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue import TaskRow
@@ -25,7 +26,11 @@ from orihon.tasks.place import TaskPlace
 from orihon.values.task import shortened
 
 __all__ = ["STREAMS", "Checkpoint", "Choice", "FollowedTask", "Ledger", "Phase", "StoredMessage", "Stream"]
-__all__ += ["TaskReader", "TaskStore", "chosen_messages", "chosen_records", "length_at", "read_ledger", "reading_task"]
+__all__ += ["TaskReader", "TaskStore", "chosen_messages", "chosen_records", "length_at", "read_anew", "read_ledger"]
+__all__ += ["reading_task"]
+
+_Given = ParamSpec("_Given")
+_Read = TypeVar("_Read")
 
 _RUN = re.compile(r"(?P<first>[0-9]{1,15})?(?P<dash>-)?(?P<last>[0-9]{1,15})?")
 _ENDLESS = 10**15
@@ -47,6 +52,18 @@ def reading_task(base: OpenBase, uuid: str) -> Iterator[tuple[TaskStore, TaskRow
     audit_of(base.path, base.settings).record("read", uuid)
     with closing(base.read_store(here)) as store:
         yield store, row
+
+
+def read_anew(
+    read: Callable[Concatenate[OpenBase, str, _Given], _Read],
+) -> Callable[Concatenate[OpenBase, str, _Given], _Read]:
+    """What gives a value from the records of a task begins anew when the owner has moved that meanwhile."""
+
+    @wraps(read)
+    def anew(base: OpenBase, task: str, /, *given: _Given.args, **named: _Given.kwargs) -> _Read:
+        return base.folders.where_it_lies(base.resolve(task), lambda: read(base, task, *given, **named))
+
+    return anew
 
 
 class FollowedTask:

@@ -25,7 +25,7 @@ from orihon.store.tail import entry_of
 from orihon.store.task_store import TaskStore
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
-from orihon.tasks.reader import reading_task
+from orihon.tasks.reader import read_anew, reading_task
 from orihon.values.records import Compression, Fold, Pin
 from orihon.values.tokens.tokens import Gauge
 from orihon.values.view import UNDOABLE, Entry, history, layout, within
@@ -296,6 +296,7 @@ def reading_view(base: OpenBase, uuid: str, *, at: int | None = None) -> Iterato
         yield ViewReading(store, row, base.settings, at=at)
 
 
+@read_anew
 def view_at(base: OpenBase, task: str, seq: int) -> ViewAt:
     """What the model saw when message ``seq`` was the last one, byte for byte.
 

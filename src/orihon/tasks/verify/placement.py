@@ -19,9 +19,9 @@ from orihon.values.task import TaskStatus, folder
 
 
 def check_placement(
-    row: TaskRow | None, places: Sequence[TaskPlace], report: Report, *, is_known_beside: bool = False
+    row: TaskRow | None, places: Sequence[TaskPlace], report: Report, *, in_use: bool, is_known_beside: bool = False
 ) -> None:
-    """Where the folder is, against where the row's status says that it is.
+    """Where the folder is, against where the row's status says that it is. ``in_use``: its owner may just move it.
 
     ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
     """
@@ -34,7 +34,7 @@ def check_placement(
         _check_absence(row, report)
     else:
         wanted = folder(row.status)
-        if wanted is not None and not places[0].is_right_for(row.status):
+        if wanted is not None and not in_use and not places[0].is_right_for(row.status):
             fields = {"status": row.status.value, "place": places[0].position, "wanted": wanted}
             report(Finding("catalogue", "misplaced", f"{places[0].position}/", severity="warning", fields=fields))
         if FOLDER_LOST in row.metadata:

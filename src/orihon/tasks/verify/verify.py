@@ -9,14 +9,14 @@ them from looking (no permission, a newer format) raises.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from orihon.audit.verify import Attested, attestations
 from orihon.catalogue import TaskRow
 from orihon.catalogue.connect import is_known_beside
-from orihon.errors import DamagedStore, KeyUnavailable, TaskNotFound
+from orihon.errors import DamagedStore, KeyUnavailable, StorageUnavailable, TaskNotFound
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
@@ -25,7 +25,7 @@ from orihon.store.redaction import PURPOSES
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
-from orihon.tasks.place import TaskPlace
+from orihon.tasks.place import TaskPlace, tries_while_moved
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Findings, Report
 from orihon.tasks.verify.folder import check_folder, check_metadata, check_seals
@@ -87,6 +87,45 @@ def _reporting_damage(check: Callable[[], None], report: Report) -> None:
 
 def verify(base: OpenBase, uuid: str) -> list[Finding]:
     """What is wrong with a task: its records, its folder, and its row in the catalogue."""
+    with suppress(DamagedStore):  # told below
+        base.open_catalogue()
+    return found_steadily(base, uuid, lambda: _verify_once(base, uuid))
+
+
+def found_steadily(base: OpenBase, uuid: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """What ``look`` finds while nobody begins, pauses or ends the task: a row and a folder of two moments differ.
+
+    Of a task that never rests it is what every look has found; what is wrong, they all find.
+    """
+    found, always, problem = None, None, None
+    for _ in tries_while_moved():
+        before = _standing(base, uuid)
+        try:
+            found, problem = look(), None
+        except StorageUnavailable as error:
+            problem = error
+        if _standing(base, uuid) == before:
+            break
+        if problem is None and found is not None:
+            kinds = {finding.kind for finding in found}
+            always = kinds if always is None else always & kinds
+    else:
+        if always is not None:
+            found, problem = [finding for finding in found or () if finding.kind in always], None
+    if problem is not None:
+        raise problem
+    return found or []
+
+
+def _standing(base: OpenBase, uuid: str) -> tuple[object, ...]:
+    """What changes whenever somebody begins, pauses or ends the task."""
+    row = None
+    with suppress(DamagedStore):
+        row = base.row(uuid)
+    return row and (row.status, row.epoch, row.lease_owner), *base.folders.places(uuid)
+
+
+def _verify_once(base: OpenBase, uuid: str) -> list[Finding]:
     places = base.folders.places(check_id(uuid))
     try:
         base.open_catalogue()
@@ -121,7 +160,7 @@ def verify_placed(
 ) -> list[Finding]:
     """The same for a task whose row and folders have been looked up."""
     findings = Findings()
-    check_placement(row, places, findings.report, is_known_beside=is_known_beside)
+    check_placement(row, places, findings.report, in_use=in_use, is_known_beside=is_known_beside)
     if len(places) != 1:
         return findings.about(uuid)
     contents = verify_folder(uuid, row, places[0], settings, in_use=in_use, attested=attested)

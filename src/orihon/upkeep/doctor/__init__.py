@@ -25,7 +25,7 @@ from orihon.tasks.base import OpenBase, is_id
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Severity
 from orihon.tasks.verify.folder import check_permissions, report_leftovers
-from orihon.tasks.verify.verify import damaged_catalogue, verify_folder, verify_placed
+from orihon.tasks.verify.verify import damaged_catalogue, found_steadily, verify_folder, verify_placed
 from orihon.texts import text
 from orihon.upkeep.doctor.rebuild import check_calls
 from orihon.upkeep.doctor.repairs import REPAIRS, Operation
@@ -60,7 +60,7 @@ def _checks(base: OpenBase, progress: ProgressObserver | None) -> Iterator[_Chec
     yield lambda: list(_check_base(base))
     uuids = base.uuids()
     for number, uuid in enumerate(uuids, start=1):
-        yield partial(_check_task, base, uuid)
+        yield partial(found_steadily, base, uuid, partial(_check_task, base, uuid))
         if progress is not None:
             progress(number, len(uuids))
     yield lambda: list(_check_rollups(base))
