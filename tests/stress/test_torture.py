@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import time
@@ -53,14 +54,7 @@ def played(campaign: str, backend: str, folder: Path, *options: str) -> dict[str
     return report
 
 
-#: A process that is stopped inside a transaction of ``tasks.db`` keeps everybody out until it goes on.
-NOT_YET = {("stops", "files"), ("stops", "sqlite")}
-CELLS = [
-    (name, backend)
-    for name in CAMPAIGNS
-    for backend in BACKENDS
-    if backend in campaign_named(name).backends and (name, backend) not in NOT_YET
-]
+CELLS = [(name, backend) for name in CAMPAIGNS for backend in BACKENDS if backend in campaign_named(name).backends]
 
 
 @pytest.mark.parametrize(("campaign", "backend"), CELLS)
@@ -117,6 +111,36 @@ def test_an_interrupted_run_tells_what_it_has_seen_and_leaves_no_process(tmp_pat
 def children_of(pid: int) -> list[int]:
     said = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     return [int(child) for child in said.split()]
+
+
+def test_a_run_without_a_trial_is_no_proof(tmp_path: Path) -> None:
+    said = tortured(tmp_path, "--campaign", "kills", "--backend", "files", "--minutes", "0", status=1)
+    assert "Not one trial, and so nothing shown: kills files." in said
+    assert "nothing was lost" not in said
+    assert "nothing to play" in tortured(tmp_path, "--campaign", "cuts", "--backend", "postgres")
+    assert "There is no folder" in tortured(tmp_path / "no-such", "--campaign", "kills")
+    assert "Too little room" in tortured(tmp_path, "--campaign", "kills", "--jobs", "1000000")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_is_killed_is_told(tmp_path: Path) -> None:
+    command = [str(ORIHON), "torture", "--backend", "files", "--campaign", "kills", "--dir", str(tmp_path), "--json"]
+    command += ["--jobs", "1"]
+    process = subprocess.Popen(command, cwd=ROOT, env=unmeasured(), stdout=subprocess.PIPE, text=True)
+    eventually(lambda: any(tmp_path.glob("*/*/000001")))
+    for job in children_of(process.pid):
+        os.kill(job, signal.SIGKILL)
+    report = json.loads(process.communicate(timeout=PATIENCE)[0])
+    assert process.returncode == 1
+    assert report["rows"][0]["tracebacks"] == 1
+    assert "ended with status -9" in report["failures"][0]["seen"]
+
+
+def tortured(folder: Path, *options: str, status: int = 2) -> str:
+    command = [str(ORIHON), "torture", "--dir", str(folder), *options]
+    ended = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=False)
+    assert ended.returncode == status, ended.stdout + ended.stderr
+    return ended.stdout + ended.stderr
 
 
 def test_without_a_server_postgres_is_refused_in_words(tmp_path: Path) -> None:

@@ -72,7 +72,9 @@ def torture(
         for failure in report.failures:
             typer.echo(shown(text("cli.torture.failure", **asdict(failure))))
         _say_outcome(report, plan.folder)
-    raise typer.Exit(1 if not report.is_clean else 0 if report.is_complete else 128 + signal.SIGINT)
+    if not report.is_complete and report.is_clean:
+        raise typer.Exit(128 + signal.SIGINT)
+    raise typer.Exit(1 if report.unplayed or not report.is_clean else 0)
 
 
 def _interrupt(*_: object) -> None:
@@ -81,9 +83,15 @@ def _interrupt(*_: object) -> None:
 
 def _say_outcome(report: TortureReport, folder: Path) -> None:
     trials = sum(row.trials for row in report.rows)
-    said = text("cli.torture.clean" if report.is_clean else "cli.torture.failed", trials=trials, folder=folder)
-    how = text("cli.torture.how", seconds=report.seconds, seed=report.seed, jobs=report.jobs)
-    typer.echo(shown(f"{said} {how}"))
+    said = []
+    if not report.is_clean:
+        said.append(text("cli.torture.failed", trials=trials, folder=folder))
+    elif trials:
+        said.append(text("cli.torture.clean", trials=trials))
+    if report.unplayed:
+        said.append(text("cli.torture.unplayed", cells=", ".join(report.unplayed)))
+    said.append(text("cli.torture.how", seconds=report.seconds, seed=report.seed, jobs=report.jobs))
+    typer.echo(shown(" ".join(said)))
 
 
 def _heads() -> list[str]:

@@ -45,6 +45,8 @@ CAMPAIGNS = {
 _LOOK_SECONDS = 0.2
 #: Seconds that a job has to end after it was told to.
 _LAST_SECONDS = 20.0
+#: Bytes that a job may need on the disk.
+_ROOM = 32 << 20
 #: Of one campaign and back end so many failures are told, and their folders kept.
 _MOST_TOLD = 20
 
@@ -102,6 +104,11 @@ class TortureReport:
     def is_clean(self) -> bool:
         return all(row.is_clean for row in self.rows)
 
+    @property
+    def unplayed(self) -> list[str]:
+        """What nothing is known of: campaigns that have not come to a trial at a back end."""
+        return [f"{row.campaign} {row.backend}" for row in self.rows if row.is_clean and not row.trials]
+
 
 @dataclass(frozen=True, slots=True)
 class TorturePlan:
@@ -116,8 +123,11 @@ class TorturePlan:
     trials: int | None = None  # for each campaign and back end
 
     def cells(self) -> list[tuple[Campaign, str]]:
-        made = [campaign_named(name) for name in self.campaigns]
-        return [(one, backend) for one in made for backend in BACKENDS if backend in {*self.backends} & {*one.backends}]
+        made, wanted = [campaign_named(name) for name in self.campaigns], {*self.backends}
+        found = [(one, backend) for one in made for backend in BACKENDS if backend in wanted & {*one.backends}]
+        if not found:
+            raise InvalidInput("torture_nothing", campaign=", ".join(self.campaigns), backend=", ".join(self.backends))
+        return found
 
 
 def campaign_named(name: str) -> Campaign:
@@ -134,6 +144,7 @@ def torture(
     """Play it all; ``watch`` is told how it stands, several times a second. At Ctrl-C what is known by then counts."""
     report, began = TortureReport(plan.seed, plan.jobs), time.monotonic()
     cells = plan.cells()
+    _check_room(plan)
     database = _checked_database(settings) if any(backend == "postgres" for _, backend in cells) else None
     make_private_folder(plan.folder)
     with suppress(KeyboardInterrupt):
@@ -148,6 +159,16 @@ def torture(
     if not report.failures:
         shutil.rmtree(plan.folder, ignore_errors=True)
     return report
+
+
+def _check_room(plan: TorturePlan) -> None:
+    """A folder of another disk than the wanted one, or one that is full anyway, would prove nothing."""
+    place = plan.folder.parent
+    if not place.is_dir():
+        raise InvalidInput("torture_dir", path=place)
+    free, wanted = shutil.disk_usage(place).free, plan.jobs * _ROOM
+    if free < wanted:
+        raise InvalidInput("torture_room", path=place, free=free >> 20, wanted=wanted >> 20)
 
 
 def _play(
@@ -167,7 +188,7 @@ def _play(
         while lines:
             for ready in wait(list(lines), _LOOK_SECONDS):
                 assert isinstance(ready, Connection)
-                _take(ready, lines, row, report)
+                _take(ready, lines, row, report, plan.folder)
             row.seconds = time.monotonic() - began
             watch(report)
             if seconds is not None and row.seconds >= seconds and not told_to_end:
@@ -182,12 +203,19 @@ def _shares(trials: int, jobs: int) -> list[int | None]:
     return [trials // jobs + (job < trials % jobs) for job in range(jobs)]
 
 
-def _take(line: Connection, lines: dict[Connection, Any], row: TortureRow, report: TortureReport) -> None:
+def _take(line: Connection, lines: dict[Connection, Any], row: TortureRow, report: TortureReport, folder: Path) -> None:
     try:
         got = line.recv()
     except EOFError:
-        del lines[line]
-        return
+        process = lines.pop(line)
+        process.join(_LAST_SECONDS)
+        if process.exitcode in (0, None, -signal.SIGTERM):
+            return
+        # It was killed, or could not even say what went wrong. What it has not played counts for nothing.
+        job, trial = int(process.name.rpartition("-")[2]), Trial(trials=0)
+        trial.fail("tracebacks", f"the process that plays it has ended with status {process.exitcode}")
+        row.add(trial)
+        got = TortureFailure(row.campaign, row.backend, job, row.trials, trial.seen[0], _folder_of(folder, row, job))
     if isinstance(got, Trial):
         row.add(got)
     elif sum((one.campaign, one.backend) == (row.campaign, row.backend) for one in report.failures) < _MOST_TOLD:
@@ -215,6 +243,10 @@ def _jobs(
         yield lines
 
 
+def _folder_of(folder: Path, row: TortureRow, job: int) -> Path:
+    return folder / f"{row.campaign}-{row.backend}-{job}"
+
+
 def _end(process: Any) -> None:
     process.terminate()
     process.join(_LAST_SECONDS)
@@ -233,7 +265,7 @@ def _job(
     os.setsid()
     signal.signal(signal.SIGTERM, _leave)
     die_with_parent(signal.SIGTERM)  # what is left over is tidied up
-    folder = plan.folder / f"{campaign.name}-{backend}-{job}"
+    folder = _folder_of(plan.folder, TortureRow(campaign.name, backend), job)
     make_private_folder(folder)
     with ExitStack() as at_end:
         output = at_end.enter_context((folder / "output.txt").open("a", buffering=1))
@@ -244,7 +276,7 @@ def _job(
         at_end.callback(nursery.close)
         schema = _new_schema()
         failed: list[TortureFailure] = []
-        at_end.callback(_tidy, folder, failed, url, schema)
+        at_end.push(lambda kind, *_: _tidy(folder, failed, url, schema, by_error=kind not in (None, SystemExit)))
         chance = random.Random(f"{plan.seed} {campaign.name} {backend} {job}")  # noqa: S311 - nobody is to be surprised
         arena = Arena(folder, backend, chance, nursery, {} if url is None else {"url": url, "schema": schema})
         arena.job, arena.jobs = job, plan.jobs
@@ -299,9 +331,9 @@ def _remove_places(folder: Path, kept: set[Path]) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _tidy(folder: Path, failed: Sequence[TortureFailure], url: str | None, schema: str) -> None:
+def _tidy(folder: Path, failed: Sequence[TortureFailure], url: str | None, schema: str, *, by_error: bool) -> None:
     """What proves nothing goes; what failed stays to be looked at."""
-    if failed:
+    if failed or by_error:
         return
     if url is not None:
         _run(url, f'DROP SCHEMA IF EXISTS "{schema}" CASCADE')
