@@ -17,7 +17,8 @@ from orihon.store.contract import STREAMS, Stream
 from orihon.store.factory import open_for_reading
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
-from orihon.tasks.verify.verify import verify
+from orihon.tasks.verify.verify import unprotected_records, verify
+from orihon.upkeep.doctor import repair
 from orihon.values.records import FINAL_SUMMARY
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
 
@@ -112,6 +113,21 @@ def test_a_final_summary_that_is_gone_is_found(tmp_path: Path, backend: str) -> 
     assert verify(base, task.uuid) == []
     (task.context_dir / FINAL_SUMMARY).unlink()
     assert [finding.kind for finding in verify(base, task.uuid)] == [("folder", "file")]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\0" * 90, b"half"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_final_summary_that_nothing_protects_any_more_is_told(tmp_path: Path, backend: str, damage: bytes) -> None:
+    task = start_task(tmp_path, backend)
+    task.complete()
+    base, digests = OpenBase(tmp_path, settings_for(backend)), task.context_dir / "digests.json"
+    assert unprotected_records(base, task.uuid) == {}
+    digests.write_bytes(digests.read_bytes()[:90] if damage == b"half" else damage)
+    (found,) = verify(base, task.uuid)
+    assert (found.kind, found.severity) == (("folder", "digests"), "warning")
+    assert [finding.repair for finding in repair(base)] == ["done"]
+    assert verify(base, task.uuid) == []
+    assert unprotected_records(base, task.uuid) == {FINAL_SUMMARY: 1}
 
 
 def test_the_file_of_another_task_is_not_taken_for_ones_own(tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def trusted_file(records: RecordStore, name: str) -> bytes | None:
         return None
 
 
+def are_digests_damaged(records: RecordStore) -> bool:
+    """Is there a ``digests.json`` that says nothing any more?"""
+    raw = records.kept_file(DIGESTS)
+    return raw is not None and fields_in(raw) is None
+
+
 def has_digest(records: RecordStore, name: str) -> bool:
     """Is a kept file one of those?"""
     return name in _digests(records)

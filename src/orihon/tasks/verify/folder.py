@@ -15,7 +15,7 @@ from orihon.catalogue.metadata import is_about, read_metadata
 from orihon.errors import DamagedStore
 from orihon.store.contract import DERIVED, NUMBER_FIELD, REQUEST, SEALED, STREAMS, RecordStore
 from orihon.store.jsonl import GONE, JsonlFile, lost_end, settled_sizes
-from orihon.store.kept_files import intact_file
+from orihon.store.kept_files import DIGESTS, are_digests_damaged, intact_file
 from orihon.store.sealed import SealedRecords
 from orihon.store.writer_place import NAME as WRITER
 from orihon.store.writer_place import holder_in
@@ -105,6 +105,8 @@ def check_metadata(records: RecordStore, report: Report) -> None:
         report(Finding("folder", "no_metadata", METADATA, severity="warning"))
     elif not is_about(metadata, records.folder.name):
         report(Finding("folder", "metadata", METADATA))
+    if are_digests_damaged(records):
+        report(Finding("folder", "digests", DIGESTS, severity="warning"))
     try:
         intact_file(records, FINAL_SUMMARY)
     except DamagedStore:

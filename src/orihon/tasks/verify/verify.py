@@ -20,6 +20,7 @@ from orihon.errors import DamagedStore, KeyUnavailable, StorageUnavailable, Task
 from orihon.settings import Settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
+from orihon.store.kept_files import has_digest
 from orihon.store.record_check import REDACTED, has_check
 from orihon.store.redaction import PURPOSES
 from orihon.store.task_store import TaskStore
@@ -34,6 +35,7 @@ from orihon.tasks.verify.log import check_log
 from orihon.tasks.verify.placement import check_placement, check_row
 from orihon.tasks.verify.streams import check_attested, check_other_streams
 from orihon.tasks.verify.view import check_counters, check_documents, check_view_file
+from orihon.values.records import FINAL_SUMMARY
 from orihon.values.task import check_id
 
 __all__ = ["Finding", "verify", "verify_task"]
@@ -217,12 +219,19 @@ def redacted_records(base: OpenBase, uuid: str) -> Redacted:
 
 
 def unprotected_records(base: OpenBase, uuid: str) -> dict[str, int]:
-    """How many records of which stream have no check; older versions wrote none. What is sealed needs none."""
+    """How many records of which stream have no check, and the final summary; older versions wrote none.
+
+    What is sealed needs none.
+    """
     place = base.folders.find(uuid)
     if place is None:
         return {}
     with closing(base.read_store(place)) as store:
         if store.records.is_sealed:
             return {}
-        counts = {stream: sum(not has_check(line) for line in store.records.read(stream)) for stream in STREAMS}
-    return {stream: count for stream, count in counts.items() if count}
+        counts: dict[str, int] = {
+            stream: sum(not has_check(line) for line in store.records.read(stream)) for stream in STREAMS
+        }
+        is_kept = store.records.kept_file(FINAL_SUMMARY) is not None
+        counts[FINAL_SUMMARY] = int(is_kept and not has_digest(store.records, FINAL_SUMMARY))
+    return {name: count for name, count in counts.items() if count}

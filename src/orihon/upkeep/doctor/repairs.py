@@ -334,6 +334,7 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("base", "temporary"): remove_left_over,
     ("base", "permissions"): close_to_others,
     ("folder", "writer"): put_aside,
+    ("folder", "digests"): put_aside,
     ("folder", "request"): remove_request,
     ("folder", "temporary"): remove_left_over,
     ("folder", "permissions"): close_to_others,
