@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -340,6 +341,38 @@ def killed_taking(number: int, action: Callable[[], object]) -> bool:
         watch_take_over(Changes(number))
         _lead(lambda: [str(action())], os.open(os.devnull, os.O_WRONLY))
     return os.waitstatus_to_exitcode(ended(child)) == -signal.SIGKILL
+
+
+#: What SQLite locks for itself, in which file: when it closes a database for the last time, and when it opens one.
+EXCLUSIVELY = {"closing": ("context.db", 0x40000002, 510), "opening": ("context.db-shm", 120, 8)}
+
+
+@pytest.mark.parametrize("moment", EXCLUSIVELY)
+def test_one_who_sleeps_while_it_opens_or_closes_the_database_is_taken_over(tmp_path: Path, moment: str) -> None:
+    """It keeps readers out, too; once, whoever wanted the task was told to wait, and never got it."""
+    config = {"context_storage": {"backend": "sqlite", "db_timeout": 3.0}}
+    with closing(TaskContextManager(tmp_path, KEY, config)) as ctx:
+        for text in TEXTS:
+            ctx.message_store.add_message("user", text)
+    name, start, length = EXCLUSIVELY[moment]
+    program = (
+        "import apsw, fcntl, os, signal, sys\n"
+        "connection = apsw.Connection(sys.argv[1])\n"
+        "connection.execute('SELECT * FROM sqlite_master').fetchall()\n"
+        "file = os.open(sys.argv[2], os.O_RDWR)\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX, int(sys.argv[3]), int(sys.argv[4]))\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    command = [sys.executable, "-c", program, str(ctx.context_dir / "context.db"), str(ctx.context_dir / name)]
+    sleeper = subprocess.Popen([*command, str(length), str(start)])
+    try:
+        os.waitpid(sleeper.pid, os.WUNTRACED)
+        with closing(TaskContextManager.resume(tmp_path, ctx.uuid, config)) as taker:
+            taker.message_store.add_message("user", "of the taker")
+            assert [stored.message.content for stored in taker.message_store.get_messages()] == [*TEXTS, "of the taker"]
+    finally:
+        sleeper.kill()
+        sleeper.wait()
 
 
 def test_of_two_takers_the_later_one_has_the_task(tmp_path: Path, config: dict[str, Any], task: str) -> None:

@@ -145,11 +145,14 @@ def open_task_store(
     )
 
 
-def open_for_reading(folder: Path, settings: Settings, *, name: str = "") -> TaskStore:
-    """The same for somebody who only looks: nothing is created, also where nothing has been stored yet."""
+def open_for_reading(folder: Path, settings: Settings, *, name: str = "", most: float | None = None) -> TaskStore:
+    """The same for somebody who only looks: nothing is created, also where nothing has been stored yet.
+
+    ``most``: so many seconds, at most, it waits for others.
+    """
     wanted = settings.context_storage.backend
     backend = backend_of(folder, wanted if wanted == "postgres" else "files")
-    return open_task_store(folder, _for_reading(settings, backend), name=name, to_read=True)
+    return open_task_store(folder, _for_reading(settings, backend, most), name=name, to_read=True)
 
 
 def open_bare(folder: Path, settings: Settings) -> RecordStore:
@@ -160,9 +163,11 @@ def open_bare(folder: Path, settings: Settings) -> RecordStore:
 
 
 @lru_cache(maxsize=16)
-def _for_reading(settings: Settings, backend: str) -> Settings:
+def _for_reading(settings: Settings, backend: str, most: float | None = None) -> Settings:
     """Kept: whoever looks at many tasks would spend more time on this than on most of them."""
-    return settings.replace(**{"context_storage.backend": backend, "masking.enabled": False})
+    usual = settings.context_storage.db_timeout
+    waits = {"context_storage.db_timeout": usual if most is None else min(usual, most)}
+    return settings.replace(**{"context_storage.backend": backend, "masking.enabled": False, **waits})
 
 
 def folder_of(context_dir: Path | str) -> Path:

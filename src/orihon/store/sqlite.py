@@ -85,7 +85,8 @@ class SqliteRecords(FolderStore):
         self._live_in(folder, durable=self._durable)
         self.path = self.folder / "context.db"
         # Not a method of ours: a reference cycle would keep a forgotten store's connections open.
-        connect = partial(_connect, self.path, self.timeout, self._durable, self._create)
+        self._waits = [self.timeout]  # seconds for others when a connection is opened
+        connect = partial(_connect, self.path, self._waits, self._durable, self._create)
         self._connections = ThreadConnections(connect, SqliteConnection.is_usable)
 
     # ---- connection --------------------------------------------------------------------------------------------
@@ -126,19 +127,29 @@ class SqliteRecords(FolderStore):
             return granted, []
 
     def _claimed(self, epoch: int | None) -> int:
-        with self._connection() as connection:
-            connection.wait_for(self.timeout if epoch is None else min(self.timeout, PATIENCE))
-            try:
-                with transaction(connection):
-                    reached = self._reached_epoch(connection)
-                    if epoch is not None and epoch < reached:
-                        raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
-                    granted = max(reached, 1) if epoch is None else epoch
-                    if granted != reached:
-                        connection.execute("UPDATE fence SET epoch = ?", (granted,))
-            finally:
-                connection.wait_for(self.timeout)
+        seconds = self.timeout if epoch is None else min(self.timeout, PATIENCE)
+        with self._waiting(seconds) as connection, transaction(connection):
+            reached = self._reached_epoch(connection)
+            if epoch is not None and epoch < reached:
+                raise StaleWriter("taken_over", path=self.folder, epoch=reached, pid="?")
+            granted = max(reached, 1) if epoch is None else epoch
+            if granted != reached:
+                connection.execute("UPDATE fence SET epoch = ?", (granted,))
         return granted
+
+    @contextmanager
+    def _waiting(self, seconds: float) -> Iterator[SqliteConnection]:
+        """A connection that waits so long for others; also for one that keeps everybody out, as it opens or closes."""
+        self._waits[0] = seconds
+        try:
+            with self._connection() as connection:
+                connection.wait_for(seconds)
+                try:
+                    yield connection
+                finally:
+                    connection.wait_for(self.timeout)
+        finally:
+            self._waits[0] = self.timeout
 
     def _can_be_taken(self, epoch: int) -> bool:
         """Has the lease passed all who write here?"""
@@ -284,14 +295,14 @@ class SqliteRecords(FolderStore):
         return found[0][0] if found and isinstance(found[0][0], bytes) else None
 
 
-def _connect(path: Path, timeout: float, durable: bool, create: bool) -> SqliteConnection:
+def _connect(path: Path, waits: Sequence[float], durable: bool, create: bool) -> SqliteConnection:
     if not path.parent.is_dir():
         raise StorageUnavailable("gone", path=path.parent)
     if not path.exists() and path.with_name("writer.json").exists():
         raise StaleWriter("moved", path=path.parent)  # a new, empty database would hide the files of the task
     sql = files("orihon.store").joinpath("sql")
     schema, *steps = (sql.joinpath(name).read_text(encoding="utf-8") for name in _SCHEMA)
-    return open_database(path, schema=schema, steps=steps, timeout=timeout, durable=durable, create=create)
+    return open_database(path, schema=schema, steps=steps, timeout=waits[0], durable=durable, create=create)
 
 
 class _Section:

@@ -241,9 +241,9 @@ class OpenBase:
         """
         return open_task_store(place.folder, self.settings, epoch=epoch, name=place.uuid, base=self.path)
 
-    def read_store(self, place: TaskPlace) -> TaskStore:
-        """The same for somebody who only looks: nothing is made, nothing is locked."""
-        return open_for_reading(place.folder, self.settings, name=place.uuid)
+    def read_store(self, place: TaskPlace, *, most: float | None = None) -> TaskStore:
+        """The same for somebody who only looks: nothing is made, nothing is locked; see ``open_for_reading``."""
+        return open_for_reading(place.folder, self.settings, name=place.uuid, most=most)
 
     # ---- owning ----------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from orihon.catalogue import Catalogue, Lease, TaskRow
 from orihon.catalogue.metadata import restore_metadata
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
 from orihon.guard.masking.redaction import refuse_secret_in
-from orihon.store.take_over import LOCKED
+from orihon.store.take_over import LOCKED, PATIENCE
 from orihon.store.task_store import TaskStore
 from orihon.tasks.heartbeat import Heartbeat
 from orihon.tasks.place import TaskPlace
@@ -337,7 +337,7 @@ class TaskOpening:
 
     def _count_messages(self, place: TaskPlace) -> int:
         """By a look that changes nothing: a claim would already put things right that a person should see first."""
-        with closing(self._base.read_store(place)) as store:
+        with closing(self._base.read_store(place, most=PATIENCE)) as store:
             return store.count("messages")
 
     def _settle(self, owned: Ownership, row: TaskRow, store: TaskStore) -> None:
