@@ -272,7 +272,9 @@ def test_whoever_runs_init_trusts_what_it_wrote(clone: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize("dangling", [False, True])
 def test_links_in_a_base_folder_lead_no_writer_elsewhere(clone: Path, backend: str, dangling: bool) -> None:
     """H3's family: a cloned ``contexts/`` may hold links instead of files; a log line in ``~/.bashrc`` is a command."""
-    start_task(clone / "contexts", settings_for(backend)).stop()
+    task = start_task(clone / "contexts", settings_for(backend))
+    task.stop()
+    task.catalogue.close()  # whoever closes it last writes to it
     victims: dict[Path, bytes | None] = {}
     for path in [*clone.glob("contexts/paused/*/*"), *clone.glob("contexts/audit/*"), clone / "contexts" / "tasks.db"]:
         if path.is_file():
