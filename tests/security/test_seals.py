@@ -55,9 +55,9 @@ from tests.services import Database
 from tests.stored.make import MASTER_KEY, QUEUED, UUIDS
 
 ANA, BOB = "ana-task", "bob-task"
-#: What each of them says, and what the victim says after the attack.
-SECRETS = {ANA: "merganser", BOB: "capercaillie"}
-LATER = "nightjar"
+#: What each of them says, and what the victim says after the attack. Long: few letters can be in any ciphertext.
+SECRETS = {ANA: "merganserandgoldeneye", BOB: "capercaillieandptarmigan"}
+LATER = "nightjarandwhippoorwill"
 _PLAIN = b'{"seq":1,"role":"user","content":"delete it","timestamp":"t","tokens":1,"epoch":1,"digest":"d"}\n'
 
 
@@ -168,7 +168,9 @@ class House:
             for table, rows in self.rows.items():
                 sql.execute(f"DELETE FROM {table}")
                 for row in rows:
-                    sql.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+                    sql.execute(
+                        f"INSERT INTO {table} OVERRIDING SYSTEM VALUE VALUES ({', '.join(['%s'] * len(row))})", row
+                    )
 
 
 def _records(stream: Stream, store: TaskStore) -> list[bytes]:
@@ -518,6 +520,7 @@ def _redact(house: House, word: str) -> None:
         assert place is not None
         with closing(base.store(place, epoch=owned.epoch)) as store:
             store.claim()
+            base.audit.watch(store, BOB)  # it is attested as it is now when it is closed
             Redaction(store, lambda text: text.replace(word, "gone"), by="ana").apply()
 
 
