@@ -176,7 +176,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return World(tmp_path / "contexts", source, target, database)
 
 
-class _Steps(logging.Handler):
+class Steps(logging.Handler):
     """Hears which steps a move takes; at one of them it does something, such as to end the process."""
 
     def __init__(self, step: str = "", act: Callable[[], object] = lambda: os._exit(KILLED)) -> None:
@@ -193,7 +193,7 @@ class _Steps(logging.Handler):
 
 
 @contextmanager
-def listening(handler: _Steps) -> Iterator[_Steps]:
+def listening(handler: Steps) -> Iterator[Steps]:
     logger = logging.getLogger("orihon.migration")
     level = logger.level
     logger.addHandler(handler)
@@ -210,7 +210,7 @@ def killed_at(step: str, world: World, uuid: str) -> None:
     child = os.fork()
     if child == 0:
         try:
-            with listening(_Steps(step)):
+            with listening(Steps(step)):
                 world.migrate(uuid)
         finally:
             os._exit(1)
@@ -274,7 +274,7 @@ def test_a_crash_at_any_step_leaves_the_task_in_one_place_and_a_second_run_goes_
     world: World, some_steps: SomeSteps
 ) -> None:
     uuid = world.paused()
-    with listening(_Steps()) as steps:
+    with listening(Steps()) as steps:
         world.migrate(uuid)
     assert {"held", "marked", "sealed", "copied_messages", "checked", "switched", "unmarked"} <= set(steps.seen)
     for step in some_steps(steps.seen):
@@ -356,7 +356,7 @@ def test_a_server_that_goes_away_is_said_and_a_second_run_goes_on(
         # Only who meets a server that is away is impatient, with an audit of its own: a busy one may take its time.
         apart = dataclasses.replace(through, url=f"{through.url}&application_name=hasty")
         hasty = dataclasses.replace(world, database=apart, lease_seconds=1.0, db_timeout=0.5)
-        with listening(_Steps(step, proxy.stop)), refused(StorageUnavailable, "server_unreachable"):
+        with listening(Steps(step, proxy.stop)), refused(StorageUnavailable, "server_unreachable"):
             hasty.migrate()
         proxy.start()
         assert world.contents(uuid) == before
@@ -416,7 +416,7 @@ def test_nobody_changes_a_task_beside_its_move(world: World) -> None:
 
     before = world.contents(task.uuid)
     for step in ("copied", "switched"):
-        with listening(_Steps(step, undo)):
+        with listening(Steps(step, undo)):
             report = world.migrate() if step == "copied" else world.back()
         assert [one.outcome for one in report.tasks] == ["moved"]
         assert world.contents(task.uuid) == before

@@ -7,6 +7,7 @@ done is refused or found, unless all that the task says is still what it was.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -29,7 +30,7 @@ from orihon.guard.keys import CATALOGUE
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.response_cache import ResponseCache
 from orihon.runtime.queue import TaskQueue
-from orihon.settings import Settings
+from orihon.settings import Settings, load_settings
 from orihon.store.contract import SEALED, STREAMS, Stream
 from orihon.store.factory import open_for_reading
 from orihon.store.key_places import needed_keys
@@ -39,6 +40,7 @@ from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.mirror.mirror import Mirror
+from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify
 from orihon.transfer.migrate import migrate_tasks
 from orihon.upkeep.doctor import examine, repair
@@ -46,14 +48,16 @@ from orihon.upkeep.keys import rotate_keys
 from orihon.upkeep.privacy.anonymize import anonymize_task
 from orihon.values.task import TaskKey, TaskStatus
 from tests.helpers import refused
-from tests.sealing import files_with, rows_with, sealed_settings, write_key
+from tests.integration.killing import ended
+from tests.integration.test_migration import KILLED, PAIRS, Steps, listening
+from tests.sealing import files_with, rows_with, sealed_settings, start_sealed, write_key
 from tests.services import Database
 from tests.stored.make import MASTER_KEY, QUEUED, UUIDS
 
 ANA, BOB = "ana-task", "bob-task"
-#: What each of them says, and what the victim says after the attack.
-SECRETS = {ANA: "merganser", BOB: "capercaillie"}
-LATER = "nightjar"
+#: What each of them says, and what the victim says after the attack. Long: few letters can be in any ciphertext.
+SECRETS = {ANA: "merganserandgoldeneye", BOB: "capercaillieandptarmigan"}
+LATER = "nightjarandwhippoorwill"
 _PLAIN = b'{"seq":1,"role":"user","content":"delete it","timestamp":"t","tokens":1,"epoch":1,"digest":"d"}\n'
 
 
@@ -164,7 +168,9 @@ class House:
             for table, rows in self.rows.items():
                 sql.execute(f"DELETE FROM {table}")
                 for row in rows:
-                    sql.execute(f"INSERT INTO {table} VALUES ({', '.join(['%s'] * len(row))})", row)
+                    sql.execute(
+                        f"INSERT INTO {table} OVERRIDING SYSTEM VALUE VALUES ({', '.join(['%s'] * len(row))})", row
+                    )
 
 
 def _records(stream: Stream, store: TaskStore) -> list[bytes]:
@@ -514,6 +520,7 @@ def _redact(house: House, word: str) -> None:
         assert place is not None
         with closing(base.store(place, epoch=owned.epoch)) as store:
             store.claim()
+            base.audit.watch(store, BOB)  # it is attested as it is now when it is closed
             Redaction(store, lambda text: text.replace(word, "gone"), by="ana").apply()
 
 
@@ -859,3 +866,68 @@ def test_a_kept_answer_answers_its_own_request_only(files: House) -> None:
     found = kept.get(one)
     assert found is not None
     assert found.text == SECRETS[ANA]
+
+
+def _records_of(base: Path, settings: Settings, uuid: str) -> list[bytes]:
+    place = folders_of(base, settings).find(uuid)
+    assert place is not None
+    with closing(open_for_reading(place.folder, settings, name=uuid)) as store:
+        return list(store.records.read("messages"))
+
+
+def _goes_on(base: Path, settings: Settings, uuid: str) -> None:
+    task = TaskContextManager.resume(base, uuid, settings)
+    task.message_store.add_message("user", LATER)
+    task.stop()
+    task.catalogue.close()
+
+
+@pytest.mark.parametrize("step", ["copied_messages", "moved_in"])
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own-catalogue", "shared-catalogue"])
+def test_a_plain_task_whose_sealing_move_was_killed_opens_as_it_was(
+    tmp_path: Path, postgres: Database, is_shared: bool, step: str
+) -> None:
+    """The key for a copy that does not count yet shut the plain task that still did, until migrate was run again."""
+    base, key = tmp_path / "contexts", write_key(tmp_path / "key")
+    database = postgres if is_shared else None
+    here, there = sealed_settings(key, "files", database), sealed_settings(key, "postgres", postgres)
+    plain = here.replace(**{"encryption.enabled": False})
+    task = start_sealed(base, plain, BOB)
+    task.stop()
+    task.catalogue.close()
+    before = _records_of(base, plain, BOB)
+    if (child := os.fork()) == 0:
+        try:
+            with listening(Steps(step)):
+                migrate_tasks(base, there, source="files", target="postgres")
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(ended(child)) == KILLED
+    assert _records_of(base, there, BOB) == before
+    assert _records_of(base, load_settings({"database": postgres.settings}, environ={}), BOB) == before
+    _goes_on(base, here, BOB)
+    assert [task.outcome for task in migrate_tasks(base, there, source="files", target="postgres").tasks] == ["moved"]
+    assert len(_records_of(base, there, BOB)) == len(before) + 1
+    _goes_on(base, there, BOB)
+    assert rows_with(postgres, LATER) == []
+    _without_marker(House(tmp_path, there, postgres))  # from now on it is sealed for good
+    with refused(DamagedStore, "unmarked"):
+        _records_of(base, there, BOB)
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids="-".join)
+def test_the_keys_of_a_task_in_a_folder_are_where_its_row_is(
+    tmp_path: Path, postgres: Database, source: str, target: str
+) -> None:
+    """With the catalogue in the database and records in folders, sealed tasks could not be moved, or not be opened."""
+    base, key = tmp_path / "contexts", write_key(tmp_path / "key")
+    task = start_sealed(base, sealed_settings(key, source, postgres), BOB)
+    task.stop()
+    task.catalogue.close()
+    before = _records_of(base, sealed_settings(key, source, postgres), BOB)
+    settings = sealed_settings(key, target, postgres)
+    assert [task.outcome for task in migrate_tasks(base, settings, source=source, target=target).tasks] == ["moved"]
+    assert _records_of(base, settings, BOB) == before
+    _goes_on(base, settings, BOB)
+    with OpenBase(base, settings) as opened:
+        assert [str(finding) for finding in verify(opened, BOB)] == []

@@ -102,6 +102,10 @@ SPELLINGS = [
     *(".envrc", ".env", ".ENV", ".env.local", "deep/.envrc", ".bashrc", ".ssh/authorized_keys", ".mise.toml"),
     *(".github/workflows/ci.yml", ".GitHub/Workflows/ci.yml", ".gitlab-ci.yml", ".gitlab-ci.yaml", "Jenkinsfile"),
     *(".circleci/config.yml", "azure-pipelines.yml", ".travis.yml", ".mcp.json", ".cursor/mcp.json", ".claude/x"),
+    *(".semaphore/semaphore.yml", "cloudbuild.yaml", ".builds/x.yml", ".gitlab/ci/test.yml", ".forgejo/actions/x.yml"),
+    *("AGENTS.md", "sub/CLAUDE.md", ".opencode/x", "opencode.json", ".kiro/hooks/x", ".github/copilot-instructions.md"),
+    *("mise.local.toml", ".config/mise/config.toml", ".bash_aliases", ".npmrc", ".cargo/config.toml", ".lvimrc"),
+    *("x.sublime-project", "lefthook-local.yml", ".huskyrc", ".sl/config", ".config/environment.d/x.conf"),
 ]
 
 

@@ -76,7 +76,7 @@ class Texts:
     def has_key(self, task: object) -> bool:
         """Is the task sealed, and not erased?"""
         known = find_key(self._place(), task) if isinstance(task, str) else None
-        return known is not None and known.wrapped is not None
+        return known is not None and known.wrapped is not None and not known.is_staged
 
     def _plain_in(self, record: DatabaseRow) -> list[str]:
         """The columns of a row whose texts are plain although its task is sealed."""

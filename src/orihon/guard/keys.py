@@ -8,7 +8,8 @@ so that it can be interrupted and gone on with. An erased key leaves a tombstone
 
 A key opens what belongs to its own task and nothing else. Its document also says, as part of what the master key
 authenticates, the least generation (``mark``) of what the task itself keeps about its seals: 0 is a version that
-authenticated nothing of that, and an older one than noted here was put back.
+authenticated nothing of that, and an older one than noted here was put back. A key for a copy that does not count yet
+is *staged* and says that, too: until the copy counts and somebody writes to it, the task is what it was.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ FOLDER = "keys"
 CATALOGUE = "catalogue"
 #: The mark of a key that this version makes.
 FIRST_MARK = 1
+_STAGED_MARK = -1
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _NONCE_BYTES = 12
 
@@ -134,6 +136,11 @@ class KeyDocument:
     erased_at: str | None = None
     mark: int = 0
 
+    @property
+    def is_staged(self) -> bool:
+        """Was it made for a copy that did not count then?"""
+        return self.mark == _STAGED_MARK
+
     def encode(self) -> bytes:
         fields: dict[str, Any] = {"version": VERSION, "id": self.id, "task": self.task, "created_at": self.created_at}
         if self.wrapped is None:
@@ -186,12 +193,15 @@ class DataKeys:
             raise KeyUnavailable("missing", key=key_id_of(task), where=self._place.where)
         return self.opened(known)
 
-    def new_sealer(self, task: str) -> Sealer:
-        """The same for a task that may be new: its key is made if there is none."""
+    def new_sealer(self, task: str, *, staged: bool = False) -> Sealer:
+        """The same for a task that may be new, or for a copy that is: its key is made if there is none."""
         wanted = key_id_of(task)
         if self._place.get(wanted) is None:
-            made = self._wrapped(wanted, task, secrets.token_bytes(KEY_BYTES), mark=FIRST_MARK)
+            mark = _STAGED_MARK if staged else FIRST_MARK
+            made = self._wrapped(wanted, task, secrets.token_bytes(KEY_BYTES), mark=mark)
             self._place.add(wanted, made.encode())
+        elif not staged and (known := find_key(self._place, task)) is not None and known.is_staged:
+            self.note_mark(wanted, FIRST_MARK)  # the copy came to nothing
         return self.sealer(task)
 
     def note_mark(self, key_id: str, mark: int) -> None:

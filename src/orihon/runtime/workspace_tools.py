@@ -56,6 +56,7 @@ PROTECTED = (
             ".hg",
             ".svn",
             ".jj",
+            ".sl",
             ".bzr",
             ".pijul",
             "_darcs",
@@ -68,33 +69,66 @@ PROTECTED = (
         may_be_allowed=False,
     ),
     Protected(
-        "hooks", (".husky", ".githooks", ".pre-commit-config.yaml", ".lefthook*", "lefthook.y*ml", ".overcommit.yml")
+        "hooks",
+        (
+            ".husky",
+            ".huskyrc*",
+            ".githooks",
+            ".pre-commit-config.yaml",
+            ".lefthook*",
+            "lefthook*.y*ml",
+            ".overcommit.yml",
+        ),
     ),
     Protected(
         "editor",
         (
             *(".vscode", ".idea", ".devcontainer", ".devcontainer.json", ".vs", ".zed", "*.code-workspace"),
-            *(".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el"),
+            *(".exrc", ".vimrc", ".nvimrc", ".lvimrc", ".nvim.lua", ".vim", ".config/nvim", ".dir-locals.el", ".fleet"),
+            *("*.sublime-project", ".emacs", ".emacs.d"),
         ),
     ),
     Protected(
         "environment",
         (
-            *(".env", ".env.*", ".envrc", ".direnv", ".mise.toml", "mise.toml", ".tool-versions", ".netrc", ".ssh"),
-            *(".gnupg", ".gitconfig", ".bashrc", ".bash_profile", ".bash_login", ".profile", ".zshrc", ".zshenv"),
-            *(".zprofile", ".config/git", ".config/fish", ".config/systemd", ".config/autostart"),
+            *(".env", ".env.*", ".envrc", ".direnv", ".mise*.toml", "mise*.toml", ".mise", ".config/mise"),
+            *("mise/config*.toml", ".tool-versions", ".asdfrc", ".netrc", ".ssh"),
+            *(
+                ".gnupg",
+                ".gitconfig",
+                ".bashrc",
+                ".bash_profile",
+                ".bash_login",
+                ".bash_logout",
+                ".bash_aliases",
+                ".profile",
+            ),
+            *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".inputrc", ".xprofile", ".xsession*"),
+            *(".xinitrc", ".pam_environment", ".tmux.conf", ".gdbinit", ".lldbinit", ".curlrc", ".wgetrc", ".npmrc"),
+            *(".yarnrc*", ".pnpmfile.cjs", ".pypirc", ".condarc", ".cargo/config*", ".aws", ".kube", ".docker"),
+            *(".config/git", ".config/fish", ".config/systemd", ".config/autostart", ".config/environment.d"),
         ),
     ),
     Protected(
         "ci",
         (
             *(".github/workflows", ".github/actions", ".gitea/workflows", ".forgejo/workflows", ".gitlab-ci.y*ml"),
+            *(".gitea/actions", ".forgejo/actions", ".gitlab/ci", ".semaphore", ".tekton", ".harness", ".builds"),
+            *(".build.y*ml", "codefresh.y*ml", "cloudbuild.y*ml", "buildspec.y*ml", ".github/dependabot.y*ml"),
             *(".circleci", ".buildkite", ".teamcity", ".woodpecker", ".woodpecker.y*ml", ".travis.y*ml", ".drone.y*ml"),
             *(".cirrus.y*ml", ".appveyor.y*ml", "appveyor.y*ml", "azure-pipelines.y*ml", "bitbucket-pipelines.y*ml"),
             "jenkinsfile",
         ),
     ),
-    Protected("agents", (".mcp.json", "mcp.json", ".claude", ".cursor", ".codex", ".gemini", ".aider.conf.yml")),
+    Protected(
+        "agents",
+        (
+            *(".mcp.json", "mcp.json", ".claude", ".cursor", ".codex", ".gemini", ".aider.conf.yml", ".continue"),
+            *(".windsurf", ".roo", ".opencode", "opencode.json*", ".kiro", ".amazonq", ".junie", ".clinerules"),
+            *(".cursorrules", ".windsurfrules", ".github/copilot-instructions.md", ".github/instructions"),
+            *("agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md"),
+        ),
+    ),
 )
 
 

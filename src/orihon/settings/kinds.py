@@ -76,6 +76,7 @@ class Reach(StrEnum):
     KEY = "key"  # whoever gave it sees what is done with it
     WORDS = "words"  # a model is told to follow them
     GUARD = "guard"  # takes a protection away, or data
+    LIMIT = "limit"  # a number that protects; narrower than by default it takes nothing away
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ def _reaches(row: Setting, layer: Mapping[str, Given], folder: Path) -> bool:
     value = layer[row.key].value if row.key in layer else row.default
     if row.reach is Reach.NONE or value == row.default:
         return False
+    if row.reach is Reach.LIMIT and isinstance(value, int | float) and isinstance(row.default, int | float):
+        return value > row.default
     if row.reach is not Reach.PLACE:
         return True
     place = (folder / str(value)).resolve()

@@ -106,6 +106,7 @@ class Settings:
             PRICES,
             "Prices per million tokens by the beginning of a model's name: `input`, and where they differ "
             "`cached`, `written`, `output`; unset: the built-in table.",
+            reach=Reach.GUARD,
         ),
     )
     masking: MaskingSettings = field(default=MaskingSettings(), metadata=section())

@@ -49,7 +49,9 @@ class DatabaseSettings:
     schema: str = field(
         default="orihon",
         metadata=spec(
-            identifier(reserved=("pg_", "information_schema")), "Schema that holds the tables; made if missing."
+            identifier(reserved=("pg_", "information_schema")),
+            "Schema that holds the tables; made if missing.",
+            reach=Reach.ADDRESS,
         ),
     )
     pool_size: int = field(default=8, metadata=spec(whole(1, 1000), "Most connections of one process."))
@@ -69,7 +71,9 @@ class QueueSettings:
             reach=Reach.ADDRESS,
         ),
     )
-    name: str = field(default="orihon_tasks", metadata=spec(identifier(), "Name of the queue at the broker."))
+    name: str = field(
+        default="orihon_tasks", metadata=spec(identifier(), "Name of the queue at the broker.", reach=Reach.ADDRESS)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +186,12 @@ class AuditSettings:
         default=None, repr=False, metadata=spec(SECRET, "Secret that these posts are signed with; unset: they are not.")
     )
     anchor_every: int = field(
-        default=100, metadata=spec(whole(1), "Records of a chain after which its head is anchored again.")
+        default=100,
+        metadata=spec(whole(1), "Records of a chain after which its head is anchored again.", reach=Reach.LIMIT),
     )
     anchor_seconds: float = field(
-        default=300.0, metadata=spec(number(low=0), "Seconds after which the next record is anchored in any case.")
+        default=300.0,
+        metadata=spec(number(low=0), "Seconds after which the next record is anchored in any case.", reach=Reach.LIMIT),
     )
     keep_days: int | None = field(
         default=None,

@@ -68,10 +68,11 @@ class RuntimeSettings:
     """The agent's loop. A task that reaches a limit has failed; what it has done is kept."""
 
     max_llm_process_num: int = field(
-        default=1000, metadata=spec(whole(1), "Calls of the model that one task may make, its summaries counted.")
+        default=1000,
+        metadata=spec(whole(1), "Calls of the model that one task may make, its summaries counted.", reach=Reach.LIMIT),
     )
     max_consecutive_tool_errors: int = field(
-        default=5, metadata=spec(whole(1), "Failures of one tool in a row that end the task.")
+        default=5, metadata=spec(whole(1), "Failures of one tool in a row that end the task.", reach=Reach.LIMIT)
     )
     max_seconds: float | None = field(
         default=None, metadata=spec(_SECONDS, "Seconds of work that one task may take, over all its attempts.")
@@ -130,7 +131,7 @@ class LabelSettings:
     """The labels that say on GitHub and GitLab how a task stands."""
 
     todo: str = field(
-        default="coding agent", metadata=spec(_LABEL, "Label of what waits for the agent.", reach=Reach.NONE)
+        default="coding agent", metadata=spec(_LABEL, "Label of what waits for the agent.", reach=Reach.GUARD)
     )
     processing: str = field(
         default="coding agent processing", metadata=spec(_LABEL, "Label while the agent works.", reach=Reach.NONE)
@@ -286,7 +287,9 @@ class QuotaSettings:
     )
     users: Mapping[str, Mapping[str, int]] = field(
         default=FrozenMap(),
-        metadata=spec(QUOTAS, "Other limits for single users, by name: `tasks`, `tokens_per_day`, `bytes`."),
+        metadata=spec(
+            QUOTAS, "Other limits for single users, by name: `tasks`, `tokens_per_day`, `bytes`.", reach=Reach.GUARD
+        ),
     )
 
 
@@ -295,14 +298,23 @@ class WebSettings:
     """How long a connection may keep the page or the metrics waiting, and how many there may be."""
 
     header_seconds: float = field(
-        default=10.0, metadata=spec(_SECONDS, "Seconds until the head of a request, or a TLS handshake, is there.")
+        default=10.0,
+        metadata=spec(
+            _SECONDS, "Seconds until the head of a request, or a TLS handshake, is there.", reach=Reach.LIMIT
+        ),
     )
-    body_seconds: float = field(default=60.0, metadata=spec(_SECONDS, "Seconds until its body is there."))
+    body_seconds: float = field(
+        default=60.0, metadata=spec(_SECONDS, "Seconds until its body is there.", reach=Reach.LIMIT)
+    )
     idle_seconds: float = field(
-        default=5.0, metadata=spec(_SECONDS, "Seconds that a connection may rest between two requests.")
+        default=5.0,
+        metadata=spec(_SECONDS, "Seconds that a connection may rest between two requests.", reach=Reach.LIMIT),
     )
     write_seconds: float = field(
-        default=30.0, metadata=spec(_SECONDS, "Seconds in which a reader has to take the next 48 KiB of an answer.")
+        default=30.0,
+        metadata=spec(
+            _SECONDS, "Seconds in which a reader has to take the next 48 KiB of an answer.", reach=Reach.LIMIT
+        ),
     )
     max_connections: int = field(
         default=300,
@@ -310,13 +322,20 @@ class WebSettings:
             whole(8, 100_000),
             "Most connections at a time, and no more than a third of the free file descriptors; then those that keep "
             "the server waiting are closed, the oldest first. At most half of them may be streams of events.",
+            reach=Reach.LIMIT,
         ),
     )
     max_connections_per_peer: int = field(
         default=100,
-        metadata=spec(whole(4, 100_000), "Of these for one address (IPv6: one /64); this machine may have all."),
+        metadata=spec(
+            whole(4, 100_000), "Of these for one address (IPv6: one /64); this machine may have all.", reach=Reach.LIMIT
+        ),
     )
     max_streams_per_user: int = field(
         default=40,
-        metadata=spec(whole(1, 100_000), "Most streams of events for one user at a time; then the oldest one ends."),
+        metadata=spec(
+            whole(1, 100_000),
+            "Most streams of events for one user at a time; then the oldest one ends.",
+            reach=Reach.LIMIT,
+        ),
     )

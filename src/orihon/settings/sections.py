@@ -95,6 +95,7 @@ class ContextStorageSettings:
         metadata=spec(
             choice("full", "os"),
             "`full`: an acknowledged message is synced to the disk; `os`: the operating system decides when.",
+            reach=Reach.GUARD,
         ),
     )
     max_memory_messages: int = field(

@@ -45,7 +45,13 @@ def begin_folder(folder: Path, settings: Settings) -> None:
 
 
 def open_records(
-    folder: Path, settings: Settings, *, to_read: bool = False, name: str = "", keys_of: Settings | None = None
+    folder: Path,
+    settings: Settings,
+    *,
+    to_read: bool = False,
+    name: str = "",
+    keys_of: Settings | None = None,
+    is_staged: bool = False,
 ) -> RecordStore:
     """The records in a task's folder, which has to be there; or those in the database.
 
@@ -56,14 +62,17 @@ def open_records(
     base, kept_by, task = base_of(folder.absolute()), settings if keys_of is None else keys_of, name or folder.name
     if not encryption.enabled and encryption.key is None:
         with wrapping(folder):
-            if (folder / SEALED).exists() or find_key(key_place(base, kept_by), task) is not None:
+            known = find_key(key_place(base, kept_by), task)
+            if (folder / SEALED).exists() or (known is not None and not known.is_staged):
                 raise KeyUnavailable("sealed", task=task)
         return records
     from orihon.store.sealed import SealedRecords
 
     keys, place = partial(needed_keys, base, kept_by), partial(key_place, base, kept_by)
     is_alone = base == folder.absolute() and kept_by.database.url is None
-    return SealedRecords(records, keys, place, task, seals_new=encryption.enabled, is_alone=is_alone)
+    return SealedRecords(
+        records, keys, place, task, seals_new=encryption.enabled, is_alone=is_alone, is_staged=is_staged
+    )
 
 
 def _open_bare(folder: Path, settings: Settings, *, to_read: bool) -> RecordStore:
@@ -132,11 +141,12 @@ def open_task_store(
     to_read: bool = False,
     keys_of: Settings | None = None,
     base: Path | None = None,
+    is_staged: bool = False,
 ) -> TaskStore:
     """The log and view in a task's folder. Its placeholders are made with the key of the base that it lies in."""
     storage = settings.context_storage
     return TaskStore(
-        open_records(folder, settings, to_read=to_read, name=name, keys_of=keys_of),
+        open_records(folder, settings, to_read=to_read, name=name, keys_of=keys_of, is_staged=is_staged),
         make_redactor(settings, base or base_of(folder.absolute())),
         epoch=epoch,
         max_message_bytes=storage.max_message_bytes,

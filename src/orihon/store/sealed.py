@@ -81,7 +81,8 @@ class Marker:
 class SealedRecords(RecordStore):
     """A back end whose records may be sealed; new ones are, where that is wanted.
 
-    ``is_alone``: the keys lie in the task's own folder, which may have been given another name since.
+    ``is_alone``: the keys lie in the task's own folder, which may have been given another name since. ``is_staged``: it
+    is a copy of the task that does not count yet, so the key is told nothing of it; the first writer afterwards does.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class SealedRecords(RecordStore):
         *,
         seals_new: bool,
         is_alone: bool = False,
+        is_staged: bool = False,
     ) -> None:
         self._inner = inner
         self._keys = keys
@@ -100,6 +102,7 @@ class SealedRecords(RecordStore):
         self._task = task
         self._seals_new = seals_new
         self._is_alone = is_alone
+        self._is_staged = is_staged
         self._sealer: Sealer | None = None
         self._known: KeyDocument | None = None
         self._marker: Marker | None = None
@@ -137,7 +140,10 @@ class SealedRecords(RecordStore):
     def _look(self) -> None:
         """Is the task sealed? The marker or, where there is none, the key says so: one of them can be taken away."""
         raw = self._inner.kept_file(SEALED)
-        known = self._known = self._key()
+        known = self._key()
+        if raw is None and known is not None and known.is_staged and not self._is_staged:
+            known = None  # of a copy that does not count, or came to nothing
+        self._known = known
         if raw is None and known is not None and any(self._inner.lasts(*STREAMS)):
             raw = self._inner.kept_file(SEALED)  # it is written after the key and before the first record
             if raw is None:
@@ -157,6 +163,13 @@ class SealedRecords(RecordStore):
             known = KeyDocument.decode(place.get(ids[0]) or b"", ids[0], place.where)
         return known
 
+    def _tell_key(self) -> None:
+        """The key knows as soon as it is written of which generation the marker is."""
+        known, marker = self._known, self._marker
+        if known is not None and marker is not None and known.mark < marker.mark and not self._is_staged:
+            self._keys().note_mark(known.id, marker.mark)
+            self._known = replace(known, mark=marker.mark)
+
     def _checked_marker(self, marker: Marker, known: KeyDocument) -> Marker:
         if not marker.mark and known.mark:  # the marker of a task that is younger than such markers
             raise DamagedStore("sealed", task=self._task, place=SEALED, number=0)
@@ -173,11 +186,12 @@ class SealedRecords(RecordStore):
                 return None
             self._look()
             if self._sealer is None:  # nobody else has begun it meanwhile
-                self._keys().new_sealer(self._task)
+                self._keys().new_sealer(self._task, staged=self._is_staged)
                 self._look()
             found = self._sealer
         if found is not None and (self._marker is None or self._marker.backends != (self._inner.kind,)):
             self._mark(backends=(self._inner.kind,))
+        self._tell_key()
         return found
 
     def seal_new(self) -> None:
@@ -197,7 +211,7 @@ class SealedRecords(RecordStore):
     # ---- the marker --------------------------------------------------------------------------------------------
 
     def _mark(self, **said: Any) -> None:
-        """Let the marker say something else; that it does, the key knows as soon as it is written."""
+        """Let the marker say something else."""
         sealer, known, marker = self._sealer, self._known, self._marker or Marker()
         assert sealer is not None
         assert known is not None
@@ -207,9 +221,7 @@ class SealedRecords(RecordStore):
         mark = max(known.mark, marker.mark, FIRST_MARK) + step
         self._marker = replace(marker, mark=mark, **said)
         self._inner.keep_file(SEALED, self._marker.encode(sealer, known.id))
-        if known.mark < mark:
-            self._keys().note_mark(known.id, mark)
-            self._known = replace(known, mark=mark)
+        self._tell_key()
 
     def allow(self, backend: str) -> None:
         """The records are about to be in another back end, beside the same marker."""

@@ -59,6 +59,8 @@ _PAUSE, _LONGEST_PAUSE = 0.002, 0.05
 STAGED = (".fork", ".import")
 #: Folders of tasks whose records are in a database.
 _SCRATCH = "scratch"
+#: Folders of a base in which tasks are moved, packed and removed as a whole.
+_OF_WHOLE_TASKS = (*PLACES, _SCRATCH, "aside", "moving")
 #: Names in a base that are no task's.
 RESERVED = frozenset((*PLACES, _SCRATCH, "archive", "aside", "audit", "keys", "moving", "mirrored", "archives"))
 
@@ -100,12 +102,19 @@ def bare_place(path: Path, base: Path) -> TaskPlace | None:
     """The task in a folder that a program has named itself, below the base or the base itself."""
     if path.name in RESERVED or not path.is_dir() or not backend_of(path, ""):
         return None
+    if path != base and path.is_symlink():
+        return None
     return TaskPlace(path, is_bare=True, is_fixed=path == base or (path / "keys").exists())
 
 
 def base_above(task_folder: Path) -> Path | None:
     """The base that a task's folder lies in; ``None`` for a folder by itself."""
     return task_folder.parent.parent if task_folder.parent.name in (*PLACES, _SCRATCH) else None
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise StorageUnavailable("linked_folder", path=path)
 
 
 def folders_of(base_dir: Path, settings: Settings) -> TaskFolders:
@@ -157,10 +166,12 @@ def tries_while_moved() -> Iterator[int]:
 
 
 class TaskFolders:
-    """The task folders below one base folder."""
+    """The task folders below one base folder. Not by a link: what lies elsewhere is not ours to pack or remove."""
 
     def __init__(self, base_dir: Path) -> None:
         self.base_dir = base_dir
+        for name in _OF_WHOLE_TASKS:
+            _refuse_link(base_dir / name)
 
     def places(self, uuid: str) -> list[TaskPlace]:
         """Every place of this task; more than one is damage."""
@@ -183,7 +194,7 @@ class TaskFolders:
         found = {}
         for place in places:
             try:
-                status = os.stat(f"{self.base_dir}/{place}/{uuid}")  # by Path it takes twice as long
+                status = os.lstat(f"{self.base_dir}/{place}/{uuid}")  # by Path it takes twice as long
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if stat.S_ISDIR(status.st_mode):
@@ -294,6 +305,7 @@ class TaskFolders:
     def create(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
         """A new folder for a task."""
         place = self.new_place(uuid, status)
+        _refuse_link(place.folder)
         make_private_folder(place.folder)
         return place
 
@@ -304,7 +316,8 @@ class TaskFolders:
         found = [place.uuid for place in self._all_bare() if place.uuid.startswith(prefix)]
         for place in PLACES:
             with suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.base_dir / place) as entries:
-                found += [entry.name for entry in entries if entry.name.startswith(prefix) and entry.is_dir()]
+                ours = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+                found += [name for name in ours if name.startswith(prefix)]
         return found
 
     def all(self) -> list[TaskPlace]:
@@ -314,7 +327,7 @@ class TaskFolders:
             for place in PLACES
             if (self.base_dir / place).is_dir()
             for path in sorted((self.base_dir / place).iterdir())
-            if path.is_dir() and not path.name.startswith(".")
+            if path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
         ]
 
 

@@ -104,15 +104,26 @@ def remove_from_database(place: TaskPlace, settings: Settings, *, fenced: bool) 
 
 
 def open_unguarded(
-    folder: Path, settings: Settings, backend: str, uuid: str, *, epoch: int | None = None, seals_new: bool = True
+    folder: Path,
+    settings: Settings,
+    backend: str,
+    uuid: str,
+    *,
+    epoch: int | None = None,
+    seals_new: bool = True,
+    is_staged: bool = False,
 ) -> TaskStore:
-    """A store as its owner opens it, but without the guard: nothing new comes in that it could mask."""
+    """A store as its owner opens it, but without the guard: nothing new comes in that it could mask.
+
+    ``is_staged``: it is a copy of a task that counts elsewhere, until it is published.
+    """
     wanted: dict[str, object] = {"context_storage.backend": backend, "masking.enabled": False}
     if backend != "postgres":
         wanted["database.url"] = None
     if not seals_new:
         wanted["encryption.enabled"] = False
-    return open_task_store(folder, settings.replace(**wanted), epoch=epoch, name=uuid, keys_of=settings)
+    changed = settings.replace(**wanted)
+    return open_task_store(folder, changed, epoch=epoch, name=uuid, keys_of=settings, is_staged=is_staged)
 
 
 def fence(store: TaskStore, epoch: int, raise_epoch: RaiseEpoch) -> int:

@@ -190,14 +190,17 @@ class _Sides:
 def _sides(base: Path, settings: Settings, source: str, target: str) -> Iterator[_Sides]:
     local = local_settings(settings)
     with ExitStack() as at_end:
-        transfer = transfer_between(base, settings, source, target)
         leaves = source == "postgres" and settings.context_storage.backend != target
         home_settings, other_settings = (local, settings) if leaves else (settings, local)
         home = at_end.enter_context(open_catalogue(base, home_settings))
         other = None
         if (leaves or target == "postgres") and catalogue_exists(base, other_settings):
             other = at_end.enter_context(open_catalogue(base, other_settings))
-        yield _Sides(transfer, home, other)
+
+        def is_local(uuid: str) -> bool:
+            return leaves or (other is not None and other.tasks.find(uuid) is not None)
+
+        yield _Sides(transfer_between(base, settings, source, target, is_local), home, other)
 
 
 def _rows(catalogue: Catalogue) -> Iterator[TaskRow]:

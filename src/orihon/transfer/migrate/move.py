@@ -123,6 +123,9 @@ class Move:
         transfer.switch(uuid, place, row.status)
         self._is_switched = True
         _reached(uuid, "switched")
+        self._look(transfer.find(uuid))
+        if self._place is not None:
+            self._catch_up(self._place.folder)  # its key hears that it counts
 
     def _catch_up(self, place: Path) -> None:
         """The task is where it should be: the row may not know how far its epoch went on the way."""

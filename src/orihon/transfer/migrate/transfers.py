@@ -11,7 +11,7 @@ import logging
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -40,10 +40,16 @@ _BESIDE_DATABASE = ("context.db-wal", "context.db-shm")
 
 
 class Transfer(ABC):
-    """From one back end to another below one base folder."""
+    """From one back end to another below one base folder.
 
-    def __init__(self, base: Path, settings: Settings, source: str, target: str) -> None:
+    ``is_local`` says of a task whether its keys, where it is in a folder, are in the base folder: beside its row.
+    """
+
+    def __init__(
+        self, base: Path, settings: Settings, source: str, target: str, is_local: Callable[[str], bool]
+    ) -> None:
         self.base = base
+        self._is_local = is_local
         self.source = source
         self.target = target
         self.settings = settings
@@ -54,12 +60,16 @@ class Transfer(ABC):
         """Where the records that count are."""
         return self.folders.find(uuid)
 
-    def store(
-        self, place: Path, uuid: str, backend: str, epoch: int | None = None, *, seals_new: bool = True
-    ) -> TaskStore:
+    def store(self, place: Path, uuid: str, backend: str) -> TaskStore:
         """The records in a place; each with the keys of its side."""
-        settings = self.settings if backend == "postgres" else self._local
-        return open_unguarded(place, settings, backend, uuid, epoch=epoch, seals_new=seals_new)
+        return open_unguarded(place, self._key_settings(uuid, backend), backend, uuid)
+
+    def _staged_store(self, place: Path, uuid: str, epoch: int, *, seals_new: bool = True) -> TaskStore:
+        settings = self._key_settings(uuid, self.target)
+        return open_unguarded(place, settings, self.target, uuid, epoch=epoch, seals_new=seals_new, is_staged=True)
+
+    def _key_settings(self, uuid: str, backend: str) -> Settings:
+        return self._local if backend != "postgres" and self._is_local(uuid) else self.settings
 
     @abstractmethod
     def uuids(self) -> Iterable[str]:
@@ -144,7 +154,7 @@ class FolderTransfer(Transfer):
         self._drop_staged(uuid)
         make_private_folder(self._staged(uuid))
         # Contents and files stay in the folder, so the copy is sealed if they are, whatever is wanted for new tasks.
-        return self.store(self._staged(uuid), uuid, self.target, epoch, seals_new=False)
+        return self._staged_store(self._staged(uuid), uuid, epoch, seals_new=False)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         staged = self._staged(uuid)
@@ -191,8 +201,10 @@ class FolderTransfer(Transfer):
 class _DatabaseTransfer(Transfer):
     """One of the two back ends is the database."""
 
-    def __init__(self, base: Path, settings: Settings, source: str, target: str) -> None:
-        super().__init__(base, settings, source, target)
+    def __init__(
+        self, base: Path, settings: Settings, source: str, target: str, is_local: Callable[[str], bool]
+    ) -> None:
+        super().__init__(base, settings, source, target, is_local)
         self._pool = postgres_of(settings)
 
     def _scratch(self, name: str) -> Path:
@@ -208,7 +220,7 @@ class ToDatabase(_DatabaseTransfer):
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         staged = self._staged_records(uuid)
         staged.clear()
-        return self.store(staged.folder, uuid, "postgres", epoch)
+        return self._staged_store(staged.folder, uuid, epoch)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         with (
@@ -241,7 +253,7 @@ class FromDatabase(_DatabaseTransfer):
     def new_copy(self, uuid: str, epoch: int) -> TaskStore:
         self._drop_staged(uuid)
         make_private_folder(self._staged(uuid))
-        return self.store(self._staged(uuid), uuid, self.target, epoch)
+        return self._staged_store(self._staged(uuid), uuid, epoch)
 
     def switch(self, uuid: str, place: Path, status: TaskStatus) -> None:
         _refuse_unwritten(self._staged(uuid))
@@ -270,10 +282,12 @@ class FromDatabase(_DatabaseTransfer):
         remove_from_database(self.folders.in_database(uuid), self.settings, fenced=True)
 
 
-def transfer_between(base: Path, settings: Settings, source: str, target: str) -> Transfer:
+def transfer_between(
+    base: Path, settings: Settings, source: str, target: str, is_local: Callable[[str], bool]
+) -> Transfer:
     """The transfer for a pair of back ends."""
     kind = ToDatabase if target == "postgres" else FromDatabase if source == "postgres" else FolderTransfer
-    return kind(base, settings, source, target)
+    return kind(base, settings, source, target, is_local)
 
 
 def local_settings(settings: Settings) -> Settings:
