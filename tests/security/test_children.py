@@ -105,11 +105,14 @@ def test_a_worker_is_begun_without_keys_and_gets_them_once_nobody_can_look(tmp_p
 def test_a_key_command_reads_nothing_of_the_process_above_it(tmp_path: Path) -> None:
     """M9: nor does it get the keys of models, which are not its business; of the rest it needs what it needs."""
     told, program = tmp_path / "told", tmp_path / "key.sh"
-    program.write_text(f"#!/bin/sh\n{sys.executable} -S {SPY} {os.getpid()} > {told}\necho $NEEDED\n")
+    spy = f"{sys.executable} -S {SPY} {os.getpid()}"
+    program.write_text(f"#!/bin/sh\n{spy} > {told}\necho user: $USER_CONFIG_API_KEY >> {told}\necho $NEEDED\n")
     program.chmod(0o700)
     settings = {"enabled": True, "key": f"command:{program}"}
-    orihon(tmp_path, *configured(tmp_path, {"encryption": settings}), "enqueue", "Hello.", NEEDED="ab" * 32)
+    given = {"NEEDED": "ab" * 32, "USER_CONFIG_API_KEY": "for the service of user settings"}
+    orihon(tmp_path, *configured(tmp_path, {"encryption": settings}), "enqueue", "Hello.", **given)
     assert spied(told.read_text()) == []
+    assert told.read_text().endswith("\nuser:\n")
 
 
 def work(folder: Path) -> None:

@@ -27,6 +27,7 @@ from orihon import TaskContextManager, TaskKey, new_grant, revoke_grant
 from orihon.reports.metrics import MetricsServer
 from orihon.settings import Settings, load_settings
 from orihon.system.crowd import Crowd, peer_of
+from orihon.tasks.base import OpenBase
 from orihon.tasks.grants import PREFIX
 from orihon.web import access, events
 from tests.acceptance.test_cli import ORIHON, environment
@@ -495,3 +496,25 @@ def test_requests_that_are_none_leave_nothing_in_the_log_of_the_metrics(
                 heard(line)
         assert scraped(port) == 200
     assert capfd.readouterr().err == ""
+
+
+def test_sessions_that_were_left_are_bounded_and_stay_left(base: Path) -> None:
+    """Who logs in and out without end fills no memory, ends no session of others, and no left one comes back."""
+    left = access.LeftSessions()
+    for number in range(5000):
+        left.add("ann", f"s{number}", 1000.0 + number)
+    assert len(left) <= access._MOST_KEPT
+    assert all(left.has("ann", f"s{number}", 1000.0 + number) for number in range(5000))
+    assert not left.has("ann", "new", 6000.0)
+    assert not left.has("bob", "old", 1000.0)
+    with OpenBase(base, SETTINGS) as opened:
+        door = access.open_access(base, granted=access.Granted(opened))
+        made = new_grant(base, SETTINGS, user="ann", role="read")
+        visitor = door.by_token(made.token, "")
+        assert visitor is not None
+        first, second = door.new_session(visitor), door.new_session(visitor)
+        session = door.by_session(first)
+        assert session is not None
+        door.leave(session)
+        assert not door.is_still_in(session)
+        assert [door.by_session(first), door.by_session(second) is None] == [None, False]

@@ -16,8 +16,9 @@ from typing import Any
 import apsw
 import pytest
 
+from orihon.importers.identity import repository_of
 from orihon.importers.lines import json_lines, reading_tables
-from orihon.importers.registry import OutOfBounds, Problem, ReadingBounds
+from orihon.importers.registry import OutOfBounds, Problem, ReadingBounds, Thread
 from tests.acceptance.test_cli import ORIHON, environment, run
 from tests.importing import make_chat_lines, make_claude_code
 from tests.importing_agents import make_kimi, make_openhands_folder
@@ -326,3 +327,24 @@ def test_ctrl_c_ends_an_import(base: Path, tmp_path: Path, name: str) -> None:
     assert process.returncode == 130, err
     make_claude_code(tmp_path / "next")
     assert brought(base, tmp_path / "next")["new_tasks"] == 1
+
+
+def with_remote(folder: Path) -> Path:
+    (folder / ".git").mkdir(parents=True)
+    (folder / ".git" / "config").write_text('[remote "origin"]\n\turl = https://example.com/private/plans.git\n')
+    return folder
+
+
+def test_a_folder_that_a_transcript_names_is_looked_into_only_where_it_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M1's sibling: ``cwd`` may be any path. Only our own folder tells its remote: by no link, and not where we are."""
+    ours, linked, others = (with_remote(tmp_path / name) for name in ("ours", "linked", "others"))
+    (linked / ".git").rename(tmp_path / "dotgit")
+    (linked / ".git").symlink_to(tmp_path / "dotgit")
+    monkeypatch.chdir(tmp_path)
+    folders = {str(ours): "private/plans", str(linked): "/linked", "ours": "/ours"}
+    if os.getuid() == 0:
+        os.chown(others / ".git" / "config", 12345, 12345)
+        folders[str(others)] = "/others"
+    assert {cwd: "/".join(repository_of(Thread("t", cwd=cwd))) for cwd in folders} == folders

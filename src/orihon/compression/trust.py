@@ -72,16 +72,25 @@ _WHO_ORDER = ("user", "system", "developer")
 _ORDERS = re.compile(
     r"(?i:\b(?:ignore|disregard|forget|override|bypass)\b.{0,60}"
     r"\b(?:previous|prior|above|earlier|all|rules?|instructions?|prompt|everything)\b"
-    r"|\b(?:you|the agent|the assistant) (?:must|should|shall|have to|has to|are now|is now|will now|needs? to)\b"
+    r"|\b(?:you|agents?|assistants?) (?:must|should|shall|ha(?:ve|s) to|will now|needs? to"
+    r"|(?:are|is) (?:now|to|required|instructed|asked|told|expected))\b"
+    r"|\byour (?:new |next |real |actual )?(?:task|goal|job|orders?|instructions?) (?:is|are)\b"
+    r"|\bit is (?:mandatory|required|imperative) (?:to|that)\b|\bnext step is to\b"
+    r"|\bbefore (?:you (?:continue|proceed)|continuing|proceeding|anything else)\b"
+    r"|\b(?:as the user (?:asked|requested|ordered|wished)|the user's (?:instructions?|orders?|request|wish))\b"
     r"|\b(?:do not|don't|never) (?:tell|mention|ask|reveal|report|show)\b|\bfrom now on\b"
     r"|^[^\w\n]*(?:system|assistant|user|developer|admin|human)(?: (?:prompt|message|note))?\s*[:>\]]"
     r"|\bthe user (?:also |now |really )?(?:demands|wants|asks|says|said|requires|has (?:said|asked|approved))\b"
     r"|\b(?:important|attention|urgent|new (?:rule|task|goal|instructions?))\b\W{0,3}[:!]"
     r"|^[^\w\n]*(?:always|never|make sure|be sure|ensure)\b"
-    r"|^[^\w\n]*(?:please\s+|now\s+|then\s+|first,?\s+)?(?:run|execute|delete|remove|drop|send|post|upload|download|install"
-    r"|curl|wget|email|commit|push|approve|merge|reveal|print|exfiltrate|forward)\b)"
+    r"|^[^\w\n]*(?:[0-9]{1,3}[.):]\s*|step [0-9]{1,3}\W{1,3}|(?:please|kindly|now|then|first|next|immediately),?\s+"
+    r"|go ahead and\s+|proceed to\s+|(?:hey |dear )?(?:ai|agent|assistant|claude|model)\b\W{1,3}){0,4}"
+    r"(?:rm -|(?:run|execute|delete|remove|drop|send|post|upload|download|install|sudo|chmod|wipe|erase|overwrite"
+    r"|transfer|call|invoke|visit|stop|curl|wget|email|commit|push|approve|merge|reveal|print|exfiltrate|forward)\b))"
     r"|(?:無視し|無視せ|忘れ(?:て|ろ)|従っ|従え|従う|命令|指示|(?:実行|削除|送信|転送|公開|承認)(?:せよ|しろ|して)"
-    r"|してください|して下さい|しなさい|せよ|しないで|必ず.{0,30}(?:こと|せよ)|あなたは(?:今|これから)|今後は"
+    r"|ください|下さい|なさい|せよ|しないで|必ず.{0,30}(?:こと|せよ)|あなたは(?:今|これから)|今後は|べき(?:だ|で|。|$)"
+    r"|(?:なければ|ねば|なくては|ないと)(?:なら|いけ)|[てで](?:くれ|ほしい|欲しい|おいて)|(?:送れ|消せ|渡せ|出せ|書け|読め)(?!ば|[るたてなま])"
+    r"|(?:教え|見せ|捨て|与え|入れ|変え|止め|やめ)ろ|(?:する|送る|渡す|消す|書く|出す|返す|入れる|止める)こと[。.!]?\s*$"
     r"|ユーザーは.{0,30}(?:望|求め|言っ|承認)|(?:^|\s)(?:システム|ユーザー|管理者|重要)\s*:)",
     re.M,
 )
@@ -91,11 +100,28 @@ _ORDER_STEMS = (
     *("not", "don't", "never", "system", "assistant", "user", "developer", "admin", "human", "important", "attention"),
     *("urgent", "new", "always", "sure", "run", "execute", "delete", "remove", "drop", "send", "post", "upload"),
     *("download", "install", "curl", "wget", "mail", "commit", "push", "approve", "merge", "reveal", "print"),
-    *("exfiltrate", "forward"),
+    *("exfiltrate", "forward", "sudo", "rm -", "chmod", "wipe", "erase", "overwrite", "transfer", "call", "invoke"),
+    *("visit", "stop", "your", "is to", "are to", "required", "instructed", "asked", "told", "expected", "mandatory"),
+    *("imperative", "before"),
 )
 _OTHER_ORDER_STEMS = (
-    *("無視", "忘れ", "従", "命令", "指示", "実行", "削除", "送信", "転送", "公開", "承認", "して", "しなさい", "せよ"),
-    *("しない", "必ず", "あなた", "今後", "ユーザー", "システム", "管理者", "重要"),
+    *("無視", "忘れ", "従", "命令", "指示", "実行", "削除", "送信", "転送", "公開", "承認", "して", "なさい", "せよ"),
+    *(
+        "しない",
+        "必ず",
+        "あなた",
+        "今後",
+        "ユーザー",
+        "システム",
+        "管理者",
+        "重要",
+        "ださい",
+        "下さい",
+        "べき",
+        "なければ",
+    ),
+    *("ねば", "なくては", "ないと", "くれ", "ほしい", "欲しい", "おいて", "送れ", "消せ", "渡せ", "出せ"),
+    *("書け", "読め", "ろ", "こと"),
 )
 #: What notes put before a line: a mark, the number and the speaker of a message.
 _HEAD = re.compile(r"^(?P<head>\s*(?:[-*•]\s+)?(?:[0-9]{1,12} [^\s:]{1,64}:\s)?)(?P<rest>.*)$", re.DOTALL)

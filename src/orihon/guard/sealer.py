@@ -177,6 +177,7 @@ def fingerprint(secret: bytes) -> str:
 
 _HEX = re.compile(r"[0-9A-Fa-f]{64}")
 _COMMAND_SECONDS = 60.0
+_OURS = {"USER_CONFIG_API_KEY"}  # keys that no setting names
 #: Keys that a command or a keyring gave: people may have been asked for a password.
 _ASKED: dict[str, str] = {}
 
@@ -293,7 +294,7 @@ def _from_command(place: str, source: str) -> str:
     if source not in _ASKED:
         try:
             arguments = shlex.split(place)
-            ours = {name for row in schema().values() if row.secret for name in row.env}  # not its business
+            ours = {name for row in schema().values() if row.secret for name in row.env} | _OURS  # not its business
             environment = {name: value for name, value in os.environ.items() if name not in ours}
             run = run_guarded(arguments, timeout=_COMMAND_SECONDS, at_terminal=True, env=environment)
             run.check_returncode()

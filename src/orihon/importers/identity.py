@@ -6,7 +6,9 @@ from wherever it is read. ``round`` counts how often a thread whose past had cha
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 import uuid as uuids
 from contextlib import suppress
 from dataclasses import replace
@@ -65,14 +67,22 @@ def repository_in(url: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _remote(cwd: str) -> tuple[str, str] | None:
+    """What the folder calls its remote. A transcript may name any folder: only one of our own is looked into."""
     with suppress(OSError, ValueError):
         config = Path(cwd) / ".git" / "config"
-        if config.is_file():
+        is_ours = config.is_absolute() and all(_is_own(path) for path in (config.parent.parent, config.parent, config))
+        if is_ours and stat.S_ISREG(config.lstat().st_mode):
             with config.open(encoding="utf-8", errors="replace") as file:
                 urls = _REMOTE_URL.findall(file.read(_MOST_CONFIG))
             owner, _, repo = (repository_in(urls[0]) if urls else "").rpartition("/")
             return (owner, repo) if repo else None
     return None
+
+
+def _is_own(path: Path) -> bool:
+    """Does it belong to whoever imports, and is it no link?"""
+    status = path.lstat()
+    return status.st_uid == os.getuid() and not stat.S_ISLNK(status.st_mode)
 
 
 def _fitting(value: str) -> str:

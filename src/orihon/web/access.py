@@ -160,6 +160,31 @@ class Failures:
         return max(0.0, times[0] + FAILURE_SECONDS - time.monotonic()) if len(times) == MOST_FAILURES else 0.0
 
 
+class LeftSessions:
+    """Sessions that somebody has logged out of. One grant fills no memory with them, and ends nobody else's by that."""
+
+    def __init__(self) -> None:
+        self._of_grant: dict[str, dict[str, float]] = {}  # when each would have ended
+        self._before: dict[str, float] = {}  # all of a grant's that would have ended by then are left
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(map(len, self._of_grant.values()))
+
+    def add(self, grant: str, session: str, until: float) -> None:
+        with self._lock:
+            left = self._of_grant.setdefault(grant, {})
+            left[session] = until
+            if len(left) > _MOST_KEPT:  # the older half goes together with all that are as old
+                border = self._before[grant] = sorted(left.values())[len(left) // 2]
+                self._of_grant[grant] = {name: end for name, end in left.items() if end > border}
+
+    def has(self, grant: str, session: str, until: float) -> bool:
+        with self._lock:
+            return until <= self._before.get(grant, -math.inf) or session in self._of_grant.get(grant, ())
+
+
 class Access:
     """What a server lets in."""
 
@@ -170,7 +195,7 @@ class Access:
         # Cookies know no ports: two servers on one machine must not take each other's.
         self.cookie = f"orihon_session_{port}"
         self.failures = Failures()
-        self._left: set[str] = set()
+        self._left = LeftSessions()
 
     @property
     def token(self) -> str:
@@ -210,20 +235,20 @@ class Access:
         head, name, grant, mark = parts.groups()
         genuine = hmac.compare_digest(mark, self._made(f"session {head}"))
         until = int(head.partition(".")[0])
-        if until <= time.time() or name in self._left or not genuine:
+        if until <= time.time() or self._left.has(grant or "", name, until) or not genuine:
             return None
         return self.by_grant(grant, name, until) if grant else Visitor(self._user, "admin", name, until=until)
 
     def is_still_in(self, visitor: Visitor) -> bool:
         """Has this visitor neither left nor lost the grant since, nor any right of it?"""
-        if visitor.session in self._left or visitor.until <= time.time():
+        if self._left.has(visitor.grant, visitor.session, visitor.until) or visitor.until <= time.time():
             return False
         return not visitor.grant or self.by_grant(visitor.grant, visitor.session, visitor.until) == visitor
 
     def leave(self, visitor: Visitor) -> None:
         """Whoever has kept a copy of this session's cookie gets nothing for it while this server runs."""
         if visitor.session:
-            self._left.add(visitor.session)
+            self._left.add(visitor.grant, visitor.session, visitor.until)
 
     def mark_of(self, visitor: Visitor) -> str:
         """What a change that this browser asks for has to carry."""

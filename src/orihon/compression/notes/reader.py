@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -137,6 +137,29 @@ def others_words(said: str) -> dict[str, str]:
         if told := _OTHERS.match(line):
             found.setdefault(f"@{told[1]}", []).append(told[2] or "")
     return {speaker: "\n".join(lines) for speaker, lines in found.items()}
+
+
+def each_speaker(said: str, change: Callable[[str, bool], str]) -> str:
+    """A user's message with what each speaker says in it changed as a text of its own; it stays that speaker's.
+
+    ``change`` gets the text, and whether it is the user's own.
+    """
+    pieces: list[str] = []
+    for head, lines in itertools.groupby(said.split("\n"), _head_of):
+        if head is None:  # who announces a comment is not part of it
+            pieces += lines
+            continue
+        words = "\n".join(line.removeprefix(head).removeprefix(" " if head else "") for line in lines)
+        changed = change(words, not head).split("\n") if words.strip() else [words]
+        pieces += (f"{head} {line}".rstrip() if head else line for line in changed)
+    return "\n".join(pieces)
+
+
+def _head_of(line: str) -> str | None:
+    if _ANNOUNCED.match(line):
+        return None
+    told = _OTHERS.match(line)
+    return line[: line.index("):") + 2] if told else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from orihon.compression.importance import ContentScores
 from orihon.compression.ladder import Ladder
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.notes.facts import is_error
+from orihon.compression.notes.reader import each_speaker, others_words
 from orihon.compression.pages import Aim, FoldPlan, NothingToFold, Pages, Strategy, WhyNot
 from orihon.compression.strategies.prune import Prune, PruneSelection
 from orihon.compression.strategies.summarize import Summarize
@@ -216,8 +217,10 @@ class SectionFolds:
     def _shortened(self, pages: Pages, place: int) -> str:
         """The compressed text; empty when too little is gained or a pinned line is lost."""
         said = _said(pages, place)
-        patterns = self.preserved_patterns
-        short = compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
+        if pages.messages[place].role == "user" and others_words(said):
+            short = each_speaker(said, lambda words, is_own: self._of_speaker(pages, words, is_own))
+        else:
+            short = self._compressed(said)
         if not short.strip():
             return ""
         is_told = bool(self.details) and self.details in short
@@ -229,6 +232,13 @@ class SectionFolds:
         if any(line not in short for line in pages.pinned_lines(FoldedRun(place, place + 1))):
             return ""
         return short if pages.preview_tokens(place, short) < pages.view.entries[place].tokens else ""
+
+    def _of_speaker(self, pages: Pages, said: str, is_own: bool) -> str:
+        return said if is_own and pages.count(said) <= _LONGEST_WORDS else self._compressed(said)
+
+    def _compressed(self, said: str) -> str:
+        patterns = self.preserved_patterns
+        return compress_document(said, self.level, preserved_patterns=patterns, details=self.details).text
 
 
 def _said(pages: Pages, place: int) -> str:

@@ -149,18 +149,17 @@ def prompt(found: SourceTask, speakers: Speakers | None = None) -> str:
         head.append(text("sources.prompt.user", user=_line(found.user)))
     if found.url:
         head.append(text("sources.prompt.url", url=_line(found.url)))
-    if found.source_branch:
-        source, target = _line(found.source_branch), _line(found.target_branch)
-        head.append(text("sources.prompt.branches", source=source, target=target))
+    source, target = _line(found.source_branch), _line(found.target_branch)
+    branches = text("sources.prompt.branches", source=source, target=target) if source else ""
     title, body = text("sources.prompt.title", title=_line(found.title)), without_markers(found.body).strip()
     comments = [comment for comment in found.comments if without_markers(comment.text).strip()]
     is_users = [speakers.may_order(found, comment) for comment in comments]
     if may_ask := speakers.may_ask(found):
-        head.append(title)
-    pieces = ["\n".join(head)]
+        head += [branches, title]
+    pieces = ["\n".join(filter(None, head))]
     if not (may_ask and all(is_users)):
         pieces.append(text("sources.prompt.quoted"))
-    pieces.append(said_by_user(body) if may_ask else _told(found.user, found.association, title, body))
+    pieces.append(said_by_user(body) if may_ask else _told(found.user, found.association, branches, title, body))
     if comments:
         pieces += [text("sources.prompt.comments"), *map(_shown, comments, is_users)]
     return "\n\n".join(piece for piece in pieces if piece)
