@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables
 """Secrets in headers, addresses and command lines: basic authentication, cookies, signatures, ``-u user:password``.
 
 Secrets in tables: what stands in a column whose head says so.
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from orihon.guard.masking.anchors import Anchor, Finder, SecretSpan, Views, in_any_case
-from orihon.guard.masking.judgement import is_quoted_secret, is_strong
-from orihon.guard.masking.values import SAID, quoted, secret_in
+from orihon.guard.masking.judgement import is_passphrase, is_quoted_secret, is_spaced_secret, is_strong
+from orihon.guard.masking.values import SAID, phrase_at, quoted, secret_in
 
 # Secrets, and how far a text was read for them: nothing of that is read again.
 Read = tuple[list[SecretSpan], int]
@@ -41,6 +42,7 @@ _LONGEST_LINE = 200
 _LONGEST_CLIENT = 32
 _FLAG = re.compile(
     r" -(?:(?:u|-user|-proxy-user|-auth)[ \t=]{1,2}(?P<q>\\{0,4}[\"'])?[\w.@+-]{1,64}:(?P<pair>[!#-&(-\[\]-~]{3,128})"
+    r"|(?:[pa][ \t]?|[nwk][ \t]{1,2})\\{0,4}(?P<q3>[\"'])(?P<phrase>(?![/$<{-])(?=[^\"'\\\n ]{1,64} )[^\"'\\\n=]{8,128})(?=\\{0,4}(?P=q3))"
     r"|(?:[pa][ \t]?|[nwk][ \t]{1,2})(?P<q2>\\{0,4}[\"'])?(?P<alone>[!#-&(-\[\]-~]{4,128}))"
 )
 
@@ -100,6 +102,11 @@ _OTHER_COMMANDS = (
     ('send "|send -- "', r"send (?:-- )?\\{0,4}\"(?P<value>[!#-&(-\[\]-~]{4,128})(?=\\{1,4}[rn])"),
     ("oracle:thin:", r"oracle:thin:[\w$#]{1,30}/(?P<value>[^\s@\"'\\]{4,64})(?=@)"),
     ("WIFI:", r"wifi:[^\n]{0,80}?p:(?P<value>[^;\s\"'\\]{4,64})(?=;)"),
+    ("-passin |-passout |-pass ", rf"-pass(?:in|out)?{_GAP}\\{{0,4}}[\"']pass:(?P<value>[^\"'\\\n]{{4,128}}(?=[\"'\\]))"),
+    # Letters in groups, as they are shown to be typed.
+    ("etup key|OTP secret|OTP seed|OTP Seed|uthenticator key|uthenticator secret|pp password|pp-password|pp Password",
+     r"[ou]?[a-z-]{2,16}(?: (?:key|secret|seed|password))?[^\n:=]{0,40}?(?:[:=]| is)\s{1,3}[\"'`]?"
+     r"(?P<value>(?:[a-z0-9]{4}[ -]){3,15}+[a-z0-9]{2,4}|(?<=seed: )[a-z0-9]{16,64})(?![a-z0-9])"),
     # The words of a wallet.
     ("eed phrase|eed Phrase|nemonic|ecovery phrase",
      rf"(?:eed|ecovery|nemonic)(?: phrase)?[^\n:=]{{0,16}}[:=]\s{{0,4}}{_MAYBE_QUOTE}"
@@ -122,6 +129,17 @@ def _strong(text: str, match: re.Match[str], _end: int) -> Read:
 def _code(text: str, match: re.Match[str], _end: int) -> Read:
     has_digit = any(character.isdigit() for character in text[match.start(1) : match.end()])
     return [(match.start(1), match.end(), "PIN")] if has_digit else [], match.end()
+
+
+def _answer(text: str, match: re.Match[str], _end: int) -> Read:
+    taken = text[match.start(1) : match.end()]
+    is_secret = is_strong(taken, is_password=False, least=8)
+    return [(match.start(1), match.end(), "SECRET")] if is_secret else [], match.end()
+
+
+def _your_code(text: str, match: re.Match[str], end: int) -> Read:
+    is_yours = "our " in text[max(0, match.start() - 40) : match.start() + 1]
+    return _code(text, match, end) if is_yours else ([], match.end())
 
 
 def _given(text: str, match: re.Match[str], _end: int) -> Read:
@@ -179,8 +197,10 @@ class Flags:
             if match is None:
                 continue
             is_pair = match["pair"] is not None
-            first, last = match.span("pair" if is_pair else "alone")
-            span = secret_in(views, first, views.flat[first:last], "PASSWORD", _paired if is_pair else _alone)
+            is_phrase = match["phrase"] is not None
+            first, last = match.span("pair" if is_pair else "phrase" if is_phrase else "alone")
+            judge = _paired if is_pair else _words if is_phrase else _alone
+            span = secret_in(views, first, views.flat[first:last], "PASSWORD", judge)
             if span is None:
                 continue
             earliest = max(0, place - _LONGEST_LINE)
@@ -223,6 +243,10 @@ def _paired(written: str, _is_password: bool) -> int:
     return 0 if written.startswith(("$", "{", "<", "%")) else len(written.rstrip(",;)"))
 
 
+def _words(written: str, _is_password: bool) -> int:
+    return len(written) if is_passphrase(written, is_told=True) or is_spaced_secret(written) else 0
+
+
 def _alone(written: str, is_password: bool) -> int:
     length = _paired(written, is_password)
     return length if is_strong(written[:length], is_password=is_password, least=5) else 0
@@ -250,11 +274,38 @@ class Around:
 # Codes are short: only behind what says that they open something.
 _CODE_NAMES = (
     "ication code|urity code|irmation code|-time code|oor code|ate code|ecovery code|ackup code|2FA code|MFA code"
-    "|ogin code|OTP |OTP: |OTP code|2fa code|mfa code|otp code|otp: "
+    "|ogin code|OTP |OTP: |OTP code|2fa code|mfa code|otp code|otp: |ign-in code|ign in code|og-in code|og in code"
+    "|ccess code|nlock code|SMS code|asscode|2FA: |MFA: |airing code|tion Code|Backup Code|Recovery Code"
 )
+_ONE_CODE = r"(?:[0-9]{4,8}|[a-z0-9]{4,6}-[a-z0-9]{4,6}(?![0-9a-z-]))"
+_NUMBERED = r"(?:[0-9]{1,2}[.)] |[-*] )?"
 _CODE = re.compile(
-    r"[a-z0-9-]{2,8} ?(?:codes?)?(?: is| was| =|:)? ?\s?[\"'`]?()"
-    r"(?:[0-9]{4,8}|[a-z0-9]{4,6}-[a-z0-9]{4,6}(?:[ ,]{1,2}[a-z0-9]{4,6}-[a-z0-9]{4,6}){0,15}+)(?![0-9a-z-])"
+    r"[a-z0-9-]{2,8} ?(?:codes?)?(?:(?: is| was| =|:)? ?\s?|[^\n:]{1,60}?(?::\s{0,3}| (?:is|was|are) ))"
+    rf"{_NUMBERED}[\"'`]?(){_ONE_CODE}(?:(?:[ ,]{{1,2}}|,?\r?\n[ \t]{{0,4}}){_NUMBERED}{_ONE_CODE}){{0,15}}+"
+    r"(?![0-9a-z-]|[.,][0-9]| ?(?:min|sec|hour|day|char|digit|time|ms|s)\w{0,8}\b)"
+)
+# "Your … code is", and where a code opens something.
+_YOUR_CODE = re.compile(r" code(?: is|:) ?()[0-9]{4,8}(?![0-9a-z-]|[.,][0-9])")
+_USED_CODE = re.compile(
+    r"code ()[0-9]{4,8}(?= (?:to|when|on) (?:sign|log|verify|confirm|complete|finish|continue|access|unlock|authenticate))"
+)
+# What a program prints that makes or tells a secret stands alone on the next line.
+_MAKERS = (
+    "openssl rand|pwgen |/dev/urandom|token_hex(|token_urlsafe(|token_bytes(|genkey|genpsk|gen-random|base64 -d"
+    "|base64 --decode|pass show |op read |op item get|bw get |secret-tool lookup|get-secret-value|versions access"
+    "|keyvault secret show|find-generic-password|find-internet-password|kv get |vault read |cat /run/secrets/"
+    "|initialAdminPassword|rails secret|rake secret|key:generate|randomBytes(|print-access-token|get-access-token"
+    "|get-login-password|create token|token create|get-password|get-parameter |decrypt --|gopass |chamber read|apg -"
+)
+_SHOWS = 'echo $|echo ${|echo "$|printenv |config:get |terraform output|output -raw |cat |Write-Host $env:|echo %'
+_ANSWER = (
+    r"[^\n\\]{0,200}+(?:\r?\n|\\{1,4}n)(?:[ \t]{0,4}\r?\n)?[ \t]{0,4}[\"']?()(?![$/#>-])[!#-&(-\[\]-~]{8,256}"
+    r"(?=[\"']?[ \t]{0,4}(?:\r?\n|\\|$))"
+)
+_MADE = re.compile(_ANSWER)
+_SHOWN = re.compile(
+    r"(?:echo|printenv|config:get|(?:terraform )?output(?: -raw)?|cat|write-host)[ \t]{1,4}[^\n|;>&]{0,80}?"
+    rf"(?:pass(?!wd\b)|secret|token|[_.-]key|api_?key|pwd|psk|credential)(?![^\n]{{0,40}}\.(?:py|[jt]s|md|go|rb|java)\b){_ANSWER}"
 )
 # Behind a value: "as the password", "(passphrase)", and nothing that makes another thing of it.
 _BEHIND = re.compile(
@@ -263,6 +314,39 @@ _BEHIND = re.compile(
     r"(?:(?P<password>pass(?:word|phrase|code|wd)?|pwd?)|(?:api|access|secret|auth)[ _-]?(?:key|token)|secret|token)"
     r"(?=[.,;:!?)\n\"'`]|$| (?:for|on|of|to|in|here|there|now|and|when|until|if|instead|please|then|-|—)(?!\w))"
 )
+# Words in quotes in the same sentence, or alone behind a colon.
+_PHRASE_NEAR = re.compile(
+    r"(?:\w{0,4}[^\n\"'`“「『‘.;]{0,48}?[ \t(:=,（はを]{1,3}\\{0,4}(?P<quote>[\"'“「『‘])"
+    r"|[ \t]{0,4}[:=][ \t]{1,4}(?=(?P<bare>(?:[A-Za-z]{2,12} ){4,11}+[a-z]{2,12})[ \t]{0,4}(?:\r?\n|\Z)))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrases:
+    """Passphrases near their name."""
+
+    anchors: tuple[Anchor, ...] = tuple(
+        Anchor(form, len(form)) for form in ("assphrase", "ass phrase", "ASSPHRASE", "パスフレーズ")
+    )
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        done = start
+        for place in places:
+            near = _PHRASE_NEAR.match(views.text, place, end) if done <= place else None
+            if near is None:
+                continue
+            if near["bare"] is None:
+                span = phrase_at(views, near.end(), end, is_told=True)
+            else:
+                is_phrase = is_passphrase(near["bare"].lower(), is_told=True)
+                span = (*near.span("bare"), "PASSWORD") if is_phrase else None
+            if span is not None:
+                spans.append(span)
+                done = span[1]
+        return spans
+
+
 _BEHIND_WORDS = (
     " // pass| // secret| // api| // token| # pass| # secret| # api| # token"
     "| (pass| (the pass| (pw| (root pass| (admin pass| (db pass| (token)| (secret)| (api key)"
@@ -419,6 +503,11 @@ def header_values() -> tuple[Finder, ...]:
         *(_command(words, f"{pattern}{_GIVEN}") for words, pattern in _COMMANDS),
         *(_command(words, pattern) for words, pattern in _OTHER_COMMANDS),
         Around(tuple(map(Anchor, _CODE_NAMES.split("|"))), _CODE, _code),
+        Around((Anchor(" code is "), Anchor(" code: ")), _YOUR_CODE, _your_code),
+        Around(tuple(Anchor(f"code {digit}") for digit in range(10)), _USED_CODE, _code),
+        Around(tuple(map(Anchor, _MAKERS.split("|"))), _MADE, _answer),
+        Around(tuple(map(Anchor, _SHOWS.split("|"))), _SHOWN, _answer),
+        Phrases(),
         SaidBefore(),
         SecretsBelow(),
         BesideKeys(),

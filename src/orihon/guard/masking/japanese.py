@@ -1,4 +1,10 @@
-"""Secrets that people tell each other in Japanese: 「パスワードは … です」; and behind some other words."""
+# ruff: noqa: E501 - tables
+"""Secrets that people tell each other in Japanese: 「パスワードは … です」, and in other languages:
+"das Kennwort lautet …".
+
+Also what stands far from its name in any of them: a user and a password, codes that are sent to a telephone, the new
+value of something that was named before, a word that is alone on its line.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +13,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from orihon.guard.masking.anchors import Anchor, SecretSpan, Views
-from orihon.guard.masking.values import OPEN, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
+from orihon.guard.masking.anchors import Anchor, Finder, SecretSpan, Views
+from orihon.guard.masking.values import OPEN, SAID, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.
 _NAMES = (
     ("SECRET", "シークレット", "(?!キー)"),
     ("SECRET", "秘密", "(?:鍵|キー|の鍵|のキー|の値)?"),
     ("SECRET", "共有鍵 暗号鍵 認証鍵 署名鍵 Iの鍵", ""),
-    ("PASSWORD", "パスワード パスフレーズ パスコード パスキー 認証情報 合言葉 い言葉", ""),
-    # In other languages, where a mark says that a value follows.
+    # A path is never a password.
     (
         "PASSWORD",
-        "密码 密碼 口令 비밀번호 암호 пароль Пароль contraseña Contraseña",
-        "(?=[ \t]{0,2}[:=：是]|(?:은|는) )",
+        "パスは パス: パス：",
+        r"(?<![ァ-ヺー]パス.)(?=[ \t]{0,2}[「『\"'`]?[A-Za-z0-9!#$%&*+?@^_-]{8,64}(?![\w./\\]))",
     ),
-    ("PASSWORD", "senha Senha kennwort Kennwort wachtwoord Wachtwoord asło", "(?=[ \t]{0,2}[:=])"),
-    ("PASSWORD", "passe", "(?<=de passe)(?=[ \t]{0,2}[:=])"),
-    ("PIN", "認証コード 確認コード ピンコード INコード イムコード ティコード 暗証番号", ""),
+    ("PASSWORD", "パスワード パスフレーズ パスコード パスキー 認証情報 合言葉 い言葉", ""),
+    (
+        "PIN",
+        "認証コード 確認コード ピンコード INコード イムコード ティコード インコード 暗証番号 認証番号 確認番号",
+        "",
+    ),
     ("PIN", "PIN", "(?<![A-Za-z]PIN)(?:番号)?(?=[はをが：])"),
     ("RECOVERY_CODE", "リーコード ップコード 復旧コード", ""),
     ("TOKEN", "トークン", ""),
     (
         "API_KEY",
-        "PIキー セスキー 認証キー ンスキー 号化キー 署名キー ントキー ビスキー ターキー ットキー Iのキー",
+        "PIキー セスキー 認証キー ンスキー 号化キー 署名キー ントキー ビスキー ターキー ットキー Iのキー ップキー リーキー I_キー",
         "",
     ),
 )
 # Between name and value: a few words, but not those after which a figure or a format is named.
 _BOUND = with_value(
-    r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}"
+    r"(?P<words>[^\x00-\x7f\n。]{0,16}?)[ \t*]{0,4}(?:[(（][^()（）\n]{1,24}[)）](?=[ \t]{0,2}[:：=は]))?"
     r"(?:。[ \t]?新しい(?:の|もの|方|ほう|やつ)は、?[ \t]{0,4})?"
     r"(?:(?:以下|下記|次の)[^\x00-\x7f\n。：]{0,10}[。：:]?[ \t]{0,2}\n{1,2}(?:```\w{0,12}\n)?[ \t]{0,8})?"
     r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
@@ -97,11 +105,20 @@ class JapaneseValues:
         return spans
 
 
-def japanese_values() -> tuple[JapaneseValues, ...]:
-    """One for each row."""
-    return tuple(
-        JapaneseValues(kind, tuple(Anchor(name, len(name)) for name in names.split()), re.compile(rest))
-        for kind, names, rest in _NAMES
+def japanese_values() -> tuple[Finder, ...]:
+    """One for each row, and those for all languages."""
+    return (
+        *(
+            JapaneseValues(
+                kind, tuple(Anchor(name.replace("_", " "), len(name)) for name in names.split()), re.compile(rest)
+            )
+            for kind, names, rest in _NAMES
+        ),
+        *(ForeignValues(kind, _in_usual_cases(names, at_end=True)) for kind, names in _FOREIGN),
+        Pairs(),
+        NewValues(),
+        CodesBefore(),
+        Alone(),
     )
 
 
@@ -148,3 +165,235 @@ def _other_value(views: Views, first: SecretSpan, end: int) -> SecretSpan | None
     judge: Judge = _PASSWORD if other["quote"] is None else quoted
     found = secret_in(views, other.start("value"), other["value"], "PASSWORD", judge)
     return found if found is not None and _SETTLED.match(views.text, found[1], end) else None
+
+
+# Names in other languages, divided by bars.
+_FOREIGN = (
+    (
+        "PASSWORD",
+        "passwort|kennwort|mot de passe|mdp|contraseña|contrasena|la clave es|clave de acceso|clave del|senha|palavra-passe"
+        "|wachtwoord|hasło|пароль|lösenord|passord|adgangskode|salasana|heslo|jelszó|şifre|parola|mật khẩu|kata sandi"
+        "|password del|password di|password per|password è|密码|密碼|口令|비밀번호|암호|패스워드",
+    ),
+    (
+        "API_KEY",
+        "schlüssel|clé|clef|jeton|clave|chave|chiave|sleutel|ключ|токен|密钥|密鑰|秘钥|金鑰|令牌|私钥|授权码|api 키|시크릿 키"
+        "|비밀키|액세스 키|토큰|시크릿",
+    ),
+    (
+        "PIN",
+        "code de vérification|code de confirmation|code de sécurité|code d'accès|code de connexion|bestätigungscode"
+        "|sicherheitscode|verifizierungscode|einmalcode|zugangscode|anmeldecode|código de verificación"
+        "|código de seguridad|código de acceso|código de confirmación|código de verificação|código de acesso"
+        "|código de segurança|codice di verifica|codice di sicurezza|codice di accesso|verificatiecode|kod weryfikacyjny"
+        "|код подтверждения|код доступа|проверочный код|验证码|驗證碼|校验码|动态码|确认码|인증번호|인증 코드|인증코드",
+    ),
+)
+# Where a sentence ends, as far as a value may be told in it.
+_STOP = re.compile(r"[\n。；!！?？]|\.(?=\s)|;[ \t]")
+_SENTENCE = 72
+_TELLING = re.compile(r"[0-9!-&*+/<-@^_`{-~“「『‘]")
+# What binds a value to a name that stands before it.
+_BINDS = re.compile(
+    r"[ \t]{0,2}[:=：＝][ \t]{0,4}"
+    r"|[ \t](?:ist|lautet|war|est|sera|es|era|será|é|è|is|jest|to|är|er|on|je|là|adalah|[—–-])"
+    r"(?:[ \t](?:jetzt|nun|ab sofort|ahora|agora|adesso|ora|nu|nyní|теперь|maintenant|désormais))?[ \t]{0,2}:?[ \t]{1,3}"
+    r"|(?:是|为|為|[改换換变變更][成为為]|设[为成置]|更新为|重置为)了?[ \t]{0,3}|[은는][ \t]{1,2}|(?<=[^\x00-\x7f])[ \t]{1,2}(?=[!-~])"
+)
+_OPENED = with_value(OPEN)
+_SENT_CODE = re.compile(
+    r"[「『\[【(（\"'`]?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![0-9A-Za-z分秒位年月]|[ \t][分秒位]|[ -.][0-9])"
+)
+_NO_CODE = re.compile(r"[ \t](?:min|sec|sek|hour|heure|stunde|hora|ora|ore|char|digit|мин|час|분|초)", re.IGNORECASE)
+
+
+def _in_usual_cases(names: str, *, at_end: bool = False) -> tuple[Anchor, ...]:
+    """Names divided by bars, in small letters, with a first capital, and in capitals; before or behind them."""
+    forms = {form for name in names.split("|") for form in (name, name[:1].upper() + name[1:], name.upper())}
+    return tuple(Anchor(form, len(form) if at_end else 0) for form in sorted(forms))
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignValues:
+    """Values in the same sentence behind some names; the places are those of their ends."""
+
+    kind: str
+    anchors: tuple[Anchor, ...]
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        text, done, calm = views.text, start, start
+        for place in places:
+            reach = min(place + _SENTENCE, end)
+            if place < done or (calm >= reach) or _TELLING.search(text, max(place, calm), reach) is None:
+                calm = max(calm, reach)
+                continue
+            stop = _STOP.search(text, place, reach)
+            last = reach if stop is None else stop.start()
+            for binds in _BINDS.finditer(text, place, last):
+                span = self._told(views, binds.end(), end, is_marked=binds[0].strip() in ("", ":", "=", "：", "＝"))
+                if span is not None:
+                    spans.append(span)
+                    done = span[1]
+                    break
+        return spans
+
+    def _told(self, views: Views, place: int, end: int, *, is_marked: bool) -> SecretSpan | None:
+        if self.kind == "PIN":
+            code = _SENT_CODE.match(views.text, place, end)
+            if code is None or _NO_CODE.match(views.text, code.end(), end):
+                return None
+            return (*code.span(1), self.kind)
+        value = _OPENED.match(views.text, place, end)
+        if value is None or value["value"] is None:
+            is_phrase = value is not None and value["quote"] is not None and self.kind == "PASSWORD"
+            return phrase_at(views, place + len(value["quote"]), end) if value is not None and is_phrase else None
+        least = 6 if self.kind == "PASSWORD" else 8 if is_marked else 16
+        judge = SAID[least] if value["quote"] is None else quoted
+        return secret_in(views, value.start("value"), value["value"], self.kind, judge)
+
+
+_PAIR = with_value(
+    r"[^\n.;。：:/\"'`=]{0,40}?[ \t]{0,2}(?:[:=：→は]|[ \t](?:is|are|ist|est|sind|son|é|são|sono))?[ \t]{1,3}"
+    r"[\"'`「]?[\w.@+-]{1,64}[\"'`」]?[ \t]{0,2}[/／][ \t]{1,2}(?P<quote>[\"'`“「『‘])?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A user and a password behind a word for both: "the login for … is root / …"."""
+
+    anchors: tuple[Anchor, ...] = _in_usual_cases(
+        "login|logins|account|zugangsdaten|anmeldedaten|identifiants|credenciales|credenciais|credenziali|inloggegevens"
+        "|ログイン情報|アカウント|接続情報|ログイン|账号|帳號|用户名|계정",
+        at_end=True,
+    )
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        text, done = views.text, start
+        for place in places:
+            # Few lines with such a word have a stroke.
+            stroke = text.find("/", place, min(place + 110, end)) if done <= place else -1
+            pair = _PAIR.match(text, place, end) if stroke >= 0 or "／" in text[place : place + 110] else None
+            if pair is not None and pair["value"] is not None:
+                judge = SAID[8] if pair["quote"] is None else quoted
+                span = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", judge)
+                if span is not None:
+                    spans.append(span)
+                    done = span[1]
+        return spans
+
+
+_NAMED = re.compile(
+    r"(?P<password>passw|パスワード|密码|密碼|口令|mot de passe|contrase|senha)"
+    r"|secret|token|api[ _-]?key|[a-z]_key|access key|シークレット|トークン|キー|密钥|密鑰|令牌|clé|schlüssel|jeton",
+    re.IGNORECASE,
+)
+_NEW = with_value(
+    r"[^\s:：=]{0,12}?(?:[ \t]?(?:is|est|ist|es|は|が|是|为|為|了|[:：=])){0,2}(?:[ \t](?:now))?[ \t]{0,3}" + OPEN
+)
+_BEFORE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class NewValues:
+    """The value of what was named before: "I rotated the key. The new one is …"."""
+
+    anchors: tuple[Anchor, ...] = _in_usual_cases(
+        "new value|new one|new ones|新しい値|新しいの|新しいもの|新しい方|新值|新的|nouvelle valeur|neuer wert|neue wert|nuevo valor"
+        "|novo valor|nuovo valore|更新为|改成|改为|换成|重置为|设置为|设为",
+        at_end=True,
+    )
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        done = seen = start
+        name: re.Match[str] | None = None
+        for place in places:
+            value = _NEW.match(views.text, place, end) if done <= place else None
+            if value is None or value["value"] is None:
+                continue
+            # What was searched is not searched again.
+            names = [*_NAMED.finditer(views.text, max(seen, place - _BEFORE), place)]
+            name = names[-1] if names else name
+            seen = place
+            if name is None or name.end() < place - _BEFORE:
+                continue
+            kind = "SECRET" if name["password"] is None else "PASSWORD"
+            judge = quoted if value["quote"] else SAID[8 if kind == "PASSWORD" else 16]
+            span = secret_in(views, value.start("value"), value["value"], kind, judge)
+            if span is not None:
+                spans.append(span)
+                done = span[1]
+        return spans
+
+
+_CODE_BEHIND = re.compile(
+    r"(?: (?:is|as) (?:your|the|ihr|dein)| est votre| ist ihr| es (?:tu|su)|[ \t]?(?:是|为)?(?:您的|你的))[^\n.;:。]{0,40}?"
+    r"(?:\bcode|otp\b|passcode|\bpin\b|código|验证码|驗證碼|校验码|动态码)",
+    re.IGNORECASE,
+)
+_CODE_BEFORE = re.compile(r"(?<![\w.,/#-])(?:[A-Za-z]-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})[」』\]】)）\"'`]?\Z")
+_LONGEST_CODE = 14
+
+
+@dataclass(frozen=True, slots=True)
+class CodesBefore:
+    """A code before what it is: "… is your verification code"."""
+
+    anchors: tuple[Anchor, ...] = (
+        *map(Anchor, (" is your ", " as your ", " is the ", " as the ", " est votre ", " ist Ihr ", " ist dein ")),
+        *map(
+            Anchor,
+            (" es tu ", " es su ", "您的", "你的", " 是您的", " 是你的", " 为您的", "是您的", "是你的", "为您的"),
+        ),
+    )
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        for place in places:
+            code = _CODE_BEFORE.search(views.text, max(start, place - _LONGEST_CODE), place)
+            if code is not None and _CODE_BEHIND.match(views.text, place, end):
+                spans.append((*code.span(1), "PIN"))
+        return spans
+
+
+# A line with a word for it, and a paragraph that has nothing but the value.
+_ALONE = re.compile(
+    r"[^\n]{0,120}[.:。：!！]?[ \t]{0,4}\r?\n(?:[ \t]{0,4}\r?\n)?[ \t]{0,8}([!-~]{8,64})[ \t]{0,4}(?=\r?\n[ \t]{0,4}\r?\n|\r?\n?\Z)"
+)
+_SENDS = re.compile(
+    r"送り|送付|送信し|知らせ|連絡|伝え|共有し|案内|記載|発行し|通知し|以下|下記|次の|こちら|\b(?:here|below|following|send|sending|sent"
+    r"|share|sharing|attach|is:|folgt|anbei|ci-dessous|voici|aquí|abaixo|segue|qui)\b|如下|以下",
+    re.IGNORECASE,
+)
+_MIXED = re.compile(r"(?=[^a-z]*+[a-z])(?=[^A-Z]*+[A-Z])(?=[^0-9]*+[0-9])(?!#)[^\s./:()<>{}\[\]|`]++")
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A password that stands alone below the sentence that sends it."""
+
+    anchors: tuple[Anchor, ...] = _in_usual_cases(
+        "password|passphrase|passcode|パスワード|パスフレーズ|passwort|kennwort|mot de passe|contraseña|senha|密码|비밀번호",
+        at_end=True,
+    )
+
+    def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
+        spans: list[SecretSpan] = []
+        text, done = views.text, start
+        for place in places:
+            if place < done:
+                continue
+            line = text.find("\n", place, min(place + 130, end))
+            done = place + 130 if line < 0 else line
+            below = _ALONE.match(text, place, end) if line >= 0 else None
+            if below is None or not _MIXED.fullmatch(below[1]):
+                continue
+            first = text.rfind("\n", max(0, place - _BEFORE), place) + 1
+            if _SENDS.search(text, max(first, place - _BEFORE), line):
+                span = secret_in(views, below.start(1), below[1], "PASSWORD", SAID[8])
+                if span is not None:
+                    spans.append(span)
+        return spans

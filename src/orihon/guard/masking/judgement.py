@@ -108,6 +108,11 @@ _IN_SENTENCES = """
     introduce ingrese los las una del que con inserisci tua della wachtwoord voer het een
 """
 _SENTENCE_WORDS = frozenset(_IN_SENTENCES.split())
+_OF_PHRASES = """
+    the and for with from but all its then than over under before after into without same some each every more most
+    less too very one two three only here there und mit der die das les des las los con por para
+"""
+_BINDING_WORDS = frozenset(_OF_PHRASES.split())
 _SHORTEST_SPACED, _LONGEST_SPACED = 8, 64
 _MARK = re.compile(r"[!@#$%^&*~+=?]")
 _DIGIT = re.compile(r"[0-9]")
@@ -188,10 +193,13 @@ def is_spaced_secret(value: str) -> bool:
     return any(is_strong(word, is_password=True, least=4) and not word.isdigit() for word in value.split(" "))
 
 
-def is_passphrase(value: str) -> bool:
-    """Are these words that nobody puts into a sentence?"""
+def is_passphrase(value: str, *, is_told: bool = False) -> bool:
+    """Are these words that nobody puts into a sentence? Where they are said to be a phrase, some may bind others."""
     words = value.split(" ")
-    return len(set(words)) >= 4 and _SENTENCE_WORDS.isdisjoint(words)
+    if len(set(words)) < 4 or _SENTENCE_WORDS.isdisjoint(words):
+        return len(set(words)) >= 4
+    common = _SENTENCE_WORDS.intersection(words)
+    return is_told and common <= _BINDING_WORDS and 3 * len(common) <= len(words)
 
 
 def _is_plain_name(value: str) -> bool:

@@ -36,7 +36,7 @@ _NO_PASSWORD = f"{_SHORT}{{0,2}}"
 _NO_KEY = rf"{_SHORT}{{0,6}}|[a-z_./,;][a-z_./,;-]{{0,14}}"
 _NOT_FOLLOWED = (
     r"(?!\s{{0,2}}[=:]\s{{0,2}}(?!(?:bearer|token|(?:api)?key|sec(?:ure|ret)[a-z]{{1,16}}[(:.])[ \t]{{0,2}}\S{{4}}"
-    r"|&|str|char|opt|secretstr|final)"
+    r"|&|str|char|opt|secretstr|final|new[ ]|[a-z0-9_.\[\]]{{3,6}}\((?=\\{{0,4}}[\"'`]))"
     r"(?:{})(?:[\s\"'`\\<>]|$))"
 )
 # The words that begin a name, what they have in common, the rest of the name behind that, its beginning looked back at,
@@ -62,7 +62,7 @@ _FOLLOWED = (
     r"|[ \t]{0,12}(?:[=:|>?]|-(?:>|[ \t]?\\{0,4}[\"']?(?:val|def|con|text)))"
     r"|[ \t]{1,4}(?:(?=[^\s-]\S{4}|\w{1,4}[ \t]{0,2}[/:,])\S{0,48}?[0-9\"'`!@#$%^&*?]"
     r"|(?:for|of|to|on|in|from|as|at|that|which|we|i|you|it|they|is|was|are|will|should|must|becomes|has|set"
-    r"|reset|changed|rotated|updated|equals|and|string)\b))"
+    r"|reset|changed|rotated|updated|equals|and|string|or(?=[ \t][\"'`]))\b))"
 )
 _KINDS = {
     **dict.fromkeys(("ss", "ssword", "sswort", "sswd", "ssphrase", "sscode", "pwd", "pw"), "PASSWORD"),
@@ -84,7 +84,8 @@ _KEY_SORTS = (
     "function", "functions", "host", "ingest", "write", "read", "server", "client", "shared", "data", "security",
     "consumer", "bot", "fernet", "aes", "hex", "activation", "product", "cipher", "symmetric", "recovery",
     "preshared", "wifi", "network", "rest", "anon",
-    "management", "personal", "root", "live", "test", "ssh", "instrumentation",
+    "management", "personal", "setup", "authenticator", "totp", "otp", "2fa", "mfa", "entry",
+    "root", "live", "test", "ssh", "instrumentation",
 )  # fmt: skip
 _SORTS_BY_END = {
     end: tuple(sort for sort in _KEY_SORTS if sort.endswith(end)) for end in {sort[-2:] for sort in _KEY_SORTS}
@@ -99,10 +100,14 @@ _TYPE = (
 _BOUND = (
     rf"{_CLOSE}(?:\[[0-9]{{0,4}}\])?(?:[ \t]\([^()\n\"'`=]{{1,40}}\)(?=[ \t]{{0,4}}[:=]))?"
     rf"[ \t]{{0,12}}(?:{_TYPE}[ \t]{{0,4}}(?==))?"
-    r"(?P<by>=>|:=|\?=|==|->|→|=|:|：|＝|\||>|は、?|を|が)(?:\*\*|</(?:b|strong)>)?[ \t]{0,12}"
+    r"(?P<by>=>|:=|\?=|==|->|→|=|:-|:(?![?+])|：|＝|\||>|は、?|を|が)(?:\*\*|</(?:b|strong)>)?[ \t]{0,12}"
     r"(?P<line>(?:[|>][+-]?[1-9]?[ \t]{0,4})?\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
     r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key"
-    r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2})?"
+    r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2}"
+    # What makes bytes or a text of another form of the value.
+    r"|(?:new[ ])?(?:[A-Za-z]\w{0,24}(?:\.|::|\(\)\.)){0,3}(?:\[\]byte|bytes?|bytearray|from|from_?hex|unhexlify|atob"
+    r"|\w{0,16}(?:[Dd]ecode|[Ee]ncode)\w{0,8}|[Gg]et_?[Bb]ytes|[Ss]tring|str|hex2bin|FromBase64String|FromHex\w{0,6}"
+    r"|(?:SymmetricKey\(data:[ ])?Data)\((?=\\{0,4}[\"'`]))?"
 )
 # Also what is typed into a field of that name: find("password").send_keys("…").
 _CALL = r"(?:[\"'\])]{0,5}\.(?:type|fill|send_keys|sendKeys|setValue)(?=\())?\([ \t]{0,2}(?=\\{0,4}[\"'`])"
@@ -114,6 +119,8 @@ _BESIDE = (
     r",?\s{0,24}-?[ \t]?\\{0,4}[\"']?(?:value|val|default|content|text)\\{0,4}[\"']?"
     r"[ \t]{0,4}[:=][ \t]{0,4}"
 )
+# What is taken where nothing else is set: process.env.JWT_SECRET || "…".
+_OTHERWISE = r"\\{0,4}[\"'\])]{0,4}[ \t]{1,2}(?:\|\||\?\?|\?:|or)[ \t]{1,2}(?=\\{0,4}[\"'`])"
 _FOR = r" (?:for|of|to|on)[ \t][^\n.;:=\"'`]{1,40}:\s{1,4}"
 _SAID = (
     r"(?:\*{1,2}|(?<=[A-Z])`)?"
@@ -132,7 +139,7 @@ _FROM = with_value(
     rf"[\"'`]?[\w-]{{1,40}}[\"'`]?[ \t]{{1,2}}to[ \t]{{1,2}}{OPEN}"
 )
 # The first that is there decides.
-_BINDING = with_value(f"(?:{'|'.join((_BOUND, _CALL, _BESIDE, _ARGUMENT, _FOR, _SAID, _BARE))}){OPEN}")
+_BINDING = with_value(f"(?:{'|'.join((_OTHERWISE, _BOUND, _CALL, _BESIDE, _ARGUMENT, _FOR, _SAID, _BARE))}){OPEN}")
 _NOTHING = (None,) * _BINDING.groups
 # Behind a name in a sentence.
 _IN_SENTENCES = (" ", "\t", "*")
@@ -184,7 +191,11 @@ class NamedValues:
                 if new is not None:
                     spans.append(new)
                 done = spans[-1][1]
-            elif after + _LONG_VALUE < end and flat[after] > " " < flat[after + _LONG_VALUE]:
+            elif (
+                after + _LONG_VALUE < end
+                and flat[after] > " " < flat[after + _LONG_VALUE]
+                and not flat.startswith("=${", after)
+            ):
                 run = _OUTSIDE.match(flat, after, end)
                 done = run.end() if run is not None and run.end() - after > _LONG_VALUE else done
         return spans
@@ -206,7 +217,7 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
     text, after = views.text, name.end()
     word, suffix = name.groups()
     kind = None if suffix in _NO_SECRETS else _KINDS.get(word) or _kind_by_sort(views, name, word)
-    if kind is None:
+    if kind is None or (word == "cret" and text[after] == ":" and _is_in_address(views, name)):
         return None
     binding = _BINDING.match(text, after, end)
     by, _, _, _, _, written = _NOTHING if binding is None else binding.groups()
@@ -235,6 +246,12 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
             of_pair = SAID[5] if pair["quote"] is None else quoted
             found = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", of_pair)
     return found
+
+
+def _is_in_address(views: Views, name: re.Match[str]) -> bool:
+    """Does the name belong to that of a thing: arn:aws:…:123456789012:secret:…?"""
+    first = _beginning(views, name)
+    return views.flat[first - 1 : first] == ":" and views.flat[first - 2 : first - 1].isdigit()
 
 
 def _may_be_pair(views: Views, name: re.Match[str], word: str) -> bool:

@@ -263,7 +263,8 @@ _LAST_RULES = (
         "URL_PASSWORD",
         "://",
         # A template such as ${PASSWORD}, {password} or %s is no password, nor is a placeholder.
-        r"[^\s/:@?#\"'`<>\\]{0,128}:()(?!\$?\{|\$\w+@|%s@|%\(|\[[A-Z0-9_]++\]#[0-9a-f]{8,}+@)"
+        r"[^\s/:@?#\"'`<>\\]{0,128}:()(?!\$?\{|\$\w+@|%s@|%\(|\[[A-Z0-9_]++\]#[0-9a-f]{8,}+@"
+        r"|(?:(?i:(?:your|my|the|db|some)?[-_]?(?:pass(?:word|wd|phrase)?|pwd|pw|secret|token))|\*{2,32}|[xX]{3,32}|\.{3}|…)@)"
         r"[^\s/\"'`<>\\]{1,256}(?=@)",
         (Anchor("://"),),
     ),

@@ -48,6 +48,7 @@ _VALUE = rf"(?(quote)(?:{_IN_QUOTES})|{OUTSIDE}{_WIDTH})"
 
 # Behind the quote that opens it, which is no backtick: commands stand there.
 _PHRASE = re.compile(r"(?<!`)(?:[a-z]{3,10} ){3,23}+[a-z]{3,10}(?=[\"'”」』’\\])")
+_TOLD_PHRASE = re.compile(r"(?:[A-Za-z]{1,12} ){3,23}+[a-z]{1,12}(?=[.!]?[\"'”」』’\\])")
 _SPACED = re.compile(
     r"(?<=\")[!#-\[\]-~]++(?: [!#-\[\]-~]++){1,5}+(?=[\"\\])|(?<=')[!-&(-\[\]-~]++(?: [!-&(-\[\]-~]++){1,5}+(?=['\\])"
 )
@@ -69,10 +70,10 @@ def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -
     return (start, start + length, kind) if length else None
 
 
-def phrase_at(views: Views, start: int, end: int) -> SecretSpan | None:
-    """The passphrase of several words behind the quote that ends at ``start``."""
-    phrase = _PHRASE.match(views.text, start, end)
-    if phrase is None or not is_passphrase(phrase[0]):
+def phrase_at(views: Views, start: int, end: int, *, is_told: bool = False) -> SecretSpan | None:
+    """The passphrase of several words behind the quote that ends at ``start``; ``is_told`` where that is said."""
+    phrase = (_TOLD_PHRASE if is_told else _PHRASE).match(views.text, start, end)
+    if phrase is None or not is_passphrase(phrase[0].lower(), is_told=is_told):
         return None
     return start, phrase.end(), "PASSWORD"
 
