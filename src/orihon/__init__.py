@@ -89,6 +89,7 @@ if TYPE_CHECKING:
     from orihon.llm.ollama import OllamaClient as OllamaClient
     from orihon.llm.openai import LMStudioClient as LMStudioClient
     from orihon.llm.openai import OpenAIClient as OpenAIClient
+    from orihon.llm.response_cache import LLMResponseCache as LLMResponseCache
     from orihon.llm.scripted import ScriptedModel as ScriptedModel
     from orihon.notifications.notification import CompressionNotification as CompressionNotification
     from orihon.notifications.notification import Notification as Notification
@@ -257,6 +258,7 @@ _TABLE = {
     "orihon.llm.clients": "get_llm_client",
     "orihon.llm.ollama": "OllamaClient",
     "orihon.llm.openai": "LMStudioClient OpenAIClient",
+    "orihon.llm.response_cache": "LLMResponseCache",
     "orihon.llm.scripted": "ScriptedModel",
     "orihon.notifications.webhook": "Delivery",
     "orihon.notifications.notification": "CompressionNotification Notification",

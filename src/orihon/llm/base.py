@@ -24,14 +24,15 @@ from orihon.drivers.http import Response, Timeouts
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
+from orihon.llm import configured
 from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
+from orihon.llm.configured import client_settings
 from orihon.llm.history import History, MemoryHistory, StoredHistory
 from orihon.llm.request_file import ViewLines, instructed_lines, list_lines, view_with_user
-from orihon.llm.retry import RetryPolicy
 from orihon.llm.telemetry import call_telemetry, model_call
 from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_call_instructions, text_result_message
 from orihon.llm.transport import CancellableCall, Transport, refusal, without_user
-from orihon.settings import Settings, load_settings
+from orihon.settings import Settings
 from orihon.system import jsonio
 from orihon.tasks.message_store import MessageStore
 from orihon.values.message.message import Message
@@ -40,7 +41,7 @@ from orihon.values.tokens.tokens import estimate
 
 if TYPE_CHECKING:
     from orihon.llm.response_cache import ResponseCache
-    from orihon.llm.retry import RateLimit
+    from orihon.llm.retry import RateLimit, RetryPolicy
     from orihon.tasks.context import TaskContextManager
 
 logger = logging.getLogger("orihon.llm")
@@ -79,28 +80,30 @@ class LLMClient(ABC):
         http: Transport | None = None,
         timeouts: Timeouts | None = None,
         retry: RetryPolicy | None = None,
-        stream: bool = True,
+        stream: bool | None = None,
         cache: ResponseCache | None = None,
         rate_limit: RateLimit | None = None,
     ) -> None:
         """The history lies in ``task_ctx``, ``message_store`` or ``context_dir``; without any of them, or with
-        ``context_storage.enabled: false``, in memory."""
+        ``context_storage.enabled: false``, in memory. How calls are made, the settings say (``llm.*``), unless told."""
         inherited = task_ctx.settings if task_ctx else message_store.settings if message_store else None
-        flags = {"llm.provider": self.provider}
-        self.settings = load_settings(inherited if config is None else config, flags=flags)
+        self.settings, folder = client_settings(inherited if config is None else config, self.provider)
         self.task_ctx = task_ctx
-        self.message_store = self._store(context_dir, message_store)
+        self.message_store = self._store(folder if context_dir is None else context_dir, message_store)
         self.tools = read_tools(functions, tools)
-        self.stream = stream
+        self.stream = self.settings.llm.stream if stream is None else stream
         self.last_answer: ModelAnswer | None = None
         self._section = self.settings.llm.active
         self._url, self._basic = without_user(self._endpoint(self._section.base_url))
         self._api_key = self._checked_key()
         self._own_transport = http is None
-        self._transport = http or Transport(timeouts, allow_metadata=self.settings.llm.allow_metadata)
-        self._retry = retry or RetryPolicy()
-        self._cache = cache
-        self._rate_limit = rate_limit
+        patience = timeouts or configured.timeouts(self.settings)
+        self._transport = http or Transport(patience, allow_metadata=self.settings.llm.allow_metadata)
+        self._retry = retry or configured.retry_policy(self.settings)
+        self._cache = cache or configured.kept_answers(self.settings, task_ctx)
+        self._rate_limit = rate_limit or configured.rate_limit(self.settings, task_ctx)
+        #: Folds the conversation; ``None`` where it is in memory.
+        self.compressor = self._make_compressor()
         self._history = self._make_history()
         self._tool_tokens = sum(estimate(jsonio.encode(tool.as_openai()).decode()) for tool in self.tools)
         if self.message_store is not None:
@@ -119,16 +122,19 @@ class LLMClient(ABC):
         """Add what the user says."""
         self._history.add("user", message)
 
-    def send_function_result(self, name: str, result: object, *, tool_call_id: str | None = None) -> None:
+    def send_function_result(
+        self, name: str, result: object, *, tool_call_id: str | None = None, is_recorded: bool = False
+    ) -> None:
         """Add a tool's result, for the call of that id or the oldest open call of that tool.
 
-        A result that is no text is written as JSON.
+        A result that is no text is written as JSON. With a task the call is recorded among its tool calls, unless
+        whoever has made it ``is_recorded`` there already.
         """
         written = result if isinstance(result, str) else jsonio.encode(result).decode()
         if self.calls_in_words:
             self._history.add("user", text_result_message(name, written))
         else:
-            self._history.add_result(name, written, tool_call_id)
+            self._history.add_result(name, written, tool_call_id, is_recorded=is_recorded)
 
     def get_response(self, *, on_text: OnText | None = None) -> tuple[str, list[dict[str, str]]]:
         """Ask the model; its text, and its tool calls as ``{"id", "name", "arguments"}`` (arguments as a text).
@@ -199,6 +205,16 @@ class LLMClient(ABC):
     def context_length(self) -> int:
         """Its window."""
         return self._section.context_length if self.message_store is None else self.message_store.context_length
+
+    @property
+    def max_token(self) -> int:
+        """The most tokens of an answer; where the settings do not say, the window."""
+        return self._section.max_token or self.context_length
+
+    @property
+    def use_file_storage(self) -> bool:
+        """Is the conversation kept, or is it in memory?"""
+        return self.message_store is not None
 
     @property
     def calls_in_words(self) -> bool:
@@ -332,14 +348,18 @@ class LLMClient(ABC):
             return message_store or (MessageStore(context_dir, self.settings) if context_dir is not None else None)
         return self.task_ctx.message_store
 
+    def _make_compressor(self) -> ContextCompressor | None:
+        if self.message_store is None:
+            return None
+        if self.task_ctx is not None:
+            return self.task_ctx.compressor
+        return ContextCompressor(message_store=self.message_store, llm_client=self)
+
     def _make_history(self) -> History:
-        store = self.message_store
-        if store is None:
+        if self.message_store is None or self.compressor is None:
             limit = self._section.context_length - self.settings.reserve_output
             return MemoryHistory(limit, self.task_ctx)
-        if self.task_ctx is not None:
-            return StoredHistory(store, self.task_ctx.compressor, self.task_ctx)
-        return StoredHistory(store, ContextCompressor(message_store=store, llm_client=self))
+        return StoredHistory(self.message_store, self.compressor, self.task_ctx)
 
     def _redactor(self) -> Redactor:
         if self.message_store is not None:

@@ -18,7 +18,9 @@ from orihon.errors import ToolCallError
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.request_file import FileLines, ViewLines, list_lines, request_file
 from orihon.store import TaskMessages
+from orihon.system import jsonio
 from orihon.values.message.message import Message
+from orihon.values.message.parts import ToolCall
 from orihon.values.records import ModelCall
 from orihon.values.tokens.message_tokens import estimate_message
 from orihon.values.tokens.tokens import reported_input_tokens
@@ -39,7 +41,7 @@ class History(Protocol):
 
     def add(self, role: str, text: str) -> None: ...
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None: ...
+    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None: ...
 
     def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None: ...
 
@@ -81,8 +83,23 @@ class StoredHistory:
     def add(self, role: str, text: str) -> None:
         self._store.add_message(role, text)
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
-        self._store.add_message("tool", text, name, tool_call_id=tool_call_id)
+    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None:
+        call = None if is_recorded else self._call(name, tool_call_id)
+        told = None if call is None else {"arguments": _arguments(call), "result": text, "tool_name": call.name}
+        self._store.add_message("tool", text, name, tool_call_id=tool_call_id, tool_call=told)
+        if told is not None and self._task_ctx is not None:
+            self._task_ctx.update_statistics(tool_calls=1)
+
+    def _call(self, name: str, tool_call_id: str | None) -> ToolCall | None:
+        """The call that waits for this result; ``None``: there is none, and the store says so."""
+        waiting = self._store.task_store.tail.open_calls
+        wanted = tool_call_id or next((call_id for call_id, tool in waiting.items() if tool == name), None)
+        if wanted not in waiting:
+            return None
+        last = self._store.count_messages()
+        newest = (self._store.get_message(seq).message for seq in range(last, 0, -1))
+        asked = next(message for message in newest if message.role == "assistant")
+        return next(call for call in asked.tool_calls if call.id == wanted)
 
     def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None:
         # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.
@@ -137,7 +154,7 @@ class MemoryHistory:
     def add(self, role: str, text: str) -> None:
         self._append(Message.build(role, text))
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None) -> None:
+    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None:
         waiting = self._open_calls()
         wanted = tool_call_id or next((call_id for call_id, tool in waiting.items() if tool == name), None)
         if wanted not in waiting:
@@ -205,6 +222,14 @@ def _chat_calls(answer: ModelAnswer) -> list[dict[str, Any]] | None:
         {"id": call["id"], "type": "function", "function": {"name": call["name"], "arguments": call["arguments"]}}
         for call in answer.calls
     ] or None
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        read = jsonio.decode(call.arguments or "{}")
+    except ValueError:
+        read = None
+    return read if isinstance(read, dict) else {"unreadable": call.arguments}
 
 
 def _refuse_open(waiting: Mapping[str, str]) -> None:

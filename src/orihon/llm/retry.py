@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import Protocol
 
-from orihon.catalogue.counters import RateLimits
 from orihon.errors import EmptyAnswer, LLMError, Refused, TimedOut, Unreachable
 
 _PASSING = frozenset((408, 409, 425, 429))
@@ -79,11 +79,17 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
+class Buckets(Protocol):
+    """Permissions by provider; ``take`` gives the seconds until one holds."""
+
+    def take(self, provider: str, *, per_second: float, burst: int) -> float: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RateLimit:
     """Requests per minute, for all providers or by provider."""
 
-    buckets: RateLimits
+    buckets: Buckets
     per_minute: float
     burst: int = 1  # permissions that may be saved up
     by_provider: Mapping[str, float] = field(default_factory=dict)

@@ -198,7 +198,7 @@ class ToolSteps:
         while told < len(calls) and calls[told].id in results:
             call = calls[told]
             said = results[call.id] or text("agent.no_output")  # some providers refuse a result of nothing
-            self._client.send_function_result(call.name, said, tool_call_id=call.id)
+            self._client.send_function_result(call.name, said, tool_call_id=call.id, is_recorded=True)
             told += 1
         return told
 

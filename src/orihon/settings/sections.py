@@ -186,6 +186,13 @@ class LLMSettings:
     stream: bool = field(default=True, metadata=spec(FLAG, "Take answers in pieces."))
     cache: bool = field(default=False, metadata=spec(FLAG, "Keep answers, and use them when a request comes again."))
     cache_ttl: float = field(default=3600.0, metadata=spec(_SECONDS, "Seconds for which an answer is kept."))
+    cache_url: str | None = field(
+        default=None,
+        repr=False,
+        metadata=spec(
+            TEXT, "A Redis (`redis://…`) that keeps the answers for many machines; unset: the base folder; never shown."
+        ),
+    )
     requests_per_minute: float | None = field(
         default=None, metadata=spec(_SECONDS, "Requests to one provider by all workers together; unset: any number.")
     )

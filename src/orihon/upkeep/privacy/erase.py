@@ -259,7 +259,7 @@ def _finish(base: OpenBase, done: Erasure, wait: float) -> Erasure:
         steps: dict[str, Callable[[], object]] = {
             "unfinished": lambda: erase_unfinished(base, done.user),
             "search": lambda: None if catalogue is None else erase_traces(base, wait),
-            "answers": lambda: clear_cache(base.path),  # they do not say whose they were
+            "answers": lambda: clear_cache(base.settings, base.path),  # they do not say whose they were
             "imports": lambda: forget_imports(base.path, done.user),
             "catalogue": lambda: overwrite_deleted(base),
         }
