@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from orihon.guard.logs import enter_task
 from orihon.tasks.heartbeat import Heartbeat
+from orihon.texts import set_language
 from tests.catalogues import KINDS, CataloguePlace
 from tests.fuzzing import FEW
 from tests.services import RABBITMQ, REDIS, TASKS_DATABASE, Database, empty, needed, own_schema
@@ -97,6 +98,13 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
         ):
             monkeypatch.delenv(name)
     monkeypatch.setenv("ORIHON_LANG", "en")
+
+
+@pytest.fixture(autouse=True)
+def _no_language_of_earlier_tests() -> Iterator[None]:
+    """A base that says what it has to say in one language says so for the whole process."""
+    yield
+    set_language(None)
 
 
 @pytest.fixture(autouse=True)

@@ -102,7 +102,7 @@ class ClientTalk(ClientBehaviour):
     # ---- figures -------------------------------------------------------------------------------------------------
 
     def test_usage_is_counted_once_with_the_cached_part(self, tmp_path: Path, stream: bool) -> None:
-        usage = {"input": 120, "output": 7, "cached": 100} if self.reports_cached else {"input": 120, "output": 7}
+        usage = {"input": 420, "output": 7, "cached": 100} if self.reports_cached else {"input": 420, "output": 7}
         with ScriptedModel([Reply("ok", usage=usage)]) as model:
             config = self.config(model)
             task = TaskContextManager(tmp_path, TaskKey("local", "me", "r", "issue", "1", "me"), config)
@@ -111,12 +111,12 @@ class ClientTalk(ClientBehaviour):
             client.send_user_message("x" * 400)
             client.get_response()
             client.close()
-            assert (client.last_usage.input, client.last_usage.output) == (120, 7)
+            assert (client.last_usage.input, client.last_usage.output) == (420, 7)
             assert client.last_usage.cached == usage.get("cached", 0)
             row = task.catalogue.tasks.get(task.uuid)
-            assert (row.llm_call_count, row.total_tokens) == (1, 120)
-            estimated = 100 + estimate(json.dumps(client.tools[0].as_openai(), separators=(",", ":")))
-            assert task.correction.factor == pytest.approx(120 / estimated)  # the tools are part of the request
+            assert (row.llm_call_count, row.total_tokens) == (1, 427)
+            tools = estimate(json.dumps(client.tools[0].as_openai(), separators=(",", ":")))
+            assert task.correction.factor == pytest.approx((420 - tools) / 100)  # the tools are part of the request
             task.complete()
             task.catalogue.close()
 
@@ -131,7 +131,7 @@ class ClientTalk(ClientBehaviour):
         with self.talking([Reply("ok", usage={})], tmp_path, stream=stream) as (client, _):
             client.get_response()
             assert client.message_store is not None
-            assert client.message_store.correction.observations == 0
+            assert client.message_store.correction.factor == 1.0
 
     def test_reasoning_is_kept_with_the_answer(self, tmp_path: Path, stream: bool) -> None:
         with self.talking([Reply("42", reasoning="six times seven")], tmp_path, stream=stream) as (client, _):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 
 from orihon import LLMClient, LLMResponseCache, LMStudioClient, OllamaClient, OpenAIClient, ToolStore, get_llm_client
 from orihon.errors import InvalidSettings, LLMError
-from orihon.llm.scripted import Fault, Reply, ScriptedModel
+from orihon.llm.scripted import Fault, Reply, ScriptedModel, ScriptedRequest, ScriptStep, overflowing
+from orihon.values.tokens.tokens import Correction
 from tests.helpers import refused
 
 
@@ -171,3 +173,44 @@ def test_a_cache_that_cannot_be_reached_fails_no_call(url: str, caplog: pytest.L
         assert client.get_response()[0] == "answered"
         client.close()
     assert "cannot be reached" in caplog.text
+
+
+TOOLS = [
+    {"type": "function", "function": {"name": f"tool_{number}", "description": "does what it says " * 60}}
+    for number in range(8)
+]
+
+
+@pytest.mark.parametrize("kind", [OpenAIClient, LMStudioClient])
+def test_a_template_that_drops_tools_lets_no_view_grow_beyond_the_window(tmp_path: Path, kind: type[LLMClient]) -> None:
+    window, sent = 8192, list[int]()
+
+    def answer(request: ScriptedRequest) -> ScriptStep:
+        sent.append(len(json.dumps(request.body["messages"])) // 4)
+        return Reply("said " * 200, usage={"input": sent[-1], "output": 250})
+
+    with ScriptedModel(answer) as model:
+        config = {"model": "m", "base_url": model.base_url, "context_length": window}
+        client = kind(config, tools=TOOLS, context_dir=tmp_path / "task")
+        for turn in range(60):
+            client.send_user_message(f"question {turn}: " + "about this " * 100)
+            client.get_response()
+        assert max(sent) <= window
+        assert client.message_store is not None
+        assert client.message_store.correction.factor > 0.8
+        client.close()
+
+
+def test_an_overflow_forgets_what_was_learned_folds_and_asks_once_more(tmp_path: Path) -> None:
+    with ScriptedModel(lambda _: Reply("fits") if len(model.requests) > 1 else overflowing) as model:
+        config = {"model": "m", "base_url": model.base_url, "context_length": 8192}
+        client = OpenAIClient(config, context_dir=tmp_path / "task")
+        assert client.message_store is not None
+        for turn in range(20):
+            client.message_store.add_message("user", f"question {turn}: " + "about this " * 100)
+        client.message_store.correction = Correction(0.5)
+        assert client.get_response()[0] == "fits"
+        first, *_, last = (len(json.dumps(request.body["messages"])) for request in model.requests)
+        assert last < first / 1.5
+        assert client.message_store.correction.factor >= 1.0
+        client.close()

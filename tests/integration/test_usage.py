@@ -220,7 +220,9 @@ def test_the_doctor_writes_down_again_what_a_lost_catalogue_knew(tmp_path: Path)
     assert rows(tmp_path, settings, context.uuid) == before
     with closing(open_catalogue(tmp_path, settings)) as catalogue:
         row = catalogue.tasks.get(context.uuid)
-    assert (row.llm_call_count, row.total_tokens) == (4, 1001 + 1002 + 1003 + 1004), "the last is the final summary's"
+    assert (row.llm_call_count, row.total_tokens) == (4, 1001 + 1002 + 1003 + 1004 + 4 * 50), (
+        "the last is the final summary's"
+    )
 
 
 def test_a_broken_file_of_calls_costs_its_figures(tmp_path: Path) -> None:

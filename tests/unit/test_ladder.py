@@ -204,7 +204,7 @@ def test_by_hand_the_last_rung_below_the_end_is_used(preset: str, strategies: tu
 
 
 def test_fullness_is_what_the_provider_counts() -> None:
-    gauge = Gauge.of(load({"llm": {"openai": {"reserve_output": 200}}}), 1000, Correction(1.5, 1))
+    gauge = Gauge.of(load({"llm": {"openai": {"reserve_output": 200}}}), 1000, Correction(1.5))
     fullness = fullness_of(gauge, 400, 7)
     assert fullness == Fullness(tokens=600, entries=7, window=1000, budget=800)
     assert fullness.usage == 0.75

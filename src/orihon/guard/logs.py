@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from io import TextIOWrapper
 from pathlib import Path
@@ -105,7 +106,9 @@ def masked(text: str) -> str:
     from orihon.guard.masking.redaction import hide
 
     while _before_masking:
-        _before_masking.pop()()
+        # Whatever is wrong with the settings, there is an error on its way that somebody has to see.
+        with suppress(Exception):
+            _before_masking.pop()()
     return hide(text)
 
 

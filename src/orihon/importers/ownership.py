@@ -65,7 +65,7 @@ class ThreadUsage:
     def add(self, call: ModelCall) -> None:
         self.calls += 1
         self.model = call.model or self.model
-        self.tokens += 0 if call.usage is None else call.usage.input
+        self.tokens += 0 if call.usage is None else call.usage.total
 
 
 @dataclass(frozen=True, slots=True)

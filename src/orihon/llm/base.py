@@ -169,7 +169,7 @@ class LLMClient(ABC):
             answer = self._attempts(body, call, None)
         used = Usage.of(answer.usage)
         if self.task_ctx is not None:
-            self.task_ctx.update_statistics(llm_calls=1, tokens=used.input)
+            self.task_ctx.update_statistics(llm_calls=1, tokens=used.total)
             estimated = Usage(estimate(body.decode("utf-8", "replace")), 0, estimate(answer.text))
             made = model_call(options.model, answer)
             made = replace(made, usage=made.usage or estimated)

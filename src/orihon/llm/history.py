@@ -21,9 +21,9 @@ from orihon.store import TaskMessages
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.message.parts import ToolCall
-from orihon.values.records import ModelCall
+from orihon.values.records import ModelCall, Usage
 from orihon.values.tokens.message_tokens import estimate_message
-from orihon.values.tokens.tokens import reported_input_tokens
+from orihon.values.tokens.tokens import Correction, reported_input_tokens
 
 if TYPE_CHECKING:
     from orihon.tasks.context import TaskContextManager
@@ -117,7 +117,13 @@ class StoredHistory:
         return FileLines(self._store.get_current_context_file())
 
     def relieve(self) -> bool:
-        """The provider's window is smaller than we took it for, so what we take for little has to become less."""
+        """The provider's window is smaller than we took it for, so what we take for little has to become less.
+
+        Nor is what we have learned of its counts true any more.
+        """
+        if self._task_ctx is not None:
+            self._task_ctx.correct(Correction())
+        self._store.correction = Correction()
         usage = self._compressor.gauge.usage(self.tokens)
         rung = self._compressor.ladder.strongest()
         target = min(_HALF * usage, rung.target or self._compressor.ladder.target, 1.0)
@@ -136,7 +142,8 @@ class StoredHistory:
         if self._task_ctx is not None:
             self._task_ctx.report_usage(usage, request_tokens, call=call)
         elif (reported := reported_input_tokens(usage)) is not None:
-            self._store.correction = self._store.correction.observe(request_tokens, reported)
+            learned = self._store.correction.observe(request_tokens, reported, tools=self._store.tool_tokens)
+            self._store.correction = learned
 
 
 class MemoryHistory:
@@ -184,7 +191,7 @@ class MemoryHistory:
     def report(self, usage: Mapping[str, Any], request_tokens: int, call: ModelCall) -> None:
         context = self._task_ctx
         if context is not None:
-            context.update_statistics(llm_calls=1, tokens=reported_input_tokens(usage) or 0)
+            context.update_statistics(llm_calls=1, tokens=Usage.of(usage).total)
             said = _tokens(self.messages[-1])
             context.calls.answered(call, sent=request_tokens, said=said, saved=0, epoch=context.lease.epoch)
 

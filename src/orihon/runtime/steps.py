@@ -191,6 +191,7 @@ class ToolSteps:
         said = text("agent.interrupted")
         arguments = _arguments(call.arguments)
         self._context.tool_store.add_tool_call(call.name, arguments, said, status=INTERRUPTED, call_id=call.id)
+        self._context.update_statistics(tool_calls=1)
         return said
 
     def _report(self, calls: Sequence[WantedCall], results: Mapping[str, str], told: int) -> int:
@@ -259,9 +260,11 @@ class ToolSteps:
         errors: Counter[str] = Counter()
         row = self._context.catalogue.tasks.get(self._context.uuid)
         since = row.tool_call_count - fresh_start(row)["tool_calls"]
-        records = [record for record in self._newest(_LOOKED_BACK) if record["status"] != INTERRUPTED]
+        records = self._newest(_LOOKED_BACK)
         for record in records[max(len(records) - since, 0) :]:
             tool = record["tool_name"]
+            if record["status"] == INTERRUPTED:
+                continue
             errors[tool] = errors[tool] + 1 if record["status"] == "error" else 0
         return Counter({tool: min(times, self._most_errors - 1) for tool, times in errors.items()})
 

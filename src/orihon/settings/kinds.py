@@ -255,10 +255,17 @@ def _name_list(raw: object) -> tuple[str, ...]:
 
 
 def _servers(raw: object) -> Any:
+    """Servers by name. In a list each has its name in it, as the first designs write them."""
     servers = parsed(raw)
     entries = list(servers.values()) if isinstance(servers, Mapping) else servers
     if not isinstance(entries, list | tuple) or not all(isinstance(entry, Mapping) for entry in entries):
         raise ValueError(raw)
+    if not isinstance(servers, Mapping):
+        names = [str(entry.get("mcp_server_name", entry.get("name", ""))) for entry in entries]
+        if not all(names) or len({*names}) < len(names):
+            raise ValueError(raw)
+        bare = ({key: entry[key] for key in entry if key not in ("mcp_server_name", "name")} for entry in entries)
+        servers = dict(zip(names, bare, strict=True))
     return _frozen(servers) if servers else None
 
 

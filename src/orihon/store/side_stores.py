@@ -96,6 +96,10 @@ def tool_record(
     }
 
 
+#: How a call can have ended.
+STATUSES = ("success", "error")
+
+
 class ToolStore(SideStore):
     """What every tool was asked and what it answered; oldest first, numbered from 1."""
 
@@ -105,17 +109,22 @@ class ToolStore(SideStore):
         arguments: Mapping[str, Any] | None = None,
         result: Any = None,
         error: str | None = None,
+        duration_ms: float | None = None,
+        error_message: str | None = None,
         *,
         args: Mapping[str, Any] | None = None,
         status: str | None = None,
-        duration_ms: float | None = None,
         call_id: str | None = None,
     ) -> int:
         """Record one call and return its number. ``status`` is ``error`` when an error is given.
 
+        A status (``success``, ``error``) in the place of the error is taken for that, with the error behind the
+        duration: so the first designs write it.
         ``call_id`` is the id of the call in the log: by it a result is found again that is not in the log yet.
         """
         asked = arguments if arguments is not None else args
+        if status is None and error in STATUSES:
+            status, error = error, error_message
         record = tool_record(tool_name, asked, result, error, status=status, duration_ms=duration_ms)
         return self._store.add("tools", record if call_id is None else {**record, "call_id": call_id})
 

@@ -38,6 +38,9 @@ logger = logging.getLogger("orihon.context")
 
 Hook = Callable[[], object]
 
+#: Messages that a task may have before the conversation begins.
+_LONGEST_BEGINNING = 50
+
 
 class TaskContextManager(Asking, TaskStatistics):
     """Everything a task keeps: messages, summaries, tool calls, plans, state."""
@@ -141,7 +144,7 @@ class TaskContextManager(Asking, TaskStatistics):
         self.calls = UsageBook(self.catalogue, self.uuid, self.counts)
         self.model = row.model or self.settings.model
         self.message_store.context_length = row.context_length or self.settings.context_length
-        self.message_store.correction = Correction(row.correction, int(row.correction != 1.0))
+        self.message_store.correction = Correction.stored(row.correction)
         self.compressor = ContextCompressor(self)
         if self.task_store.count("checkpoints"):
             self.checkpoints.settle()
@@ -218,11 +221,29 @@ class TaskContextManager(Asking, TaskStatistics):
         return self.inheritance_manager.generate_notification_comment(self._inheritance)
 
     def create_initial_context_with_inheritance(self, system_message: str) -> int:
-        """The system prompt, then what is inherited (if anything); returns the last message's number."""
+        """The system prompt, then what is inherited (if anything); returns the last message's number.
+
+        Where it stands already, in a task that is taken up again, nothing is added.
+        """
+        if (begun := self._begun_with(system_message)) is not None:
+            return begun
         seq = self.message_store.add_message("system", system_message)
         if self._inheritance is not None:
             seq = self.inheritance_manager.create_initial_context(self, self._inheritance)
         return seq
+
+    def _begun_with(self, system_message: str) -> int | None:
+        """The number of the last message of a beginning that has just this prompt."""
+        last = 0
+        for stored in self.message_store.get_messages(1, _LONGEST_BEGINNING):
+            if stored.message.role != "system":
+                break
+            last = stored.seq
+            if last == 1 and stored.message.text != self.task_store.redactor.mask(system_message):
+                return None
+        if last == 1 and self._inheritance is not None and self.message_store.count_messages() == 1:
+            return self.inheritance_manager.create_initial_context(self, self._inheritance)  # a crash came in between
+        return last or None
 
     # ---- state -------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def changing_task(base: OpenBase, uuid: str) -> Iterator[ChangingTask]:
         base.audit.watch(store, uuid)
         messages = TaskMessages(store, base.settings)
         messages.context_length = row.context_length or base.settings.context_length
-        messages.correction = Correction(row.correction, int(row.correction != 1.0))
+        messages.correction = Correction.stored(row.correction)
         before = store.count("compressions")
         counts = TaskCounts(catalogue, store, row.task_source)
         at_end.callback(counts.write)  # also what failed is counted

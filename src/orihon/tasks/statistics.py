@@ -19,7 +19,7 @@ from orihon.tasks.message_store import MessageStore
 from orihon.tasks.metrics import TaskCounts
 from orihon.tasks.owning import totals_of
 from orihon.tasks.usage import UsageBook
-from orihon.values.records import ModelCall
+from orihon.values.records import ModelCall, Usage
 from orihon.values.tokens.tokens import Budget, Correction, Gauge, reported_input_tokens, tokenizer_for
 
 logger = logging.getLogger("orihon.context")
@@ -107,19 +107,20 @@ class TaskStatistics:
     ) -> None:
         """Learn from the usage that a provider reports: counters, costs, and the correction of our estimate.
 
-        ``request_tokens`` is ``message_store.get_current_token_count()`` from when the request was made. Without it
-        the request is taken to be the view as it is now, less the answer when that has been added already. ``call`` is
-        the one that the answer was stored with; a provider that reports nothing is counted only by that.
+        ``request_tokens`` is ``message_store.get_current_token_count()`` from when the request was made, and the tokens
+        of the tools that were sent with it (``message_store.tool_tokens``). Without it the request is taken to be the
+        view as it is now, less the answer when that has been added already. ``call`` is the one that the answer was
+        stored with; a provider that reports nothing is counted only by that.
         """
         reported = reported_input_tokens(usage)
         if reported is None and call is None:
             return
         view = self._request_tokens()
         if reported is not None:
-            correction = self.correction.observe(view if request_tokens is None else request_tokens, reported)
-            self.catalogue.tasks.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
-            self.message_store.correction = correction
-        self.update_statistics(llm_calls=1, tokens=reported or 0)
+            tools = self.message_store.tool_tokens
+            sent = view + tools if request_tokens is None else request_tokens
+            self.correct(self.correction.observe(sent, reported, tools=tools))
+        self.update_statistics(llm_calls=1, tokens=0 if reported is None else Usage.of(usage).total)
         tail = self.task_store.tail
         self.calls.answered(
             call or ModelCall.of(self.model, usage),
@@ -128,6 +129,12 @@ class TaskStatistics:
             saved=max(tail.log_tokens - tail.view_tokens, 0),
             epoch=self.lease.epoch,
         )
+
+    def correct(self, correction: Correction) -> None:
+        """Count by this from now on."""
+        if correction != self.correction:
+            self.catalogue.tasks.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
+            self.message_store.correction = correction
 
     def _request_tokens(self) -> int:
         tail = self.task_store.tail

@@ -1,10 +1,10 @@
 """Everything Orihon says to people, in English and Japanese.
 
 Owns the files in ``en`` and ``ja``, one for each room, and the choice between the languages: ``set_language`` (the
-setting), then ``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese. ``speaking`` chooses for one
-block, such as the answer to one reader of a page. A text is found by a dotted key and filled with named fields; the
-reason of an error, a finding or a refusal is written as ``reason = ["cause", "remedy"]``. A missing key is a
-programming error and raises ``KeyError``; a test compares both languages.
+setting), then ``ORIHON_LANGUAGE`` or ``ORIHON_LANG``, then ``LANG``; English when none of them says Japanese.
+``speaking`` chooses for one block, such as the answer to one reader of a page. A text is found by a dotted key and
+filled with named fields; the reason of an error, a finding or a refusal is written as ``reason = ["cause",
+"remedy"]``. A missing key is a programming error and raises ``KeyError``; a test compares both languages.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def language() -> str:
     chosen = _spoken.get() or _chosen
     if chosen is not None:
         return chosen
-    wanted = os.environ.get("ORIHON_LANG") or os.environ.get("LANG") or ""
+    wanted = next(filter(None, map(os.environ.get, ("ORIHON_LANGUAGE", "ORIHON_LANG", "LANG"))), "")
     return "ja" if wanted.lower().startswith("ja") else "en"
 
 

@@ -35,6 +35,11 @@ class Usage(AsJson):
     cached: int = 0
     output: int = 0
 
+    @property
+    def total(self) -> int:
+        """What went out and what came back."""
+        return self.input + self.output
+
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Usage:
         return cls(*(_count(record, name) for name in ("input", "cached", "output")))

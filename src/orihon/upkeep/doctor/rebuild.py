@@ -109,7 +109,7 @@ def usage_from_folder(place: TaskPlace, settings: Settings, row: TaskRow) -> lis
 
 def with_calls(row: TaskRow, used: Iterable[UsageRow]) -> TaskRow:
     """The row with the figures of its calls."""
-    calls = [(one.calls, one.input_tokens) for one in used]
+    calls = [(one.calls, one.input_tokens + one.output_tokens) for one in used]
     return replace(row, llm_call_count=sum(n for n, _ in calls), total_tokens=sum(tokens for _, tokens in calls))
 
 

@@ -215,32 +215,40 @@ def tokenizer_for(model: str) -> str:
 
 _CREDIBLE_RATIOS = (0.1, 10.0)
 _MOST_REPORTED = 10**9
-# Observations that count evenly; from then on the newest weighs a fifth, so that the factor follows a
-# change of style.
-_EVEN_OBSERVATIONS = 5
+# Our counts are never taken for more than twice the truth: a provider that leaves out what it had in its cache, or a
+# template that drops tools, would else let the view grow beyond the window.
+_LEAST_FACTOR = 0.5
+# Of a lower count so much is believed: one odd answer is no law. A higher one is believed at once.
+_BELIEVED = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """What to multiply a count with so that it agrees with the usage the provider reports."""
+    """What to multiply a count of messages with so that it agrees with the usage the provider reports."""
 
     factor: float = 1.0
-    observations: int = 0
 
-    def observe(self, estimated: int, reported: int) -> Correction:
-        """The correction after one more request; itself when the pair of numbers cannot be right.
+    @classmethod
+    def stored(cls, factor: float) -> Correction:
+        """As it was written down, perhaps by a version that believed everything."""
+        return cls(max(factor, _LEAST_FACTOR))
 
-        ``estimated`` is the uncorrected count of the very request for which ``reported`` input tokens came
-        back.
+    def observe(self, estimated: int, reported: int, *, tools: int = 0) -> Correction:
+        """The correction after one more request; itself when the numbers cannot be right.
+
+        ``estimated`` is the uncorrected count of the very request for which ``reported`` input tokens came back,
+        ``tools`` the part of it that the tools' schemas take. What those really cost nobody says: between nothing and
+        what we take them for, so of all factors that agree with the report the one nearest to the present is taken.
         """
-        if estimated <= 0 or reported <= 0:
+        messages = estimated - tools
+        if messages <= 0 or reported <= 0:
             return self
-        ratio = reported / estimated
+        ratio = min(max(self.factor, (reported - tools) / messages), reported / messages)
         least, most = _CREDIBLE_RATIOS
-        if not least <= ratio <= most:
+        if not least <= ratio <= most or ratio == self.factor:
             return self
-        seen = self.observations + 1
-        return Correction(self.factor + (ratio - self.factor) / min(seen, _EVEN_OBSERVATIONS), seen)
+        step = 1.0 if ratio > self.factor else _BELIEVED
+        return Correction.stored(self.factor + (ratio - self.factor) * step)
 
     def apply(self, tokens: int) -> int:
         """The corrected count, rounded up."""
@@ -324,7 +332,7 @@ class Gauge:
 
         The window of another configuration may leave no room by this one; then the whole of it is the measure.
         """
-        known, correction = window or settings.context_length, Correction(factor, int(factor != 1.0))
+        known, correction = window or settings.context_length, Correction.stored(factor)
         try:
             return cls.of(settings, known, correction)
         except InvalidSettings:
