@@ -22,8 +22,9 @@ from orihon.errors import InvalidInput, StorageUnavailable
 from orihon.llm.scripted import Fault, Reply
 from orihon.reports.metrics import MetricsServer, collect_metrics
 from orihon.reports.metrics.collect import MOST_TASKS, write_ages
-from orihon.reports.storage import NAME, known_sizes, measure, size_of, sizes_of
+from orihon.reports.storage import NAME, known_sizes, measure, sizes_of
 from orihon.settings import Settings, load_settings
+from orihon.system.files import folder_size
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from tests.damage import start_task
@@ -121,7 +122,7 @@ def test_only_tasks_at_work_have_series_of_their_own(
     assert found[f"orihon_lease_remaining_seconds{label}"] > 0
     assert found['orihon_leases{state="held"}'] == 1
     if backend != "postgres":
-        assert found[f"context_db_size_bytes{label}"] == size_of(task.context_dir)
+        assert found[f"context_db_size_bytes{label}"] == folder_size(task.context_dir)
     assert found['context_db_size_bytes{task_id="other"}'] > 0
     task.complete()
     after = figures(tmp_path, settings)

@@ -1,6 +1,7 @@
 """The jobs of a ``Base`` as functions of a folder and its settings, for programs that call them so.
 
-Each opens the base, does what the method of the same job does, and closes it again.
+Each opens the base, does what the method of the same job does, and closes it again. Jobs of a whole base need not be
+told where: without a folder it is the one of the settings, and without settings those of the environment.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from orihon.importers import importer
 from orihon.reports import notifications, overview, records, statistics, storage
 from orihon.search import history
-from orihon.settings import Settings
+from orihon.settings import Settings, load_settings
 from orihon.store import StoredMessage
 from orihon.tasks import chain, grants, view_reader
 from orihon.tasks.approvals import answers, phase_archives
@@ -28,22 +29,39 @@ from orihon.upkeep.retention import vacuum
 
 _Arguments = ParamSpec("_Arguments")
 _First = TypeVar("_First")
-_Result = TypeVar("_Result")
+_Result = TypeVar("_Result", covariant=True)
+
+
+class FolderJob(Protocol[_Arguments, _Result]):
+    """A job of a whole base, told where or not."""
+
+    def __call__(
+        self,
+        base_dir: Path | str | None = None,
+        settings: Settings | None = None,
+        /,
+        *arguments: _Arguments.args,
+        **options: _Arguments.kwargs,
+    ) -> _Result: ...
 
 
 def _of_folder(
     job: Callable[Concatenate[OpenBase, _Arguments], _Result], *, create: bool = False
-) -> Callable[Concatenate[Path | str, Settings, _Arguments], _Result]:
+) -> FolderJob[_Arguments, _Result]:
     """A job whose settings come second."""
 
     @wraps(job)
     def called(
-        base_dir: Path | str, settings: Settings, *arguments: _Arguments.args, **options: _Arguments.kwargs
+        base_dir: Path | str | None = None,
+        settings: Settings | None = None,
+        *arguments: _Arguments.args,
+        **options: _Arguments.kwargs,
     ) -> _Result:
-        with OpenBase(base_dir, settings, create=create) as base:
+        wanted = load_settings(settings)
+        with OpenBase(base_dir or wanted.context_storage.base_dir, wanted, create=create) as base:
             return job(base, *arguments, **options)
 
-    return cast("Callable[Concatenate[Path | str, Settings, _Arguments], _Result]", called)
+    return cast("FolderJob[_Arguments, _Result]", called)
 
 
 def _of_task(

@@ -55,9 +55,10 @@ class ContextCompressor:
 
     def __init__(
         self,
-        task_ctx: FoldedTask | None = None,
-        config: Mapping[str, Any] | Settings | None = None,
-        llm_client: LLMClientProtocol | ChatClient | None = None,
+        task_ctx: FoldedTask | TaskMessages | None = None,
+        config: Mapping[str, Any] | Settings | SummaryStore | LLMClientProtocol | ChatClient | None = None,
+        llm_client: LLMClientProtocol | ChatClient | int | None = None,
+        settings: Mapping[str, Any] | Settings | None = None,
         *,
         message_store: TaskMessages | None = None,
         summary_store: SummaryStore | None = None,
@@ -69,8 +70,19 @@ class ContextCompressor:
         """For a task, or for a message store alone; without ``config`` their settings hold.
 
         With neither it compresses documents only. ``outbox``: where notices are put that must not be lost; ``counts``:
-        where is counted what a message store without its task is folded.
+        where is counted what a message store without its task is folded. Other designs begin with the message store:
+        ``(message_store, summary_store, llm_client, config)``, or ``(message_store, llm_client, least)``.
         """
+        if isinstance(task_ctx, TaskMessages):
+            message_store, task_ctx = task_ctx, None
+        if isinstance(config, SummaryStore):
+            summary_store, config = config, settings
+        elif config is not None and not isinstance(config, Mapping | Settings):
+            least = llm_client if isinstance(llm_client, int) else None
+            min_messages_to_summarize = min_messages_to_summarize or least
+            llm_client, config = config, settings
+        if isinstance(llm_client, int):
+            raise InvalidInput("field_type", field="llm_client", actual="int")
         store = message_store or (task_ctx.message_store if task_ctx is not None else None)
         self.task_ctx = task_ctx
         self._message_store = store

@@ -27,7 +27,7 @@ from orihon.catalogue.statistics import Position
 from orihon.errors import NotJSON, StorageError
 from orihon.settings import Settings
 from orihon.system import ProgressObserver, jsonio
-from orihon.system.files import replace_file
+from orihon.system.files import folder_size, replace_file
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase, opened_base
 from orihon.values.task import TaskStatus
@@ -278,8 +278,8 @@ class FileSizes:
 def measure(base_dir: Path) -> FileSizes:
     """Walk through the base folder, and keep the result."""
     started, moment = time.monotonic(), time.time()
-    running = {entry.name: size_of(entry.path) for entry in _entries(base_dir / _RUNNING) if entry.is_dir()}
-    rest = size_of(base_dir, without=_RUNNING)
+    running = {entry.name: folder_size(Path(entry)) for entry in _entries(base_dir / _RUNNING) if entry.is_dir()}
+    rest = folder_size(base_dir, without=_RUNNING)
     sizes = FileSizes(moment, round(time.monotonic() - started, 3), running, rest)
     with suppress(StorageError):  # who looks at a folder that is not ours to write to, walks
         replace_file(base_dir / NAME, [jsonio.encode(asdict(sizes))], durable=False)
@@ -301,18 +301,6 @@ def sizes_of(base_dir: Path, max_age: float) -> FileSizes:
     known = known_sizes(base_dir)
     is_fresh = known is not None and 0 <= time.time() - known.measured_at <= max_age
     return known if known is not None and is_fresh else measure(base_dir)
-
-
-def size_of(folder: Path | str, *, without: str = "") -> int:
-    """Bytes of the files below a folder, ``without`` one folder in it; what vanishes meanwhile counts nothing."""
-    total = 0
-    for entry in _entries(folder):
-        with suppress(OSError):
-            if entry.is_dir(follow_symlinks=False):
-                total += size_of(entry.path) if entry.name != without else 0
-            elif entry.is_file(follow_symlinks=False):
-                total += entry.stat(follow_symlinks=False).st_size
-    return total
 
 
 def _entries(folder: Path | str) -> Iterator[os.DirEntry[str]]:

@@ -290,7 +290,7 @@ def is_abandoned(path: Path) -> bool:
 def remove_abandoned(path: Path) -> Leftovers:
     """Remove the file if no process has locked it."""
     with _locked_if_free(path) as is_free, wrapping(path):
-        size = _file_size(path)
+        size = folder_size(path)
         try:
             if is_free:
                 path.unlink()
@@ -446,18 +446,43 @@ class BlobFolder:
             path.unlink(missing_ok=True)
 
 
-def folder_size(folder: Path) -> int:
-    """Bytes of a file, or of all files below a folder; one that vanishes meanwhile, as temporary ones do, is none."""
-    with wrapping(folder):
-        return _file_size(folder) + sum(map(_file_size, folder.rglob("*")))
+def folder_size(folder: Path, *, without: str = "") -> int:
+    """Bytes of a file, or of all files below a folder, ``without`` one folder in it.
 
+    What vanishes meanwhile, or may not be looked at, counts nothing.
 
-def _file_size(path: Path) -> int:
+    A database counts with what its log adds to it: that log is empty again when nobody uses it.
+    """
     try:
-        status = path.stat()
+        with os.scandir(folder) as entries:
+            return sum(_entry_size(entry, without) for entry in entries)
+    except NotADirectoryError:
+        return folder.stat().st_size if is_regular(folder) else 0
     except FileNotFoundError:
         return 0
-    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    except OSError as error:
+        raise storage_error(error, folder) from error
+
+
+def _entry_size(entry: os.DirEntry[str], without: str) -> int:
+    with suppress(OSError, StorageError):
+        if entry.is_dir(follow_symlinks=False):
+            return 0 if entry.name == without else folder_size(Path(entry))
+        if entry.is_file(follow_symlinks=False) and not entry.name.endswith("-shm"):
+            return _log_size(Path(entry)) if entry.name.endswith("-wal") else entry.stat(follow_symlinks=False).st_size
+    return 0
+
+
+def _log_size(log: Path) -> int:
+    """By how much a database grows when its log is written into it: each commit says how many pages it then has."""
+    with log.open("rb") as file:
+        size, page = os.fstat(file.fileno()).st_size, int.from_bytes(file.read(32)[8:12], "big")
+        frame = 24 + page
+        for at in range((size - 32) // frame - 1 if page else -1, -1, -1):
+            file.seek(32 + at * frame + 4)
+            if pages := int.from_bytes(file.read(4), "big"):
+                return max(0, pages * page - log.with_name(log.name.removesuffix("-wal")).stat().st_size)
+    return 0
 
 
 def is_tame(name: str) -> bool:

@@ -17,7 +17,15 @@ from typing import Any
 from orihon.catalogue import Lease, TaskRow
 from orihon.compression.compressor import ContextCompressor
 from orihon.drivers.tracing import tracing_of
-from orihon.errors import IllegalTransition, OrihonError, StaleWriter, StorageUnavailable, TaskBusy
+from orihon.errors import (
+    IllegalTransition,
+    InvalidInput,
+    InvalidSettings,
+    OrihonError,
+    StaleWriter,
+    StorageUnavailable,
+    TaskBusy,
+)
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.notifier import Outbox
 from orihon.settings import Settings, load_settings
@@ -31,7 +39,7 @@ from orihon.tasks.mirror import fetch_newer_mirror, go_on_mirroring, mirror_at_e
 from orihon.tasks.owning import Ownership, TaskOpening, claim_of, totals_of
 from orihon.tasks.statistics import TaskStatistics
 from orihon.tasks.usage import UsageBook
-from orihon.values.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status
+from orihon.values.task import TaskKey, TaskStatus, check_id, new_uuid, parse_status, shortened
 from orihon.values.tokens.tokens import Correction
 
 logger = logging.getLogger("orihon.context")
@@ -47,8 +55,8 @@ class TaskContextManager(Asking, TaskStatistics):
 
     def __init__(
         self,
-        base_dir: OpenBase | Path | str | None = None,
-        task_key: TaskKey | Mapping[str, Any] | None = None,
+        base_dir: OpenBase | Path | str | TaskKey | Mapping[str, Any] | None = None,
+        task_key: TaskKey | Mapping[str, Any] | str | None = None,
         config: Mapping[str, Any] | Settings | None = None,
         llm_client: Any = None,
         *,
@@ -65,10 +73,18 @@ class TaskContextManager(Asking, TaskStatistics):
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
         worker's claim gave it; the task is opened with it, and with no other. What a queue of this process has handed
         out is opened with its claim. A new task inherits from the last one that is finished on its key, from the one
-        that ``inherit_from`` names, or (``inherit=False``) nothing, for good.
+        that ``inherit_from`` names, or (``inherit=False``) nothing, for good. Another design writes the key first, then
+        the UUID: the base is then the one of the configuration.
         """
+        if isinstance(base_dir, TaskKey | Mapping):
+            uuid = uuid or (task_key if isinstance(task_key, str) else None)
+            base_dir, task_key = None, base_dir
+        if isinstance(task_key, str):
+            raise InvalidInput("task_key_text", key=shortened(task_key))
         self.base = opened_base(base_dir, config, create=True)
         self.settings = self.base.settings if config is None else load_settings(config)
+        if not self.settings.context_storage.enabled:
+            raise InvalidSettings("storage_off")
         self.base_dir = self.base.path
         self.llm_client = llm_client
         self.catalogue = self.base.needed_catalogue()

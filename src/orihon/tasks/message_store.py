@@ -50,6 +50,14 @@ class MessageStore(TaskMessages):
         store = task_store or task_store_in(folder_of(context_dir), settings)
         super().__init__(store, settings, context_length=context_length)
 
+    def get_messages_for_llm(self) -> list[dict[str, Any]]:
+        """The current context as a list of OpenAI chat messages. One that does not fit the window is folded first."""
+        if self.gauge.usage(self.get_current_token_count()) > 1 and not self.task_store.tail.open_calls:
+            from orihon.compression.compressor import ContextCompressor
+
+            ContextCompressor(message_store=self).compress_if_needed()
+        return super().get_messages_for_llm()
+
     def recreate_current_context(
         self,
         summary: str | None = None,

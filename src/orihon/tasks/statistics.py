@@ -72,11 +72,11 @@ class TaskStatistics:
 
     def update_statistics(
         self,
-        *,
         llm_calls: int = 0,
         tool_calls: int = 0,
         tokens: int = 0,
         compressions: int = 0,
+        *,
         total_messages: int | None = None,
         total_summaries: int | None = None,
         total_tool_calls: int | None = None,

@@ -176,6 +176,16 @@ class TaskKey:
         return f"{self.task_source}:{self.repository or self.task_type}{mark}{self.task_id}"
 
 
+class NamedFields(dict[str, str]):
+    """The fields of a key; one design asks for them as items, another as attributes."""
+
+    def __getattr__(self, name: str) -> str:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 @dataclass(slots=True)
 class TaskIdentity:
     """Which task: its key, whose it is, and the UUID that it gets once, when it is queued."""
@@ -200,8 +210,8 @@ class TaskIdentity:
     def get_uuid(self) -> str | None:
         return self.uuid
 
-    def get_task_key(self) -> dict[str, str]:
-        return self.key.as_dict()
+    def get_task_key(self) -> NamedFields:
+        return NamedFields(self.key.as_dict())
 
 
 def _check_field(name: str, value: object) -> None:

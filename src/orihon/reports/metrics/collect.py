@@ -22,9 +22,10 @@ import orihon
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.drivers.postgres import postgres_of
 from orihon.reports.metrics.families import OTHER, Sample, counted
-from orihon.reports.storage import FileSizes, size_of
+from orihon.reports.storage import FileSizes
 from orihon.settings import Settings
 from orihon.system.counters import MODEL_TOKENS, series
+from orihon.system.files import folder_size
 from orihon.tasks.base import OpenBase
 from orihon.values.task import TaskStatus
 from orihon.values.tokens.prices import PriceList
@@ -115,7 +116,7 @@ def _sizes(
     here = {row.uuid: base_dir / "running" / row.uuid for row in active}
     for uuid, folder in here.items():
         if folder.is_dir():
-            yield Sample.of(name, size_of(folder), task_id=uuid)
+            yield Sample.of(name, folder_size(folder), task_id=uuid)
     known = None if sizes is None else sizes.rest + sum(n for uuid, n in sizes.running.items() if uuid not in here)
     if database is not None:
         known = (known or 0) + database.statistics.database_bytes()
