@@ -190,7 +190,9 @@ class LLMSettings:
         default=None,
         repr=False,
         metadata=spec(
-            TEXT, "A Redis (`redis://…`) that keeps the answers for many machines; unset: the base folder; never shown."
+            TEXT,
+            "A Redis (`redis://…`) that keeps the answers for many machines; unset: the base folder; never shown.",
+            reach=Reach.ADDRESS,
         ),
     )
     requests_per_minute: float | None = field(
