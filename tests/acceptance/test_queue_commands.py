@@ -50,6 +50,9 @@ def test_a_task_is_queued_and_worked_off(base: Path) -> None:
     assert (row.status, row.key.label) == (TaskStatus.CANCELLED, "cli:o/r#7")
     assert json.loads(run("--base-dir", base, "retry", row.uuid, "--json").out)["status"] == "queued"
     queue.close()
+    run("--base-dir", base, "cancel", row.uuid)
+    nothing = run("--base-dir", base, "worker", "--until-empty", "--handler", HANDLER, PYTHONPATH=str(ROOT))
+    assert nothing.err.splitlines()[-1] == "Completed: 0, failed or dead: 0, waiting: 0.", "only what was done now"
 
 
 def test_ctrl_c_drains_and_what_runs_is_asked(base: Path) -> None:

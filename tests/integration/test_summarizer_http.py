@@ -154,16 +154,26 @@ def test_no_attempt_begins_when_its_pause_would_take_the_rest_of_the_time() -> N
         assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("answer", [problem(503, message="loading"), Scripted(b"", hangs=True)], ids=["503", "hangs"])
-def test_a_client_of_ours_makes_no_request_after_the_time_limit(answer: Scripted) -> None:
+@pytest.mark.parametrize(
+    ("answer", "failure", "requests"),
+    [
+        (problem(503, message="loading"), SummaryFailure.RAISED, 3),
+        (Scripted(b"", hangs=True), SummaryFailure.TIMED_OUT, 1),
+    ],
+    ids=["503", "hangs"],
+)
+def test_a_client_of_ours_makes_no_request_after_the_time_limit(
+    answer: Scripted, failure: SummaryFailure, requests: int
+) -> None:
+    """Nor does it repeat requests by itself: the summarizer does, as often as it was told."""
     with serving(answer) as server:
         client = own_client(server, retries=1000, first_delay=0.05, longest_delay=0.05)
-        asking = LLMSummarizer(client, window=4000, retries=2, timeout=1.0)
-        assert (asking.summarize(RUN, 100), asking.last_failure) == (None, SummaryFailure.TIMED_OUT)
+        patience = 1.0 if answer.hangs else 3600.0
+        asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.01, timeout=patience)
+        assert (asking.summarize(RUN, 100), asking.last_failure) == (None, failure)
         eventually(lambda: not threads_of_calls())
-        made = len(server.requests)
         time.sleep(0.5)
-        assert len(server.requests) == made >= 1
+        assert len(server.requests) == requests
 
 
 def test_the_time_limit_of_a_summary_leaves_the_clients_own_conversation_alone(tmp_path: Path) -> None:

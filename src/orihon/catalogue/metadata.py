@@ -36,6 +36,7 @@ def metadata_of(row: TaskRow, settings: Settings) -> dict[str, Any]:
     return {
         "uuid": row.uuid,
         "task_key": row.key.as_dict(),
+        "task_type": row.key.combined_type,
         "task_identifier": row.key.identifier,
         "repository": row.key.repository,
         "user": row.key.user,

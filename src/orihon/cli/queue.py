@@ -139,6 +139,7 @@ def worker(
         logs=LogPlan(shifted(settings.logging.level, options.verbosity), settings.logging.file, screen),
     )
     typer.echo(shown(text("cli.worker.begins", count=len(supervisor.workers), folder=options.base_path)), err=True)
+    before = collect_worker_stats(options.base_path, settings)["tasks"]
     could_work = supervisor.run()
     if not could_work:
         typer.echo(f"orihon: {text('cli.worker.refused')}", err=True)
@@ -147,15 +148,10 @@ def worker(
     if as_json:
         print_json(stats)
     else:
-        typer.echo(
-            text(
-                "cli.worker.ends",
-                completed=stats["tasks"].get("completed", 0),
-                dead=stats["tasks"].get("dead", 0) + stats["tasks"].get("failed", 0),
-                waiting=stats["waiting"],
-            ),
-            err=True,
-        )
+        done = {status: max(0, count - before.get(status, 0)) for status, count in stats["tasks"].items()}
+        bad = done.get("dead", 0) + done.get("failed", 0)
+        ended = {"completed": done.get("completed", 0), "dead": bad, "waiting": stats["waiting"]}
+        typer.echo(text("cli.worker.ends", **ended), err=True)
 
 
 # ---- who works -------------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ class ContextCompressor:
         compression = self.settings.compression
         self.keep_recent = compression.keep_recent
         self.min_to_compress = min_messages_to_summarize or compression.min_to_compress
+        self._is_least_set = bool(min_messages_to_summarize)
         patterns = compression.pin_patterns
         self.preserved_patterns = list(PRESERVED_PATTERNS if patterns is None else patterns)
         self.ladder = ladder_of(self.settings)
@@ -344,6 +345,7 @@ class ContextCompressor:
             planned = NothingToFold(planned.plan.strategy, WhyNot.NO_GAIN)
         if isinstance(planned, NothingToFold):
             return self._nothing(pages, planned)
+        self._say_what_gives_way(pages, planned, scope)
         try:
             level = rung.level if "sections" in rung.strategies else ""
             return self._made(planned, trigger, level, scope=scope, seen=pages.view)
@@ -352,6 +354,16 @@ class ContextCompressor:
                 raise
             # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
             return self._folded(rung, trigger, opened, least_saving, scope, is_second=True)
+
+    def _say_what_gives_way(self, pages: Pages, planned: Draft, scope: CompressionScope) -> None:
+        """A number that somebody has set holds as long as the view can be sent; where it cannot, they are told."""
+        if scope.span is not None or not self.settings.is_explicit("compression.keep_recent"):
+            return
+        last = max(fold.end_seq for fold in planned.plan.folds)
+        kept = len(pages.view.entries) - 1 - pages.view.index_of(last)
+        if kept < min(self.keep_recent, len(pages.view.entries) - pages.view.head):
+            told = "%s: keep_recent: %d cannot hold in %d tokens; the newest %d stay as they are"
+            logger.warning(told, self.message_store.task_store.name, self.keep_recent, self.gauge.room, kept)
 
     def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
         logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
@@ -382,6 +394,7 @@ class ContextCompressor:
             model=self._summarizer(),
             bends=self.ladder.bends,
             is_firm=self.settings.is_explicit("compression.keep_recent"),
+            is_least_firm=self._is_least_set or self.settings.is_explicit("compression.min_to_compress"),
         )
         preserved = tuple(self.preserved_patterns)
         strategies = Strategies(self.settings, self.ladder, preserved, self._scores, scope.archived_to)
@@ -396,10 +409,15 @@ class ContextCompressor:
     # ---- texts ---------------------------------------------------------------------------------------------------
 
     def create_final_summary(self, *, model: bool = True) -> int:
-        """Write ``final_summary.txt``, by rule alone without ``model``; returns its characters."""
+        """Write ``final_summary.txt``, by rule alone without ``model``; returns its characters.
+
+        The model is asked once: the work is over, and nobody waits for one that is gone.
+        """
         store = self.message_store.task_store
         client = self.llm_client if model else None
-        writer = self._summarizers.with_prompt(text("prompts.final_summary"), client, self.context_length)
+        writer = self._summarizers.with_prompt(
+            text("prompts.final_summary"), client, self.context_length, is_patient=False
+        )
         summary = store.redactor.mask(final_summary(self._pages(), writer, self.context_length))
         keep_final_summary(store, summary, () if self.task_ctx is None else self.task_ctx.calls.take_summaries())
         return len(summary)

@@ -76,6 +76,11 @@ class CompressionResult:
         return self.compression is not None or (self.nothing is None and self.compressed_tokens < self.original_tokens)
 
     @property
+    def tokens_saved(self) -> int:
+        """By how many tokens the view, or the document, is smaller."""
+        return self.original_tokens - self.compressed_tokens
+
+    @property
     def over_goal(self) -> int:
         """By how many tokens the goal was missed."""
         return max(0, self.compressed_tokens - self.goal) if self.goal is not None else 0

@@ -63,6 +63,7 @@ class Job:
     model: ModelSummarizer | None = None  # who may write the largest summary
     bends: bool = False  # whether the newest entries give way when they are too large for the goal
     is_firm: bool = False  # whether they do so only where the view cannot be sent otherwise: somebody has set how many
+    is_least_firm: bool = False  # the same for the fewest messages worth a fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,8 @@ def _bent(pages: Pages, job: Job) -> Aim:
             keep = len(view.entries) - start
     # Few messages that are so large are worth a fold, unless there is plenty of room.
     is_full = pages.tokens > job.limit // 2
-    return replace(aim, keep_recent=min(keep, aim.keep_recent), min_to_compress=1 if is_full else aim.min_to_compress)
+    least = 1 if is_full and not job.is_least_firm else aim.min_to_compress
+    return replace(aim, keep_recent=min(keep, aim.keep_recent), min_to_compress=least)
 
 
 def _merged(plans: Sequence[FoldPlan]) -> tuple[PlannedFold, ...]:

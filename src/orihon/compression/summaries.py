@@ -47,7 +47,12 @@ class Summarizers:
         return self._last[1]
 
     def with_prompt(
-        self, prompt: str | None, client: LLMClientProtocol | ChatClient | None, window: int
+        self,
+        prompt: str | None,
+        client: LLMClientProtocol | ChatClient | None,
+        window: int,
+        *,
+        is_patient: bool = True,
     ) -> LLMSummarizer | None:
         """A new one that is asked in other words."""
         wanted = self._settings.compression
@@ -60,6 +65,7 @@ class Summarizers:
             retries=wanted.summary_retries,
             timeout=wanted.summary_timeout,
             on_answer=counting_answers(self._task_ctx, client),
+            is_patient=is_patient,
         )
 
 

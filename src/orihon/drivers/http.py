@@ -46,10 +46,15 @@ LARGEST_ANSWER = 64 * 1024 * 1024
 
 
 class CallsTogether:
-    """Calls that begin in one context and are ended together; one that begins after the end has ended already."""
+    """Calls that begin in one context and are ended together; one that begins after the end has ended already.
 
-    def __init__(self) -> None:
+    Who makes them repeats them: a call that fails is not tried again by itself, unless the other side asks to be given
+    some time, and there is (``is_patient``).
+    """
+
+    def __init__(self, *, is_patient: bool = True) -> None:
         self.is_over = False
+        self.is_patient = is_patient
         self._lock = threading.Lock()
         self._calls: weakref.WeakSet[HttpCall] = weakref.WeakSet()
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from orihon.compression.compressor import ContextCompressor
-from orihon.drivers.http import Response, Timeouts
+from orihon.drivers.http import CallsTogether, Response, Timeouts
 from orihon.drivers.tracing import tracing_of
 from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
 from orihon.guard.masking.redaction import Redactor
@@ -34,6 +34,7 @@ from orihon.llm.tools import ToolDefinition, read_text_calls, read_tools, text_c
 from orihon.llm.transport import CancellableCall, Transport, refusal, without_user
 from orihon.settings import Settings
 from orihon.system import jsonio
+from orihon.system.files import wrapping
 from orihon.tasks.message_store import MessageStore
 from orihon.values.message.message import Message
 from orihon.values.records import Usage
@@ -182,6 +183,14 @@ class LLMClient(ABC):
             "usage": {"prompt_tokens": used.input, "completion_tokens": used.output},
         }
 
+    def get_summary(self, request_file: Path | str) -> str:
+        """The model's answer to the text of a file, outside the conversation: see ``create_summary_request_file``."""
+        path = Path(request_file)
+        with wrapping(path):
+            asked = path.read_text(encoding="utf-8")
+        answer = self.create_chat_completion([{"role": "user", "content": asked}])
+        return str(answer["choices"][0]["message"]["content"])
+
     def cancel(self) -> None:
         """From another thread: whatever call is running ends with ``Cancelled``; nothing of it is stored."""
         with self._running_lock:
@@ -283,12 +292,19 @@ class LLMClient(ABC):
             try:
                 return self._attempt(body, call, builder)
             except LLMError as error:
-                delay = None if builder.has_begun else self._retry.delay(attempt, error)
+                delay = None if builder.has_begun else self._delay(attempt, error)
                 if delay is None:
                     raise
                 logger.warning("%s: attempt %d: %s Again in %.1f s.", self.provider, attempt, error.cause, delay)
             call.pause(delay)
         raise AssertionError  # attempts are counted without end
+
+    def _delay(self, attempt: int, error: LLMError) -> float | None:
+        """Seconds before the next attempt; ``None``: there is none, or whoever has asked for a summary makes it."""
+        together = CallsTogether.here()
+        if together is not None and not (together.is_patient and error.fields.get("retry_after")):
+            return None
+        return self._retry.delay(attempt, error)
 
     def _attempt(self, body: Path | bytes, call: CancellableCall, builder: AnswerBuilder) -> ModelAnswer:
         if self._rate_limit is not None:

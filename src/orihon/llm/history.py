@@ -17,7 +17,7 @@ from orihon.compression.plain_history import system_head, tool_units
 from orihon.errors import ToolCallError
 from orihon.llm.answers import ModelAnswer
 from orihon.llm.request_file import FileLines, ViewLines, list_lines, request_file
-from orihon.store import TaskMessages
+from orihon.store import StoredMessage, TaskMessages
 from orihon.system import jsonio
 from orihon.values.message.message import Message
 from orihon.values.message.parts import ToolCall
@@ -91,15 +91,26 @@ class StoredHistory:
             self._task_ctx.update_statistics(tool_calls=1)
 
     def _call(self, name: str, tool_call_id: str | None) -> ToolCall | None:
-        """The call that waits for this result; ``None``: there is none, and the store says so."""
+        """The call that waits for this result; ``None``: there is none, and the store says so, or it is recorded."""
         waiting = self._store.task_store.tail.open_calls
         wanted = tool_call_id or next((call_id for call_id, tool in waiting.items() if tool == name), None)
         if wanted not in waiting:
             return None
-        last = self._store.count_messages()
-        newest = (self._store.get_message(seq).message for seq in range(last, 0, -1))
-        asked = next(message for message in newest if message.role == "assistant")
-        return next(call for call in asked.tool_calls if call.id == wanted)
+        newest = map(self._store.get_message, range(self._store.count_messages(), 0, -1))
+        asked = next(stored for stored in newest if stored.message.role == "assistant")
+        call = next(call for call in asked.message.tool_calls if call.id == wanted)
+        return None if self._is_recorded(asked, call.name) else call
+
+    def _is_recorded(self, asked: StoredMessage, tool: str) -> bool:
+        """Whether the program that made the call has written a record of it that belongs to no other result."""
+        store, recorded = self._store.task_store, 0
+        answered = [stored for stored in self._store.get_messages(asked.seq + 1) if stored.message.tool_name == tool]
+        for number in range(store.count("tools"), 0, -1):
+            record = next(store.read("tools", number, number))
+            if record["timestamp"] < asked.timestamp:
+                break
+            recorded += record["tool_name"] == tool
+        return recorded > len(answered)
 
     def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None:
         # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from orihon.errors import InvalidInput
 from orihon.store.factory import folder_of, shared_task_store
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
@@ -28,19 +29,32 @@ class SideStore:
 class SummaryStore(SideStore):
     """The texts of all folds a task ever had, and summaries added by hand; oldest first, numbered from 1."""
 
+    @property
+    def summaries_file(self) -> Path:
+        """Where the ``files`` back end keeps them."""
+        return self.context_dir / "summaries.jsonl"
+
     def add_summary(
         self,
-        summary: str | None = None,
+        summary: str | int | None = None,
         compressed_count: int = 0,
-        tokens_saved: int | None = None,
+        tokens_saved: int | str | None = None,
+        original_tokens: int | None = None,
+        summary_tokens: int | None = None,
         *,
         summary_text: str | None = None,
         start_seq: int | None = None,
         end_seq: int | None = None,
-        original_tokens: int | None = None,
-        summary_tokens: int | None = None,
     ) -> int:
-        """Record a summary and return its id. This does not fold anything: see ``MessageStore.create_summary``."""
+        """Record a summary and return its id. This does not fold anything: see ``MessageStore.create_summary``.
+
+        Another design writes the run first: ``(start_seq, end_seq, summary_text, original_tokens, summary_tokens)``.
+        """
+        if isinstance(summary, int) and isinstance(tokens_saved, str):
+            start_seq, end_seq, summary_text = summary, compressed_count, tokens_saved
+            summary, compressed_count, tokens_saved = None, 0, None
+        if isinstance(summary, int) or isinstance(tokens_saved, str):
+            raise InvalidInput("field_type", field="summary", actual=type(summary).__name__)
         text = summary if summary is not None else summary_text or ""
         size = estimate(text) if summary_tokens is None else summary_tokens
         before = (tokens_saved or 0) + size if original_tokens is None else original_tokens
@@ -102,6 +116,11 @@ STATUSES = ("success", "error")
 
 class ToolStore(SideStore):
     """What every tool was asked and what it answered; oldest first, numbered from 1."""
+
+    @property
+    def tools_file(self) -> Path:
+        """Where the ``files`` back end keeps them."""
+        return self.context_dir / "tools.jsonl"
 
     def add_tool_call(
         self,

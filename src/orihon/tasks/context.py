@@ -85,6 +85,7 @@ class TaskContextManager(Asking, TaskStatistics):
         self.settings = self.base.settings if config is None else load_settings(config)
         if not self.settings.context_storage.enabled:
             raise InvalidSettings("storage_off")
+        self.config = self.settings if config is None else config
         self.base_dir = self.base.path
         self.llm_client = llm_client
         self.catalogue = self.base.needed_catalogue()
@@ -290,11 +291,11 @@ class TaskContextManager(Asking, TaskStatistics):
     # ---- ends --------------------------------------------------------------------------------------------------
 
     def register_completion_hook(self, hook_name: str, hook_func: Hook) -> None:
-        """Called when the task completes, before its final summary is written."""
+        """Called without arguments when the task completes, before its final summary is written."""
         self._completion_hooks[hook_name] = hook_func
 
     def register_stop_hook(self, hook_name: str, hook_func: Hook) -> None:
-        """Called when the task pauses."""
+        """Called without arguments when the task pauses."""
         self._stop_hooks[hook_name] = hook_func
 
     def complete(self) -> None:

@@ -92,6 +92,16 @@ class MessageStore(TaskMessages):
         return self.context_dir / "context.db"
 
     @property
+    def messages_file(self) -> Path:
+        """Where the ``files`` back end keeps the log."""
+        return self.context_dir / "messages.jsonl"
+
+    @property
+    def current_file(self) -> Path:
+        """The current context."""
+        return self.get_current_context_file()
+
+    @property
     def memory_cache(self) -> list[dict[str, Any]]:
         """The newest messages as dicts. Read from the store: nothing is held in memory."""
         return [

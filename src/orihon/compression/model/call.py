@@ -102,14 +102,14 @@ Outcome = TypeVar("Outcome")
 _LEFT_BEHIND: dict[int, threading.Thread] = {}
 
 
-def within(seconds: float, client: object, work: Callable[[], Outcome]) -> Outcome | Failed:
+def within(seconds: float, client: object, work: Callable[[], Outcome], *, is_patient: bool = True) -> Outcome | Failed:
     """What comes of ``work``, which calls the client; ``Failed`` when it raises, takes too long or cannot be begun."""
     if (hanging := _LEFT_BEHIND.get(id(client))) is not None and hanging.is_alive():
         return Failed(SummaryFailure.BUSY, "the client has not come back from an earlier call")
     if seconds <= 0:
         return Failed(SummaryFailure.TIMED_OUT, "there was no time left for a call")
     outcomes: list[Outcome | BaseException] = []
-    calls = CallsTogether()
+    calls = CallsTogether(is_patient=is_patient)
 
     def run() -> None:
         calls.begin()
@@ -142,9 +142,12 @@ def within(seconds: float, client: object, work: Callable[[], Outcome]) -> Outco
 class Caller:
     """Asks one client, one question at a time."""
 
-    def __init__(self, client: ChatClient | LLMClientProtocol, on_answer: OnAnswer | None = None) -> None:
+    def __init__(
+        self, client: ChatClient | LLMClientProtocol, on_answer: OnAnswer | None = None, *, is_patient: bool = True
+    ) -> None:
         """``on_answer`` gets whatever the client hands over, good or bad: it has been paid for."""
         self._client = client
+        self._is_patient = is_patient
         self._send = _sender(client)
         self._on_answer = on_answer
 
@@ -157,7 +160,7 @@ class Caller:
                 self._on_answer(answer)
             return read_reply(answer)
 
-        return within(seconds, self._client, reply)
+        return within(seconds, self._client, reply, is_patient=self._is_patient)
 
 
 def read_reply(answer: object) -> SummaryReply | Failed:

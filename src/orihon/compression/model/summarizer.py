@@ -198,11 +198,13 @@ class LLMSummarizer:
         timeout: float = 120.0,
         count: TokenCounter | None = None,
         on_answer: OnAnswer | None = None,
+        is_patient: bool = True,
     ) -> None:
         """``window`` is the model's own, in tokens by ``count``; ``prompt`` replaces the built-in one, with
         ``{messages}`` where the record shall stand; ``timeout`` is for a whole summary, in seconds; ``on_answer`` gets
-        what the client hands over."""
-        self._caller = Caller(client, on_answer)
+        what the client hands over. Who is not patient asks a client that fails no second time."""
+        self._caller = Caller(client, on_answer, is_patient=is_patient)
+        self._may_pass = _MAY_PASS if is_patient else ()
         self._timeout = timeout
         self._window = window
         self._prompt = prompt
@@ -247,7 +249,7 @@ class LLMSummarizer:
             pause = 0.0
             if failed.reason is SummaryFailure.OVERFLOW:
                 room = min(room, request.tokens) // 2
-            elif failed.reason in _MAY_PASS:
+            elif failed.reason in self._may_pass:
                 pause = self._retry_delay * 2**attempt
             else:
                 break

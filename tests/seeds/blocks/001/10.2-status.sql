@@ -1,0 +1,1 @@
+SELECT status, COUNT(*) FROM tasks GROUP BY status;

@@ -1,0 +1,3 @@
+SELECT user, status, COUNT(*) as count
+FROM tasks
+GROUP BY user, status;
