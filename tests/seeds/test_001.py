@@ -27,6 +27,7 @@ import yaml
 
 import orihon
 from orihon import (
+    Base,
     ContextCompressor,
     LLMClient,
     LMStudioClient,
@@ -646,7 +647,7 @@ def ask(here: Path, some_tasks: dict[str, str]) -> Callable[[str], list[dict[str
 
 
 def test_the_queries_of_the_document_answer(
-    ask: Callable[[str], list[dict[str, Any]]], some_tasks: dict[str, str]
+    here: Path, ask: Callable[[str], list[dict[str, Any]]], some_tasks: dict[str, str]
 ) -> None:
     (running,) = ask("8.2-running.sql")
     assert running["uuid"] == some_tasks["running"]
@@ -660,6 +661,10 @@ def test_the_queries_of_the_document_answer(
     (time_taken,) = ask("10.2-minutes.sql")
     assert 0 <= time_taken["avg_minutes"] < 60
     assert ask("10.2-tokens.sql") == [{"total": 600, "average": 600.0}]
+    base = Base(here / "contexts")
+    for name in ("8.2-running", "8.2-users", "8.2-failed", "10.2-status", "10.2-minutes", "10.2-tokens"):
+        assert base.sql(block(f"{name}.sql")) == ask(f"{name}.sql"), "the same in the program itself"
+    base.close()
 
 
 def test_what_is_missing_is_made(here: Path) -> None:
