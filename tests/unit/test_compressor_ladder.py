@@ -420,7 +420,9 @@ def test_one_giant_newest_message(stores: Stores, preset: str) -> None:
     assert "option_" in newest["content"]
     assert store.view().folds[-1].form == "preview"
     store.folding.undo()
-    assert "row 3999 sets option_3999" in store.get_messages_for_llm()[-1]["content"]
+    restored = store.get_current_context_file().read_text(encoding="utf-8").splitlines()[-1]
+    assert "row 3999 sets option_3999" in restored
+    assert "row 3999 sets option_3999" not in store.get_messages_for_llm()[-1]["content"], "beyond 100 %: folded again"
 
 
 def test_protected_text_that_is_too_large_changes_nothing(stores: Stores) -> None:
