@@ -367,7 +367,7 @@ def test_messages_shorter_than_a_notice_stay() -> None:
 
 def test_content_scores_are_kept_for_each_configuration() -> None:
     scores = ContentScores()
-    quiet = ScoringConfig(important_keywords=())
+    quiet = ScoringConfig(important_keywords=[])
     assert scores.scorer()("an error") == content_score("an error")
     assert scores.scorer(quiet)("an error") == 0
     assert scores.scorer()("an error") == content_score("an error")

@@ -16,7 +16,7 @@ from typing import Any, TypedDict
 from orihon.compression.documents.findings import section_decisions
 from orihon.compression.documents.markdown import parse
 from orihon.compression.documents.statements import sentences, unmarked
-from orihon.compression.importance import DEFAULT_SCORING, ScoringConfig, importance, message_text
+from orihon.compression.importance import ScoringConfig, importance, message_text
 from orihon.compression.model.call import Caller, LLMClientProtocol, SummaryReply
 from orihon.compression.notes.extractor import summarize
 from orihon.errors import InvalidMessage
@@ -56,9 +56,9 @@ class HierarchicalSummary(TypedDict):
 class IntelligentSummarizer:
     """Summaries of plain histories (lists of provider dicts), with or without a model."""
 
-    def __init__(self, llm_client: LLMClientProtocol | None = None, config: ScoringConfig = DEFAULT_SCORING) -> None:
+    def __init__(self, llm_client: LLMClientProtocol | None = None, config: ScoringConfig | None = None) -> None:
         self.llm = llm_client
-        self.config = config
+        self.config = config or ScoringConfig()
 
     def create_hierarchical_summary(self, messages: Sequence[Mapping[str, Any]]) -> HierarchicalSummary:
         """The summary in its four fields; what the model does not give is made by rule."""

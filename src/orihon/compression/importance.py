@@ -8,8 +8,10 @@ score of a place in the history out of it with a few multiplications.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import InitVar, dataclass
-from typing import Any
+from dataclasses import InitVar, asdict, dataclass, field, replace
+from typing import Any, Self
+
+from orihon.system import jsonio
 
 _ROLE_SCORES = {"user": 1.0, "assistant": 0.5, "system": 0.3}
 _OTHER_ROLE_SCORE = 0.5
@@ -22,27 +24,57 @@ _APPROVAL_SCORE = 0.3
 _TOOL_MARKER = "[Tool:"
 _MARKERS = ("[SYSTEM:", "[User", "[TASK")
 _APPROVAL_WORDS = ("duck_call", "approval")
+_KEYWORDS = "error success plan task duck_call approval denied completed failed warning"
 
 
-@dataclass(frozen=True, slots=True)
-class ScoringConfig:
+class ModelLike:
+    """What programs ask of a pydantic model, for the dataclasses that stand where the first designs have one."""
+
+    __slots__ = ()
+
+    @classmethod
+    def model_validate(cls, given: Any) -> Self:
+        return given if isinstance(given, cls) else cls(**given)
+
+    @classmethod
+    def model_validate_json(cls, given: str | bytes) -> Self:
+        return cls.model_validate(jsonio.decode(given.encode() if isinstance(given, str) else given))
+
+    def model_dump(self) -> dict[str, Any]:
+        fields: dict[str, Any] = asdict(self)  # type: ignore[call-overload]  # every subclass is a dataclass
+        return fields
+
+    def model_dump_json(self) -> str:
+        return jsonio.encode(self.model_dump()).decode()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None) -> Self:
+        return replace(self, **dict(update or {}))  # type: ignore[type-var]
+
+
+@dataclass(slots=True)
+class ScoringConfig(ModelLike):
     recency_weight: float = 0.3
     role_weight: float = 0.3
     content_weight: float = 0.4
-    important_keywords: tuple[str, ...] | list[str] = (
-        *("error", "success", "plan", "task", "duck_call", "approval", "denied", "completed", "failed", "warning"),
-    )
+    important_keywords: list[str] = field(default_factory=_KEYWORDS.split)
     min_content_length: int = 20
     short_content_penalty: float = 0.7
     min_content_length_penalty_threshold: InitVar[int | None] = None
 
     def __post_init__(self, min_content_length_penalty_threshold: int | None) -> None:
-        lowered = tuple(keyword.lower() for keyword in self.important_keywords)
-        object.__setattr__(self, "important_keywords", lowered)
+        self.important_keywords = list(self.important_keywords)
         if min_content_length_penalty_threshold is not None:
-            object.__setattr__(self, "min_content_length", min_content_length_penalty_threshold)
+            self.min_content_length = min_content_length_penalty_threshold
 
 
+def _set_length(config: ScoringConfig, length: int) -> None:
+    config.min_content_length = length
+
+
+# The other spelling is read and set, too: a dataclass leaves nothing but the default of an ``InitVar`` there.
+ScoringConfig.min_content_length_penalty_threshold = property(  # type: ignore[attr-defined]
+    lambda config: config.min_content_length, _set_length
+)
 DEFAULT_SCORING = ScoringConfig()
 
 
@@ -57,7 +89,7 @@ def content_score(content: str, config: ScoringConfig = DEFAULT_SCORING) -> floa
     # Searching for each word in lowered text is ten times faster than one case-insensitive alternation.
     lowered = content.lower()
     score = 0.0
-    if any(map(lowered.__contains__, config.important_keywords)):
+    if any(map(lowered.__contains__, map(str.lower, config.important_keywords))):
         score += _KEYWORD_SCORE
     if _TOOL_MARKER in content:
         score += _TOOL_SCORE
@@ -86,14 +118,14 @@ class ContentScores:
 
     def __init__(self, most: int = 1 << 16) -> None:
         self.most = most
-        self._kept: dict[ScoringConfig, dict[tuple[int, int], float]] = {}
+        self._kept: dict[str, dict[tuple[int, int], float]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._kept.values()))
 
     def scorer(self, config: ScoringConfig = DEFAULT_SCORING) -> Callable[[str], float]:
         """``content_score`` for this configuration, with a memory."""
-        kept = self._kept.setdefault(config, {})
+        kept = self._kept.setdefault(config.model_dump_json(), {})
 
         def score(content: str) -> float:
             key = hash(content), len(content)

@@ -14,6 +14,7 @@ long, refuses, says nothing, something else or too much is replaced by a notice.
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import json
 import logging
@@ -25,7 +26,7 @@ from enum import StrEnum
 from functools import cache, partial
 from typing import Any, Protocol, TypedDict
 
-from orihon.compression.importance import ScoringConfig, importance, message_text
+from orihon.compression.importance import ModelLike, ScoringConfig, importance, message_text
 from orihon.compression.model.answer import judge
 from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, read_reply, within
 from orihon.compression.model.grounding import Ground
@@ -77,9 +78,9 @@ class PruneStats(TypedDict, total=False):
     emergency_mode: bool
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryConfig:
-    """When to prune and how far; usages are shares of ``max_tokens``."""
+@dataclass(slots=True)
+class MemoryConfig(ModelLike):
+    """When to prune and how far; usages are shares of ``max_tokens``. What is set later is checked when it counts."""
 
     max_tokens: int = 8000
     pruning_threshold: float = 0.8
@@ -91,6 +92,9 @@ class MemoryConfig:
     summary_timeout: float = 30.0  # seconds for all summaries of one pruning
 
     def __post_init__(self) -> None:
+        self._check()
+
+    def _check(self) -> None:
         if not self.summary_timeout > 0:
             raise InvalidSettings("memory_timeout", actual=self.summary_timeout)
         # Beyond the threshold a target would call for the next pruning at once.
@@ -104,6 +108,7 @@ class MemoryConfig:
 
     def action(self, tokens: int) -> PruneAction:
         """The row of the table that a history of that size falls into."""
+        self._check()
         usage = tokens / self.max_tokens
         if usage > 1:
             return PruneAction.EMERGENCY
@@ -151,6 +156,10 @@ class MemoryManager:
     def max_tokens(self) -> int:
         return self.memory_config.max_tokens
 
+    @max_tokens.setter
+    def max_tokens(self, tokens: int) -> None:
+        self.memory_config = replace(self.memory_config, max_tokens=tokens)
+
     def should_prune(self, conversation_history: PlainHistory) -> bool:
         """Whether the history is beyond the pruning threshold; logs when it comes near."""
         tokens = self._estimate_tokens(conversation_history)
@@ -168,6 +177,22 @@ class MemoryManager:
 
     async def prune_history(self, conversation_history: PlainHistory) -> tuple[PlainHistory, PruneStats]:
         """The history brought down to its target, and what was done; the same list when nothing is due."""
+        return await self._pruned(conversation_history, ask=True)
+
+    def prune_now(self, conversation_history: PlainHistory) -> tuple[PlainHistory, PruneStats]:
+        """The same for who cannot wait; inside a running event loop with notices in place of summaries."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.prune_history(conversation_history))
+        try:
+            self._pruned(conversation_history, ask=False).send(None)
+        except StopIteration as done:  # who asks no model never waits
+            pruned: tuple[PlainHistory, PruneStats] = done.value
+            return pruned
+        raise AssertionError("a pruning without a model has waited")
+
+    async def _pruned(self, conversation_history: PlainHistory, *, ask: bool) -> tuple[PlainHistory, PruneStats]:
         original_tokens = self._estimate_tokens(conversation_history)
         action = self.memory_config.action(original_tokens)
         stats = PruneStats(pruned=False, original_count=len(conversation_history), original_tokens=original_tokens)
@@ -181,7 +206,7 @@ class MemoryManager:
         selected = self._select_within_budget(scored, self.memory_config.target_tokens)
         if action is PruneAction.EMERGENCY:
             logger.warning("emergency pruning: %d tokens, limit %d", original_tokens, self.max_tokens)
-        summarize = action is not PruneAction.EMERGENCY and self.memory_config.enable_summarization
+        summarize = ask and action is not PruneAction.EMERGENCY and self.memory_config.enable_summarization
         result = await self._insert_summaries(conversation_history, selected, summarize=summarize)
 
         stats["pruned"] = True
@@ -446,19 +471,32 @@ def _readable(messages: PlainHistory) -> Iterator[Message]:
 
 
 @dataclass(slots=True)
-class AgentState:
-    """The state of an agent that keeps its history in memory."""
+class AgentState(ModelLike):
+    """The state of an agent that keeps its history in memory, within the limits of its manager if it has one."""
 
     conversation_history: PlainHistory = field(default_factory=list)
+    memory_manager: MemoryManager | None = field(default=None, repr=False, compare=False)
 
-    def add_message(self, role: str, content: str | None, **fields: Any) -> None:
-        """Append a message; other fields of the provider's format may be added."""
+    def model_dump(self) -> dict[str, Any]:
+        return {"conversation_history": copy.deepcopy(self.conversation_history)}
+
+    def add_message(
+        self, role: str, content: str | None, memory_manager: MemoryManager | None = None, **fields: Any
+    ) -> None:
+        """Append a message, then prune when the manager says so; other fields of the provider's format may be added.
+
+        Inside a running event loop ``add_message_with_pruning`` is the one that has summaries written.
+        """
         self.conversation_history.append({"role": role, "content": content, **fields})
+        manager = memory_manager or self.memory_manager
+        if manager is not None and manager.should_prune(self.conversation_history):
+            self.conversation_history, _ = manager.prune_now(self.conversation_history)
 
     async def add_message_with_pruning(
         self, role: str, content: str | None, memory_manager: MemoryManager | None = None, **fields: Any
     ) -> None:
-        """Append a message, then prune when ``memory_manager`` says so (never without one)."""
-        self.add_message(role, content, **fields)
-        if memory_manager is not None and memory_manager.should_prune(self.conversation_history):
-            self.conversation_history, _ = await memory_manager.prune_history(self.conversation_history)
+        """Append a message, then prune when the manager says so (never without one)."""
+        self.conversation_history.append({"role": role, "content": content, **fields})
+        manager = memory_manager or self.memory_manager
+        if manager is not None and manager.should_prune(self.conversation_history):
+            self.conversation_history, _ = await manager.prune_history(self.conversation_history)

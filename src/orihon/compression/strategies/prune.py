@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
-from orihon.compression.importance import DEFAULT_SCORING, ContentScores, ScoringConfig, weigh
+from orihon.compression.importance import ContentScores, ScoringConfig, weigh
 from orihon.compression.notes.extractor import FoldedRun
 from orihon.compression.pages import NOTICE, Aim, FoldPlan, NothingToFold, Pages, WhyNot, with_pinned_lines
 from orihon.compression.strategies.divisions import sessions, topics
@@ -57,7 +57,7 @@ class Prune:
     """The strategy."""
 
     selection: PruneSelection = "importance"
-    scoring: ScoringConfig = DEFAULT_SCORING
+    scoring: ScoringConfig = field(default_factory=ScoringConfig)
     min_gap_for_summary: int = 5
     window: int | None = None  # newest entries that stay at most; unset: as many as the goal allows
     session_messages: int = 5  # shorter exchanges are joined to one session
