@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from orihon.compression.compressor import ContextCompressor
 from orihon.compression.contract import CompressionResult
 from orihon.compression.documents.markdown import MarkdownBlock, MarkdownSection, parse
 from orihon.compression.documents.sections import CompressionLevel, compress_document
@@ -159,19 +160,19 @@ def _without_comment_lines(code: str, mark: str) -> str:
     return "".join(kept)
 
 
-def compress_level1(text: str) -> str:
+def compress_level1(context: str) -> str:
     """Light: without repetitions, runs of blank lines and the middle of long quotations."""
-    return compress_context(text, CompressionLevel.LIGHT)
+    return compress_context(context, CompressionLevel.LIGHT)
 
 
-def compress_level2(text: str) -> str:
+def compress_level2(context: str) -> str:
     """Standard: explorations as what they found, other sections brief."""
-    return compress_context(text, CompressionLevel.STANDARD)
+    return compress_context(context, CompressionLevel.STANDARD)
 
 
-def compress_level3(text: str) -> str:
+def compress_level3(context: str) -> str:
     """Aggressive: decisions, one line of reasons, and what is protected."""
-    return compress_context(text, CompressionLevel.AGGRESSIVE)
+    return compress_context(context, CompressionLevel.AGGRESSIVE)
 
 
 def compress_context(text: str, level: CompressionLevel | int) -> str:
@@ -204,6 +205,7 @@ class AutoCompressionManager:
         on_compression: Callable[[CompressionResult], None] | None = None,
     ) -> None:
         self.threshold = threshold_percent
+        self.compressor = ContextCompressor()
         self.context_length = context_length
         self.sessions_dir = Path(sessions_dir)
         self.on_compression = on_compression
@@ -215,7 +217,7 @@ class AutoCompressionManager:
             return None
         session = check_id(state.session_id, "session_id")
         level = level_for_usage(usage)
-        result = compress_document(state.context, level, self.sessions_dir / session / "archives")
+        result = self.compressor.compress(state.context, level, self.sessions_dir / session / "archives")
         logger.info("%s: %s, %d → %d tokens", session, level.name, result.original_tokens, result.compressed_tokens)
         if self.on_compression is not None:
             self.on_compression(result)

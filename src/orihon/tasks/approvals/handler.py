@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.contract import CompressionResult, CompressionScope
 from orihon.compression.documents.markdown import parse
-from orihon.compression.documents.sections import CompressionLevel, compress_document
+from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.errors import InvalidInput, NothingToUndo
@@ -56,8 +56,7 @@ class ApprovalHandler:
     def on_approval(self, checkpoint: Checkpoint, approval: Approval) -> str:
         """Record it, fold the exploration of its phase, log that; returns what the next phase needs."""
         if self._messages is None:
-            found = compress_document(checkpoint.exploration_context, CompressionLevel.STANDARD)
-            return found.text
+            return self.compressor.compress(checkpoint.exploration_context, CompressionLevel.STANDARD).text
         asked = self._recorded(checkpoint, approval)
         if asked.compression:
             self.compress_phase(asked.compression, self._phase(asked), asked.seq, asked.name)
