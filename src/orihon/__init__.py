@@ -66,7 +66,12 @@ if TYPE_CHECKING:
     from orihon.classic.memory.memory_manager import AgentState as AgentState
     from orihon.classic.memory.memory_manager import MemoryConfig as MemoryConfig
     from orihon.classic.memory.memory_manager import MemoryManager as MemoryManager
-    from orihon.classic.postgres_messages import PostgreSQLMessageStore as PostgreSQLMessageStore
+    from orihon.classic.programs import PostgreSQLMessageStore as PostgreSQLMessageStore
+    from orihon.classic.programs import consume_tasks as consume_tasks
+    from orihon.classic.programs import create_context_directory as create_context_directory
+    from orihon.classic.programs import create_database as create_database
+    from orihon.classic.programs import load_config as load_config
+    from orihon.classic.programs import worker_process as worker_process
     from orihon.classic.tools.context_stats import print_statistics_report as print_statistics_report
     from orihon.compression.compressor import ContextCompressor as ContextCompressor
     from orihon.compression.contract import CompressionResult as CompressionResult
@@ -239,7 +244,9 @@ _TABLE = {
     ),
     "orihon.classic.intelligent_summarizer": "IntelligentSummarizer",
     "orihon.classic.memory.memory_manager": "AgentState MemoryConfig MemoryManager",
-    "orihon.classic.postgres_messages": "PostgreSQLMessageStore",
+    "orihon.classic.programs": (
+        "PostgreSQLMessageStore consume_tasks create_context_directory create_database load_config worker_process"
+    ),
     "orihon.compression.compressor": "ContextCompressor",
     "orihon.compression.documents.sections": "CompressionLevel",
     "orihon.compression.importance": "ScoringConfig",

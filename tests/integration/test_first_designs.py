@@ -264,7 +264,7 @@ def test_large_context_performance(open_store: Callable[..., MessageStore]) -> N
         store.add_message("user", f"Message {number}" * 100)
     assert len(store.memory_cache) == 20
     assert store.memory_cache[0]["content"].startswith("Message 980")
-    assert len(store.get_messages_for_llm()) == 1000
+    assert 2 <= len(store.get_messages_for_llm()) < 1000  # as many as fit: the rest is folded
     assert store.get_statistics()["total_messages"] == 1000
     assert store.get_statistics()["db_size_mb"] < 50
 

@@ -1,8 +1,8 @@
 """Documents by the names of the first designs: levels, compression when a window gets full, thresholds, fewer tokens.
 
 ``TokenOptimizer`` never changes what code does: where a language cannot be read for certain, the block stays as it is.
-Names are not shortened: a model that reads ``a1`` for ``customer_id`` understands less, writes ``a1`` into files, and
-the map that would undo it costs what was saved.
+Long names are shortened only where nobody else can know them: variables of Python functions. The optimizer remembers
+which they were: what a model writes with them is put right by ``restore_names``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import ast
 import io
 import logging
 import re
+import symtable
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -49,6 +51,10 @@ _DIRECTIVE = re.compile(
     r"#!|#.*coding[:=]|#\s*(?:type:|noqa|pragma|pylint|mypy|ruff|fmt:|isort|syntax=|escape=)"
     r"|//\s*(?:@ts-|eslint|go:|\+build|#|prettier|nolint|region|endregion|swift-tools)|///"
 )
+_SHORT = re.compile(r"\b_v[0-9]+\b")
+_LONG_NAME = 6  # characters
+# With one of these a program can ask for a variable by its name.
+_LOOKING_AT_NAMES = frozenset(("eval", "exec", "globals", "locals", "vars", "dir"))
 _LANGUAGE = re.compile(r"[^`~]*[`~]{3,}[ \t]*\{?\.?([\w+#-]*)")
 
 
@@ -57,10 +63,20 @@ class TokenOptimizer:
 
     def __init__(self, last_full_content_id: int | None = None) -> None:
         self.last_full_content_id = last_full_content_id
+        #: What was shortened: the long name by the short one.
+        self.names: dict[str, str] = {}
 
-    def compress_code_blocks(self, content: str) -> str:
-        """The text with its fenced code freed of comments and blank lines; everything else as it is."""
-        return "".join(_section_pieces(parse(content)))
+    def compress_code_blocks(self, content: str, *, shorten_names: bool = True) -> str:
+        """The text with its fenced code freed of comments and blank lines; everything else as it is.
+
+        Variables of Python functions get short names, unless told otherwise; ``names`` says which.
+        """
+        shorter = _ShortNames(self.names, content) if shorten_names else None
+        return "".join(_section_pieces(parse(content), shorter))
+
+    def restore_names(self, content: str) -> str:
+        """The text with the long names in the place of the short ones."""
+        return _SHORT.sub(lambda found: self.names.get(found[0], found[0]), content)
 
     def use_reference_instead_of_full_content(
         self, content: str, max_length: int = 1000, *, message_id: int | None = None
@@ -83,20 +99,84 @@ class TokenOptimizer:
         return f"{content[: room - tail]}\n{reference}\n{content[len(content) - tail :]}"
 
 
-def _section_pieces(root: MarkdownSection) -> list[str]:
+class _ShortNames:
+    """Gives short names to variables that only their function knows; a name that the text has already is not given."""
+
+    def __init__(self, names: dict[str, str], content: str) -> None:
+        self._names = names
+        self._taken = set(_SHORT.findall(content))
+
+    def shortened(self, code: str) -> str:
+        """The code with short names, proved by its syntax tree; as it was when that cannot be done."""
+        wanted = {name: self._short(name) for name in sorted(_own_variables(code))}
+        if not wanted:
+            return code
+        lines = code.splitlines(keepends=True)
+        for token in reversed(list(tokenize.generate_tokens(io.StringIO(code).readline))):
+            if token.type == tokenize.NAME and token.string in wanted:
+                row, column = token.start
+                line = lines[row - 1]
+                lines[row - 1] = line[:column] + wanted[token.string] + line[column + len(token.string) :]
+        shorter = "".join(lines)
+        back = {short: name for name, short in wanted.items()}
+        tree = ast.parse(shorter)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                node.id = back.get(node.id, node.id)
+        return shorter if ast.dump(tree) == ast.dump(ast.parse(code)) else code
+
+    def _short(self, name: str) -> str:
+        known = next((short for short, long in self._names.items() if long == name), None)
+        if known is not None and known not in self._taken:
+            return known
+        found = next(one for one in map("_v{}".format, count(1)) if one not in self._taken and one not in self._names)
+        self._names[found] = name
+        return found
+
+
+def _own_variables(code: str) -> set[str]:
+    """Long names of variables that are used inside of functions alone, as variables and as nothing else."""
+    tree = ast.parse(code)
+    seen = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    if seen & _LOOKING_AT_NAMES:
+        return set()
+    others = set(_other_names(tree))
+    found = {name for name in seen - others if len(name) >= _LONG_NAME}
+    scopes = [symtable.symtable(code, "code", "exec")]
+    while scopes and found:
+        scope = scopes.pop()
+        scopes += scope.get_children()
+        for symbol in scope.get_symbols():
+            is_own = symbol.is_local() and scope.get_type() == "function" and not symbol.is_parameter()
+            if not (is_own or symbol.is_free()):
+                found.discard(symbol.get_name())
+    return found
+
+
+def _other_names(tree: ast.Module) -> Iterator[str]:
+    """Names that stand for something besides a variable: arguments, attributes, whatever is kept as a text."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):  # its names have no places of their own
+            yield from (one.id for one in ast.walk(node) if isinstance(one, ast.Name))
+        elif not isinstance(node, ast.Name | ast.Constant):
+            for _, value in ast.iter_fields(node):
+                yield from (one for one in (value if isinstance(value, list) else [value]) if isinstance(one, str))
+
+
+def _section_pieces(root: MarkdownSection, shorter: _ShortNames | None) -> list[str]:
     pieces: list[str] = []
     for section in root.walk():
         pieces += section.heading
-        pieces += (_compressed(block) if block.kind == "fence" else block.text for block in section.blocks)
+        pieces += (_compressed(block, shorter) if block.kind == "fence" else block.text for block in section.blocks)
     return pieces
 
 
-def _compressed(block: MarkdownBlock) -> str:
+def _compressed(block: MarkdownBlock, shorter: _ShortNames | None) -> str:
     opening, *body, closing = block.lines
     language = _language(opening)
     code = "".join(body)
     if language in _PYTHON:
-        smaller = _smaller_python(code)
+        smaller = _smaller_python(code, shorter)
     elif language in _LINE_COMMENTS:
         smaller = _without_comment_lines(code, _LINE_COMMENTS[language])
     else:
@@ -109,13 +189,14 @@ def _language(opening: str) -> str:
     return found[1].lower() if found else ""
 
 
-def _smaller_python(code: str) -> str:
+def _smaller_python(code: str, shorter: _ShortNames | None) -> str:
     """Python without comments and blank lines, proved by its syntax tree; as it was when it cannot be read."""
     try:
         before = ast.dump(ast.parse(code))
         comments, blank = _removable(code)
         smaller = _without(code, comments, blank)
-        return smaller if ast.dump(ast.parse(smaller)) == before else code
+        kept = smaller if ast.dump(ast.parse(smaller)) == before else code
+        return kept if shorter is None else shorter.shortened(kept)
     except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
         return code
 

@@ -19,9 +19,11 @@ from orihon.compression.documents.statements import sentences, unmarked
 from orihon.compression.importance import ScoringConfig, importance, message_text
 from orihon.compression.model.call import Caller, LLMClientProtocol, SummaryReply
 from orihon.compression.notes.extractor import summarize
+from orihon.compression.notes.facts import is_constraint
 from orihon.errors import InvalidMessage
 from orihon.texts import text
 from orihon.values.message.message import Message
+from orihon.values.tokens.tokens import estimate
 
 logger = logging.getLogger("orihon.compression")
 
@@ -30,6 +32,8 @@ _TIMEOUT = 120.0  # seconds
 _LISTED = 20
 _LINE = 200
 _IMPORTANT_FROM = 0.6
+_NOD = 16  # characters
+_LEAST_SHOWN, _MOST_SHOWN = 80, 24_000  # characters of one message, and of all, that the model sees
 
 _PATH = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)*[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7}(?![\w/])")
 _WRITING_TOOL = re.compile(r"write|edit|create|patch|replace|insert|apply|delete|move|rename", re.I)
@@ -65,7 +69,7 @@ class IntelligentSummarizer:
         by_rule = _by_rule(messages)
         if self.llm is None or not messages:
             return by_rule
-        notes = summarize(list(_readable(messages)), _NOTES_TOKENS)
+        notes = summarize(list(_readable(messages)), _NOTES_TOKENS, count=estimate)
         question = notes + "\n\n" + json.dumps(by_rule, ensure_ascii=False, indent=1)
         answer = Caller(self.llm).ask(text("prompts.hierarchical_summary"), question, _NOTES_TOKENS, _TIMEOUT)
         if not isinstance(answer, SummaryReply):
@@ -74,13 +78,60 @@ class IntelligentSummarizer:
         return _parsed(answer.text, by_rule)
 
     def identify_important_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """The ids of the messages to keep whole: their ``seq`` or ``id``, else their place in the list."""
+        """The ids of the messages to keep whole: their ``seq`` or ``id``, else their place in the list.
+
+        The model scores them; without one, or where its answer is none, rules do. What a user has ruled is kept
+        whatever a score says.
+        """
         total = len(messages)
+        scores = self._scores(messages)
+        by_rule = {index for index, message in enumerate(messages) if _is_rule(message)}
         return [
             _id_of(message, index)
             for index, message in enumerate(messages)
-            if importance(message, index, total, self.config) >= _IMPORTANT_FROM
+            if index in by_rule
+            or (
+                (importance(message, index, total, self.config) if scores is None else scores.get(index, 0.0))
+                >= _IMPORTANT_FROM
+                and (scores is not None or not _is_nod(message))
+            )
         ]
+
+    def _scores(self, messages: Sequence[Mapping[str, Any]]) -> dict[int, float] | None:
+        """What the model says of each, by its place; ``None`` when it says nothing that can be used."""
+        if self.llm is None or not messages:
+            return None
+        shown = max(_LEAST_SHOWN, _MOST_SHOWN // len(messages))
+        places = {str(_id_of(message, index)): index for index, message in enumerate(messages)}
+        lines = (
+            f"[{name}] {messages[index].get('role', '')}: {' '.join(message_text(messages[index])[:shown].split())}"
+            for name, index in places.items()
+        )
+        question = "\n".join(lines)
+        answer = Caller(self.llm).ask(text("prompts.important_messages"), question, _NOTES_TOKENS, _TIMEOUT)
+        if not isinstance(answer, SummaryReply):
+            logger.warning("no scores by the model (%s): %s", answer.reason, answer.detail)
+            return None
+        given = _json_object(answer.text or "").get("scores")
+        known = given.items() if isinstance(given, dict) else ()
+        scores = {places[name]: float(score) for name, score in known if name in places and _is_score(score)}
+        return scores or None
+
+
+def _is_score(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
+def _is_rule(message: Mapping[str, Any]) -> bool:
+    """Something that a person has ruled; what an agent or a tool quotes is nobody's rule."""
+    lines = message_text(message).splitlines() if message.get("role") in ("user", "system", "developer") else ()
+    return any(map(is_constraint, lines))
+
+
+def _is_nod(message: Mapping[str, Any]) -> bool:
+    """A word or two that say nothing by themselves: "ok", "go on"."""
+    said = message_text(message)
+    return not message.get("tool_calls") and len(said) < _NOD and len(said.split()) <= 2
 
 
 def _id_of(message: Mapping[str, Any], index: int) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from orihon.compression.contract import WHOLE_VIEW, CompressionResult, CompressionScope
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
@@ -24,7 +24,14 @@ from orihon.compression.model.summarizer import LLMSummarizer
 from orihon.compression.pages import Aim, NothingToFold, Pages, WhyNot
 from orihon.compression.planner import Draft, Job, draft
 from orihon.compression.strategies.toolbox import Strategies
-from orihon.compression.summaries import Summarizers, final_summary, keep_final_summary, write_request_file
+from orihon.compression.summaries import (
+    OwnPrompt,
+    Summarizers,
+    final_summary,
+    keep_final_summary,
+    own_prompt,
+    write_request_file,
+)
 from orihon.compression.telemetry import ObservedCompression, compression_telemetry, log_compression
 from orihon.compression.triggers import opened_runs, rung_by_hand, rung_on, should_back_off
 from orihon.drivers.tracing import tracing_of
@@ -52,6 +59,9 @@ _MAKER = "ContextCompressor"
 
 class ContextCompressor:
     """Keeps the view of one task within its window."""
+
+    #: What a model is told about the summaries that it writes; one of a subclass's own stands in for ours.
+    SUMMARIZATION_PROMPT: str = cast("str", OwnPrompt())
 
     def __init__(
         self,
@@ -101,7 +111,7 @@ class ContextCompressor:
         self._counts = counts or Counts()
         self._backed_off_at: Fullness | None = None
         self._scores = ContentScores()
-        self._summarizers = Summarizers(self.settings, task_ctx)
+        self._summarizers = Summarizers(self.settings, task_ctx, own_prompt(self, "SUMMARIZATION_PROMPT"))
 
     # ---- parts ---------------------------------------------------------------------------------------------------
 

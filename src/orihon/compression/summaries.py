@@ -24,26 +24,43 @@ from orihon.store.tail import Tail
 from orihon.store.task_store import TaskStore
 from orihon.system import jsonio
 from orihon.system.files import replace_file, wrapping
+from orihon.texts import text
 from orihon.values.message.message import Message
 from orihon.values.records import FINAL_SUMMARY, ModelCall
+from orihon.values.tokens.tokens import tokenizer
 
 if TYPE_CHECKING:
     from orihon.compression.contract import FoldedTask
 
 
+class OwnPrompt:
+    """An attribute of a class: our words in the language of the day, until somebody sets others."""
+
+    def __get__(self, instance: object, owner: type) -> str:
+        return text("prompts.summarizer")
+
+
+def own_prompt(instance: object, name: str) -> str | None:
+    """The words that the class of an object has in the place of ours."""
+    found = next(vars(one)[name] for one in type(instance).__mro__ if name in vars(one))
+    return found if isinstance(found, str) else None
+
+
 class Summarizers:
     """Summarizers by the settings of one task."""
 
-    def __init__(self, settings: Settings, task_ctx: FoldedTask | None) -> None:
+    def __init__(self, settings: Settings, task_ctx: FoldedTask | None, prompt: str | None = None) -> None:
+        """``prompt`` stands in for the settings' one."""
         self._settings = settings
         self._task_ctx = task_ctx
+        self._prompt = prompt or settings.compression.summary_prompt
         self._last: tuple[object, LLMSummarizer | None] | None = None
 
     def of(self, client: LLMClientProtocol | ChatClient | None, window: int) -> LLMSummarizer | None:
         """The one that writes folds; none without a client."""
         key = client, window
         if self._last is None or self._last[0] != key:
-            self._last = key, self.with_prompt(self._settings.compression.summary_prompt, client, window)
+            self._last = key, self.with_prompt(self._prompt, client, window)
         return self._last[1]
 
     def with_prompt(
@@ -64,6 +81,8 @@ class Summarizers:
             prompt=prompt,
             retries=wanted.summary_retries,
             timeout=wanted.summary_timeout,
+            # The view is planned by estimates, too: a vocabulary of tens of megabytes only for who has asked for it.
+            count=tokenizer(self._settings.llm.active.tokenizer or "estimate"),
             on_answer=counting_answers(self._task_ctx, client),
             is_patient=is_patient,
         )

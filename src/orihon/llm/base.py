@@ -129,13 +129,15 @@ class LLMClient(ABC):
         """Add a tool's result, for the call of that id or the oldest open call of that tool.
 
         A result that is no text is written as JSON. With a task the call is recorded among its tool calls, unless
-        whoever has made it ``is_recorded`` there already.
+        whoever has made it ``is_recorded`` there already; a result with an ``output`` and a ``status`` by its fields
+        (``duration_ms``, ``arguments``, ``error_message``).
         """
         written = result if isinstance(result, str) else jsonio.encode(result).decode()
         if self.calls_in_words:
             self._history.add("user", text_result_message(name, written))
         else:
-            self._history.add_result(name, written, tool_call_id, is_recorded=is_recorded)
+            told = result if isinstance(result, Mapping) and result.keys() >= {"output", "status"} else {}
+            self._history.add_result(name, written, tool_call_id, is_recorded=is_recorded, told=told)
 
     def get_response(self, *, on_text: OnText | None = None) -> tuple[str, list[dict[str, str]]]:
         """Ask the model; its text, and its tool calls as ``{"id", "name", "arguments"}`` (arguments as a text).

@@ -41,7 +41,15 @@ class History(Protocol):
 
     def add(self, role: str, text: str) -> None: ...
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None: ...
+    def add_result(
+        self,
+        name: str,
+        text: str,
+        tool_call_id: str | None,
+        *,
+        is_recorded: bool = False,
+        told: Mapping[str, Any] | None = None,
+    ) -> None: ...
 
     def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None: ...
 
@@ -83,11 +91,19 @@ class StoredHistory:
     def add(self, role: str, text: str) -> None:
         self._store.add_message(role, text)
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None:
+    def add_result(
+        self,
+        name: str,
+        text: str,
+        tool_call_id: str | None,
+        *,
+        is_recorded: bool = False,
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
         call = None if is_recorded else self._call(name, tool_call_id)
-        told = None if call is None else {"arguments": _arguments(call), "result": text, "tool_name": call.name}
-        self._store.add_message("tool", text, name, tool_call_id=tool_call_id, tool_call=told)
-        if told is not None and self._task_ctx is not None:
+        record = None if call is None else _tool_record(call, text, told or {})
+        self._store.add_message("tool", text, name, tool_call_id=tool_call_id, tool_call=record)
+        if record is not None and self._task_ctx is not None:
             self._task_ctx.update_statistics(tool_calls=1)
 
     def _call(self, name: str, tool_call_id: str | None) -> ToolCall | None:
@@ -172,7 +188,15 @@ class MemoryHistory:
     def add(self, role: str, text: str) -> None:
         self._append(Message.build(role, text))
 
-    def add_result(self, name: str, text: str, tool_call_id: str | None, *, is_recorded: bool = False) -> None:
+    def add_result(
+        self,
+        name: str,
+        text: str,
+        tool_call_id: str | None,
+        *,
+        is_recorded: bool = False,
+        told: Mapping[str, Any] | None = None,
+    ) -> None:
         waiting = self._open_calls()
         wanted = tool_call_id or next((call_id for call_id, tool in waiting.items() if tool == name), None)
         if wanted not in waiting:
@@ -248,6 +272,14 @@ def _arguments(call: ToolCall) -> dict[str, Any]:
     except ValueError:
         read = None
     return read if isinstance(read, dict) else {"unreadable": call.arguments}
+
+
+def _tool_record(call: ToolCall, text: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What is kept about a call: what its maker has ``told``, and else what is known."""
+    kept = {key: told[key] for key in ("status", "duration_ms", "error_message") if key in told}
+    asked = told.get("arguments")
+    arguments = asked if isinstance(asked, Mapping) else _arguments(call)
+    return {**kept, "arguments": arguments, "result": told.get("output", text), "tool_name": call.name}
 
 
 def _refuse_open(waiting: Mapping[str, str]) -> None:

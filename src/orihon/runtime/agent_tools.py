@@ -5,28 +5,36 @@ started it. So the call may be made again after a crash: a child that has ended 
 at work goes on, and there are never two. It works in the process of its parent, which waits for it: no worker waits for
 another. A question (``checkpoint_ask``) is only written down, and is answered at once; the agent then lets the task
 wait. The person's answer comes as the next user message.
+
+Besides, clients that a program hands to its ``TaskHandler``, as the first design does. The client of a model is made
+anew for each task, of the same class and with the same settings, so that the conversation goes into the task's log. A
+tool server is any object with ``call_tool(tool, arguments)``; which tools it has, the definitions say that the model's
+client was given (``server_tool``).
 """
 
 from __future__ import annotations
 
 import uuid as uuids
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, Protocol, cast
 
 from orihon.catalogue import TaskRow
 from orihon.catalogue.rows import SUBTASK
 from orihon.errors import InvalidInput, InvalidSettings, OrihonError, ToolFailed
+from orihon.llm.base import LLMClient
+from orihon.llm.tools import ToolDefinition
 from orihon.runtime.builtin_tools import BuiltinServer, BuiltinTool, Deadline
-from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall
+from orihon.runtime.tool import Arguments, ServerAnswer, ServerCall, ServerTool, split_name
 from orihon.store import PlanningHistoryStore
 from orihon.store.checkpoints import Checkpoint, CheckpointLog
 from orihon.store.kept_files import trusted_file
+from orihon.system import jsonio
 from orihon.tasks.context import TaskContextManager
 from orihon.texts import text
 from orihon.values.records import FINAL_SUMMARY
-from orihon.values.task import FINISHED, TaskStatus
+from orihon.values.task import FINISHED, TaskIdentity, TaskKey, TaskStatus
 
 DEEPEST = 3  # children of children of children start none
 _NAMESPACE = uuids.UUID("6f2d9a54-9c3e-4a53-8d0b-0d6a5c1f7e21")
@@ -162,3 +170,98 @@ def release_model(context: TaskContextManager) -> None:
     context.set_llm_client(None)
     if client is not None:
         client.close()
+
+
+# ---- clients that a program hands over ----------------------------------------------------------------------------
+
+#: Makes the client of a task from its context and the definitions of its tools.
+ClientFactory = Callable[[TaskContextManager, Sequence[Mapping[str, Any]]], LLMClient]
+
+
+class ToolClient(Protocol):
+    """A connection to a tool server."""
+
+    def call_tool(self, tool: str, arguments: dict[str, Any], /) -> Any:
+        """What the tool says; an exception is an error of the tool."""
+
+
+class NamedTask(Protocol):
+    """A task that no queue has handed out: its key, and (``prompt``) what to do."""
+
+    def get_task_key(self) -> Any:
+        """The key: a ``TaskKey``, its fields by name, or an object that has them."""
+
+
+class GivenServer:
+    """The tools of one such client, under its server's name."""
+
+    def __init__(self, name: str, client: ToolClient, tools: Sequence[ServerTool]) -> None:
+        self._name = name
+        self._client = client
+        self._tools = tuple(tools)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def tools(self) -> Sequence[ServerTool]:
+        return self._tools
+
+    def call(self, call: ServerCall) -> ServerAnswer:
+        try:
+            said = self._client.call_tool(call.tool, dict(call.arguments))
+        except Exception as error:  # whatever it is, the model has to be told
+            raise ToolFailed("broken", tool=f"{self._name}_{call.tool}", detail=str(error)) from error
+        return ServerAnswer(said if isinstance(said, str) else jsonio.encode(said).decode())
+
+    def refused_tools(self) -> Sequence[str]:
+        return ()
+
+    def approve(self) -> list[str]:
+        return []
+
+    def close(self) -> None:
+        """The program has made the client, and ends it."""
+
+
+def given_servers(clients: Mapping[str, ToolClient], definitions: Sequence[ToolDefinition]) -> list[GivenServer]:
+    """A server for each client, with those of the definitions that are its own."""
+    tools: dict[str, list[ServerTool]] = {name: [] for name in clients}
+    for one in definitions:
+        if (split := split_name(one.name, clients)) is not None:
+            tools[split[0]].append(ServerTool(*split, one.description, one.parameters))
+    return [GivenServer(name, client, tools[name]) for name, client in clients.items()]
+
+
+def client_factory(client: object) -> tuple[ClientFactory, Sequence[ToolDefinition]]:
+    """Makes clients of tasks like the one that was given, or is what was given; and the tools that it knows."""
+    if isinstance(client, LLMClient):
+        given = client
+
+        def like_it(context: TaskContextManager, tools: Sequence[Mapping[str, Any]]) -> LLMClient:
+            return type(given)(given.settings, tools=tools, task_ctx=context)
+
+        return like_it, given.tools
+    if callable(client):
+        return cast("ClientFactory", client), ()
+    raise InvalidInput("llm_client", kind=type(client).__name__)
+
+
+def key_of(task: NamedTask) -> TaskKey:
+    """The key of a task, however it is written; ``InvalidInput`` when there is none."""
+    if isinstance(task, TaskIdentity):
+        return task.key
+    if not hasattr(task, "get_task_key"):
+        raise InvalidInput("named_task", kind=type(task).__name__)
+    found = task.get_task_key()
+    if isinstance(found, TaskKey):
+        return found
+    names = ("task_source", "owner", "repo", "task_type", "task_id", "user")
+    fields = found if isinstance(found, Mapping) else {name: getattr(found, name, "") for name in names}
+    return TaskKey.from_dict(fields)
+
+
+def prompt_of(task: NamedTask) -> str:
+    """What is to be done, if the task says it."""
+    said = getattr(task, "prompt", None) or getattr(task, "get_prompt", lambda: "")()
+    return said if isinstance(said, str) else ""

@@ -19,14 +19,28 @@ from orihon.catalogue import TaskRow
 from orihon.errors import InvalidInput, OrihonError, SourceError, StaleWriter, Waiting
 from orihon.llm.base import LLMClient
 from orihon.llm.clients import get_llm_client
+from orihon.llm.tools import ToolDefinition
 from orihon.runtime.agent import Agent, Ending, system_prompt
-from orihon.runtime.agent_tools import DEEPEST, CheckpointServer, ChildServer, plan_server, release_model
+from orihon.runtime.agent_tools import (
+    DEEPEST,
+    CheckpointServer,
+    ChildServer,
+    ClientFactory,
+    NamedTask,
+    ToolClient,
+    client_factory,
+    given_servers,
+    key_of,
+    plan_server,
+    prompt_of,
+    release_model,
+)
 from orihon.runtime.handlers import is_final
 from orihon.runtime.poller import sources_of
 from orihon.runtime.queue import QueuedTask
 from orihon.runtime.sources.base import SourceReporter, TaskSource
 from orihon.runtime.tool import ToolServer
-from orihon.runtime.tools import TaskTools, ToolBox, ToolSupply
+from orihon.runtime.tools import TaskTools, ToolBox, ToolSupply, tool_options
 from orihon.settings import Settings, load_settings
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.quotas import tokens_spent
@@ -36,8 +50,6 @@ from orihon.values.task import TaskStatus
 logger = logging.getLogger("orihon.agent")
 
 Stop = Callable[[], bool]
-#: Makes the client of a task from its context and the definitions of its tools.
-ClientFactory = Callable[[TaskContextManager, Sequence[Mapping[str, Any]]], LLMClient]
 
 #: For each source the setting that names its places, and what it is without any.
 _SOURCES: dict[str, tuple[str, Any]] = {
@@ -52,19 +64,33 @@ class TaskHandler:
 
     def __init__(
         self,
-        settings: Mapping[str, Any] | Settings | None = None,
-        base_dir: Path | str | None = None,
+        settings: Mapping[str, Any] | Settings | LLMClient | ClientFactory | None = None,
+        base_dir: Path | str | Mapping[str, ToolClient] | None = None,
+        config: Mapping[str, Any] | Settings | None = None,
         *,
-        llm_client: ClientFactory | None = None,
+        llm_client: LLMClient | ClientFactory | None = None,
+        mcp_clients: Mapping[str, ToolClient] | None = None,
         toolbox: ToolBox | None = None,
         source: TaskSource | None = None,
     ) -> None:
-        """``toolbox`` stands in for the tools of the settings, ``source`` for the source of every task."""
-        wanted = load_settings(settings)
+        """``toolbox`` stands in for the tools of the settings, ``source`` for the source of every task.
+
+        ``TaskHandler(llm_client, mcp_clients, config)``, as the first design writes it, works with these clients.
+        """
+        if settings is not None and not isinstance(settings, Mapping | Settings):
+            llm_client, settings = settings, None
+        if isinstance(base_dir, Mapping):
+            mcp_clients, base_dir = base_dir, None
+        wanted = load_settings(settings if config is None else config)
         # The promises of this class are about what is on the disk.
         self._settings = wanted.replace(**{"context_storage.enabled": True})
         self._base_dir = Path(base_dir if base_dir is not None else wanted.context_storage.base_dir)
-        self._make_client = llm_client or self._client
+        self._make_client: ClientFactory = self._client
+        definitions: Sequence[ToolDefinition] = ()
+        if llm_client is not None:
+            self._make_client, definitions = client_factory(llm_client)
+        if mcp_clients is not None and toolbox is None:
+            toolbox = ToolBox(given_servers(mcp_clients, definitions), tool_options(self._settings))
         self._supply = ToolSupply(self._settings, self._base_dir, toolbox)
         self._source = source
         self._sources: dict[str, TaskSource | None] = {}
@@ -92,10 +118,26 @@ class TaskHandler:
         """End the MCP servers."""
         self._supply.close()
 
-    def handle(self, task: QueuedTask, should_stop: Stop = lambda: False) -> None:
-        """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused."""
+    def handle(self, task: QueuedTask | NamedTask, should_stop: Stop = lambda: False) -> None:
+        """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused.
+
+        A task that no queue has handed out is begun here, and fails here for good when it fails.
+        """
+        if isinstance(task, QueuedTask):
+            self._handle(task, open_context(task, self._base_dir, self._settings), should_stop)
+            return
+        key = key_of(task)
+        context = TaskContextManager(self._base_dir, key, self._settings, uuid=key.uuid)
+        attempts = self._settings.multiprocess.max_attempts
+        queued = QueuedTask(
+            key, key.user, context.uuid, prompt_of(task), key.task_source, attempts, lease=context.lease
+        )
+        self._handle(queued, context, should_stop, is_only_try=True)
+
+    def _handle(
+        self, task: QueuedTask, context: TaskContextManager, should_stop: Stop, *, is_only_try: bool = False
+    ) -> None:
         source = self._source_named(task.source)
-        context = open_context(task, self._base_dir, self._settings)
         reporter = SourceReporter(source, context.catalogue.tasks.get(context.uuid))
         spent = tokens_spent(context.catalogue, self._settings, context.catalogue.tasks.get(context.uuid).user or "")
         try:
@@ -110,7 +152,7 @@ class TaskHandler:
             reporter.wait(waiting.fields["checkpoint"], _masked(context, waiting.fields["question"]))
             raise
         except Exception as error:
-            self._end_badly(context, task, reporter, error)
+            self._end_badly(context, task, reporter, error, is_hopeless=is_only_try or is_final(error))
             raise
         finally:
             context.close()
@@ -168,10 +210,15 @@ class TaskHandler:
         context.complete()
 
     def _end_badly(
-        self, context: TaskContextManager, task: QueuedTask, reporter: SourceReporter, error: Exception
+        self,
+        context: TaskContextManager,
+        task: QueuedTask,
+        reporter: SourceReporter,
+        error: Exception,
+        *,
+        is_hopeless: bool,
     ) -> None:
         what = _masked(context, error)
-        is_hopeless = is_final(error)
         if not is_hopeless:
             reporter.trouble(task.attempt, what)
         if is_hopeless or self._is_last(task):

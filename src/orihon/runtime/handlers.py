@@ -29,27 +29,33 @@ class Handler(Protocol):
 
 
 class Handlers:
-    """Handlers by settings; those of other users' settings are made when such a task comes."""
+    """Handlers by settings; those of other users' settings are made when such a task comes.
 
-    def __init__(self, name: str, settings: Settings, base_dir: Path) -> None:
-        self._name = name
+    One that is given instead of a name is the one for all tasks, and its maker closes it.
+    """
+
+    def __init__(self, name: str | Handler, settings: Settings, base_dir: Path) -> None:
+        self._given = None if isinstance(name, str) else name
+        self._name = name if isinstance(name, str) else ""
         self._settings = settings
         self._base_dir = base_dir
         self._made: dict[Settings, Handler] = {}
 
     def check(self) -> None:
         """Refuse a name that means nothing and settings that fit no task, before any task is claimed."""
+        if self._given is not None:
+            return
         check_settings = getattr(factory_of(self._name), "check_settings", None)
         if check_settings is not None and UserConfigAPI.from_environment() is None:  # else each user has its own
             check_settings(self._settings)
 
     def of(self, task: QueuedTask) -> Handler:
         """The handler for a task, with the settings of its user."""
-        return self._with(fetch_user_config(task, self._settings))
+        return self._given or self._with(fetch_user_config(task, self._settings))
 
     def tell_end(self, row: TaskRow) -> bool:
         """Have the source of a task told how it has ended; ``False`` when there is nobody to tell it."""
-        tell = getattr(self._with(self._settings), "tell_end", None)
+        tell = getattr(self._given or self._with(self._settings), "tell_end", None)
         return tell is not None and bool(tell(row))
 
     def _with(self, settings: Settings) -> Handler:

@@ -28,7 +28,7 @@ from orihon.errors import DamagedStore, OrihonError, StaleWriter, StateError, St
 from orihon.guard.logs import enter_task, leave_task
 from orihon.notifications.sender import send_soon
 from orihon.runtime.broker_queue import open_queue
-from orihon.runtime.handlers import DEFAULT_HANDLER, Handlers, is_final
+from orihon.runtime.handlers import DEFAULT_HANDLER, Handler, Handlers, is_final
 from orihon.runtime.queue import QueuedTask, QueueLimits, TaskQueue
 from orihon.search import catch_up
 from orihon.settings import Settings, load_settings
@@ -155,15 +155,18 @@ class WorkerProcess:
         config: Mapping[str, Any] | Settings | None = None,
         *,
         base_dir: Path | str | None = None,
-        handler: str = DEFAULT_HANDLER,
+        handler: str | Handler = DEFAULT_HANDLER,
         limits: QueueLimits | None = None,
         until_empty: bool = False,
+        queue: TaskQueue | None = None,
     ) -> None:
+        """A ``queue`` that is given stays open in the end."""
         self.worker_id = str(worker_id)
         self.settings = load_settings(config)
         me = process_identity()
         self.name = f"worker-{self.worker_id}@{me.host}:{me.pid}"
-        self.queue = open_queue(base_dir, self.settings, limits=limits, owner=self.name)
+        self.queue = queue or open_queue(base_dir, self.settings, limits=limits, owner=self.name)
+        self._is_own_queue = queue is None
         self.figures = WorkerStatistics(self.name)
         self._handlers = Handlers(handler, self.settings, self.queue.base_dir)
         self._until_empty = until_empty
@@ -199,7 +202,8 @@ class WorkerProcess:
             self._handlers.close()
             self._note("stopped")
             logger.info("%s: ends after %d tasks", self.name, self.figures.processed)
-            self.queue.close()
+            if self._is_own_queue:
+                self.queue.close()
             for number, handler in previous.items():
                 signal.signal(number, handler)
 

@@ -32,6 +32,8 @@ from orihon.store.folder_store import FolderStore
 from orihon.store.record_check import is_whole
 from orihon.store.sqlite_copies import read_fence
 from orihon.store.take_over import LOCKED, PATIENCE, can_be_taken, take_away
+from orihon.system import jsonio
+from orihon.system.clock import process_identity, utc_now
 from orihon.system.files import refuse_network_file_system
 
 _TABLES: dict[Stream, str] = {
@@ -50,8 +52,10 @@ _PAGE_OF = {
     stream: f"SELECT id, CAST(record AS BLOB) FROM {table} WHERE id BETWEEN ? AND ? ORDER BY id LIMIT 256"
     for stream, table in _TABLES.items()
 }
-#: The schema of a new database, and the steps that bring an old one to it.
-_SCHEMA = ("context.sql", "context_to_version_2.sql")
+#: The tables of a new database, and the steps that bring an old one to it; the views of a new one are the last step's.
+_SCHEMA = ("context.sql", "context_to_version_2.sql", "context_to_version_3.sql")
+_KNOWN_WRITERS = 16
+_METADATA = "metadata.json"
 
 
 class SqliteRecords(FolderStore):
@@ -135,6 +139,7 @@ class SqliteRecords(FolderStore):
             granted = max(reached, 1) if epoch is None else epoch
             if granted != reached:
                 connection.execute("UPDATE fence SET epoch = ?", (granted,))
+            _note_writer(connection)
         return granted
 
     @contextmanager
@@ -289,6 +294,11 @@ class SqliteRecords(FolderStore):
         with self._connection() as connection, nullcontext() if connection.in_transaction else transaction(connection):
             connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, document))
 
+    def keep_file(self, name: str, content: bytes) -> None:
+        super().keep_file(name, content)
+        if name == _METADATA and (about := _about(content)):
+            self.save("about", about)
+
     def load(self, name: str) -> bytes | None:
         with self._connection() as connection:
             found = connection.rows("SELECT CAST(body AS BLOB) FROM documents WHERE name = ?", (name,))
@@ -302,7 +312,25 @@ def _connect(path: Path, waits: Sequence[float], durable: bool, create: bool) ->
         raise StaleWriter("moved", path=path.parent)  # a new, empty database would hide the files of the task
     sql = files("orihon.store").joinpath("sql")
     schema, *steps = (sql.joinpath(name).read_text(encoding="utf-8") for name in _SCHEMA)
+    schema += steps[-1]
     return open_database(path, schema=schema, steps=steps, timeout=waits[0], durable=durable, create=create)
+
+
+def _note_writer(connection: SqliteConnection) -> None:
+    """For people who ask ``process_locks``; what counts is the epoch, and the lease in the catalogue."""
+    me = process_identity()
+    connection.execute("INSERT OR REPLACE INTO writers VALUES (?, ?, ?)", (str(me.pid), me.host, utc_now()))
+    newest = "SELECT process_id FROM writers ORDER BY acquired_at DESC LIMIT ?"
+    connection.execute(f"DELETE FROM writers WHERE process_id NOT IN ({newest})", (_KNOWN_WRITERS,))
+
+
+def _about(metadata: bytes) -> bytes | None:
+    """What the view ``metadata`` shows of the file: no names; nothing of one that is sealed."""
+    try:
+        fields = jsonio.decode(metadata)
+        return jsonio.encode({"created_at": fields["created_at"], **fields["config"]})
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 class _Section:

@@ -105,7 +105,8 @@ class TaskStore(TaskReader):
                 with self._section(sure=sure) as tail:
                     packed = self._packed(masked, tail)
                     # The tool's record first: where a crash leaves one of the two, the message is not there yet.
-                    number = 0 if record is None else self._add_all("tools", [record])
+                    belongs = {"message": tail.seq + len(packed.lines)}
+                    number = 0 if record is None else self._add_all("tools", [{**record, **belongs}])
                     self.records.append("messages", tail.seq + 1, packed.lines, packed.view_lines)
                     packed.count_in(tail)
                     last = tail.seq

@@ -47,6 +47,8 @@ class MessageStore(TaskMessages):
             "compression.threshold": compression_threshold,
         }
         settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
+        if context_length is not None:  # what is kept about the task says it, too
+            settings = settings.replace(**{f"llm.{settings.llm.provider}.context_length": context_length})
         store = task_store or task_store_in(folder_of(context_dir), settings)
         super().__init__(store, settings, context_length=context_length)
 
@@ -113,6 +115,9 @@ class MessageStore(TaskMessages):
         tail = self.task_store.tail
         rung = ladder_of(self.settings).rung(fullness_of(self.gauge, tail.view_tokens, tail.view_entries))
         return rung is not None and bool(rung.strategies)
+
+    def _mask_sensitive_data(self, text: str) -> str:
+        return self.task_store.redactor.mask(text)
 
     def _get_connection(self) -> apsw.Connection:
         from orihon.store.sqlite import SqliteRecords

@@ -254,9 +254,9 @@ def _forget_all() -> None:
 
 
 #: A new schema gets these; an old one the steps that it lacks.
-_TABLES = ("records.sql", "catalogue.sql")
+_TABLES = ("records.sql", "catalogue.sql", "to_version_4.sql")
 #: Texts that bring a version to the next one: the first makes version 2 out of 1.
-_STEPS: tuple[str, ...] = ("to_version_2.sql", "to_version_3.sql")
+_STEPS: tuple[str, ...] = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql")
 
 VERSION = 1 + len(_STEPS)
 

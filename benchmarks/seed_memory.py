@@ -1,0 +1,118 @@
+"""Memory of an agent's history: in memory, and on the disk, by the scenario of the first design (000 §2.2, §8.1).
+
+    python -m benchmarks.seed_memory [--calls 100] [--backend sqlite] [--tokenizer estimate]
+
+A call is a question of 5 KB, an answer of 20 KB and a tool's result of 50 KB. The model is a server on loopback in a
+process of its own. What is printed is the growth over a process that has made its client and a first call, and the
+growth over one that has only imported; the goal is at most 20 % of what the history in memory grows by.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks.memory import resident
+from orihon import OpenAIClient, ScriptedModel
+from orihon.llm.scripted import Reply
+
+WORDS = "the valve of pump {n} holds 4.2 bar; read src/pump_{n}.py and fix line {n}. "
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "read_file", "description": "", "parameters": SCHEMA}}]
+
+
+def said(number: int, size: int) -> str:
+    one = WORDS.format(n=number)
+    return (one * (size // len(one) + 1))[:size]
+
+
+def serve() -> None:
+    """A model that calls a tool, answers, and sums up what it is asked to."""
+
+    def answer(request: Any) -> Reply:
+        model.requests.clear()
+        newest = request.body["messages"][-1]
+        if not request.body.get("tools"):
+            return Reply(said(request.number, 2000))
+        if newest["role"] == "tool":
+            return Reply(said(request.number, 20_000))
+        return Reply(calls=[("read_file", {"path": f"src/pump_{request.number}.py"})])
+
+    with ScriptedModel(answer) as model:
+        print(model.base_url, flush=True)
+        sys.stdin.read()
+
+
+def work(url: str, calls: int, backend: str, tokenizer: str) -> None:
+    """Print what the process has after its imports, after its first call, and in the end."""
+    section = {"base_url": url, "api_key": "k", "model": "gpt-4o", "context_length": 128_000}
+    section |= {} if tokenizer == "guess" else {"tokenizer": tokenizer}
+    config: dict[str, Any] = {"llm": {"provider": "openai", "openai": section}}
+    if backend == "memory":  # as the first design had it: everything, for as long as it fits
+        section["context_length"] = 50_000_000
+        config["context_storage"] = {"enabled": False}
+    else:
+        config["context_storage"] = {"backend": backend}
+    fresh = resident()
+    with tempfile.TemporaryDirectory() as folder:
+        client = OpenAIClient(config, None, TOOLS, Path(folder) / "task")
+        client.send_system_prompt(said(0, 10_000))
+        first = 0
+        for number in range(1, calls + 1):
+            client.send_user_message(said(number, 5_000))
+            _, asked = client.get_response()
+            client.send_function_result("read_file", said(number, 50_000), tool_call_id=asked[0]["id"])
+            client.get_response()
+            first = first or resident()
+        gc.collect()
+        print(fresh, first, resident())
+        client.close()
+
+
+def measured(url: str, calls: int, backend: str, tokenizer: str) -> tuple[int, int, int]:
+    command = [sys.executable, "-m", "benchmarks.seed_memory", "--work", url, "--calls", str(calls)]
+    command += ["--backend", backend, "--tokenizer", tokenizer]
+    run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    fresh, first, last = map(int, run.stdout.split())
+    return fresh, first, last
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=100)
+    parser.add_argument("--backend", default="sqlite")
+    parser.add_argument("--tokenizer", default="guess")
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("--work", metavar="URL")
+    given = parser.parse_args()
+    if given.serve:
+        serve()
+        return
+    if given.work:
+        work(given.work, given.calls, given.backend, given.tokenizer)
+        return
+    command = [sys.executable, "-m", "benchmarks.seed_memory", "--serve"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        grown: dict[str, int] = {}
+        for backend in ("memory", given.backend):
+            fresh, first, last = measured(url, given.calls, backend, given.tokenizer)
+            grown[backend] = last - first
+            print(
+                f"{backend:>7}: {given.calls} calls, {fresh / 1e6:6.1f} MB fresh, {first / 1e6:6.1f} after one call, "
+                f"{last / 1e6:6.1f} in the end: +{(last - first) / 1e6:.1f} MB, +{(last - fresh) / 1e6:.1f} since fresh"
+            )
+        share = grown[given.backend] / grown["memory"]
+        print(f"growth of {given.backend} against memory: {share:.0%} (goal: at most 20 %)")
+        assert server.stdin is not None
+        server.stdin.close()
+
+
+if __name__ == "__main__":
+    main()
