@@ -8,6 +8,7 @@ of the product, and are tested with it.
 from __future__ import annotations
 
 import ast
+import gzip
 import inspect
 import json
 import logging
@@ -1106,3 +1107,64 @@ def test_13_5_1_the_rights_of_people(here: Path) -> None:
     assert "my words" in json.dumps(storage.export_user_data("alice"))
     storage.delete_user_data("alice")
     assert "my words" not in json.dumps(storage.export_user_data("alice"))
+
+
+# ---- §3.4 and §12.1.2: what the document's own programs have left behind ---------------------------------------------
+
+OLD_PROGRAM = """
+context_dir.mkdir(parents=True)
+store = MessageStore(context_dir)
+store.add_message("system", "You are an AI coding assistant")
+store.add_message("user", "Fix the bug")
+for number in range(5):
+    call = {"name": "github_get", "arguments": json.dumps({"n": number})} if number % 2 else None
+    store.add_message("assistant", f"Looking at {number}", function_call=call)
+    told = {"tool_name": "github_get", "arguments": {"n": number}, "result": {"x": number}, "duration_ms": 3}
+    store.add_message(role="tool", content=json.dumps({"x": number}), tool_call=told)
+store.add_message("assistant", "Done", function_call=None)
+store.create_summary(3, 6, "Looked at two")
+"""
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_3_4_the_tree_of_the_documents_own_store_is_imported(tmp_path: Path, is_packed: bool) -> None:
+    """Written by the document's ``MessageStore`` (§4.1, §4.3.1), packed by its maintenance (§12.1.2)."""
+    names = re.findall(r"[─\s]*([^\s─│└├]+)/", block("3.4-folders.txt"))
+    fields = {"task_source": "github", "owner": "me", "repo": "tool", "task_type": "issue", "task_id": "7"}
+    folder = Path(*(name.format(**fields) for name in names))
+    assert folder == Path("logs/contexts/github/me/tool/issue_7")
+    program = HEAD + block("4.1-store.python") + f"\ncontext_dir = Path({str(folder)!r})\n" + OLD_PROGRAM
+    if is_packed:
+        pack = functions_of(ast.parse(block("12.1.2-maintenance.python")))["archive_old_contexts"]
+        program += "\nlogger = logging.getLogger()\n" + ast.unparse(pack) + "\narchive_old_contexts(days=-1)\n"
+    run_program(tmp_path, program)
+    assert (tmp_path / folder / "context.db.gz").exists() is is_packed
+    base, settings = tmp_path / "base", load_settings({"context_storage": {"backend": "files"}}, environ={})
+    report = orihon.import_transcripts(base, settings, [tmp_path / "logs"])
+    assert (report.problems, len(report.tasks), report.tool_calls) == ([], 1, 5)
+    store = MessageStore(base / "completed" / report.tasks[0].uuid, settings)
+    tools = list(store.task_store.read("tools"))
+    assert [(one["tool_name"], one["arguments"], one["result"], one["duration_ms"]) for one in tools] == [
+        ("github_get", {"n": number}, {"x": number}, 3) for number in range(5)
+    ]
+    said = [stored.message for stored in store.get_messages()]
+    called = {call.id: call for message in said for call in message.tool_calls}
+    assert [called[message.tool_call_id or ""].name for message in said if message.role == "tool"] == ["github_get"] * 5
+    assert "Looked at two" in str(store.get_messages_for_llm())
+    store.close()
+    again = orihon.import_transcripts(base, settings, [tmp_path / "logs"])
+    assert (again.new_tasks, again.messages, again.tool_calls) == (0, 0, 0)
+
+
+def test_3_4_a_packed_database_is_unpacked_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "logs/contexts/github/me/tool/issue_7"
+    folder.mkdir(parents=True)
+    with closing(sqlite3.connect(tmp_path / "plain.db")) as database:
+        database.executescript(block("3.4-schema.sql"))
+        database.execute("INSERT INTO messages (role, content) VALUES ('user', ?)", ("x" * 3_000_000,))
+        database.commit()
+    (folder / "context.db.gz").write_bytes(gzip.compress((tmp_path / "plain.db").read_bytes()))
+    monkeypatch.setattr("orihon.importers.seed_tree._MOST_UNPACKED", 1_000_000)
+    report = orihon.import_transcripts(tmp_path / "base", load_settings(None, environ={}), [tmp_path / "logs"])
+    assert len(report.problems) == 1
+    assert report.messages == 0
