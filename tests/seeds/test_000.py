@@ -1168,3 +1168,27 @@ def test_3_4_a_packed_database_is_unpacked_up_to_a_limit(tmp_path: Path, monkeyp
     report = orihon.import_transcripts(tmp_path / "base", load_settings(None, environ={}), [tmp_path / "logs"])
     assert len(report.problems) == 1
     assert report.messages == 0
+
+
+def test_8_1_no_vocabulary_is_loaded_for_a_summary(here: Path) -> None:
+    """§8.1's 82 %: a vocabulary of tens of megabytes is not part of the bargain, unless somebody has asked for one."""
+    config = {"context_storage": {"backend": "sqlite"}, "llm": {"openai": {"context_length": 4000}}}
+    source = f"""
+import sys
+from pathlib import Path
+from orihon import ContextCompressor, MessageStore
+
+class Model:
+    def send_system_prompt(self, prompt): ...
+    def send_user_message(self, message): self.heard = message
+    def get_response(self): return "The user wants the file read and fixed, over and over.", []
+
+store = MessageStore(Path("t"), {config!r})
+for number in range(60):
+    store.add_message("user", f"{{number}}: " + "read the file and fix it. " * 20)
+model = Model()
+assert ContextCompressor(store, model).compress_if_needed()
+assert model.heard
+print(sorted(name for name in sys.modules if name.startswith(("rs_bpe", "tiktoken"))))
+"""
+    assert run_program(here, source).stdout.strip() == "[]"
