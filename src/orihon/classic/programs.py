@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orihon.runtime.agent_tools import NamedTask, key_of
+from orihon.runtime.agent_tools import TaskWithKey, key_of
 from orihon.runtime.handlers import DEFAULT_HANDLER, Handler
 from orihon.runtime.queue import TaskQueue
 from orihon.runtime.worker import WorkerProcess
@@ -46,7 +46,9 @@ def load_config(path: Path | str | None = None) -> dict[str, Any]:
     return found
 
 
-def create_context_directory(path: Path | str | NamedTask, config: Mapping[str, Any] | Settings | None = None) -> Path:
+def create_context_directory(
+    path: Path | str | TaskWithKey, config: Mapping[str, Any] | Settings | None = None
+) -> Path:
     """Make a folder for the owner alone, and the way to it. For a task it is the one of its key in the base folder."""
     if isinstance(path, Path | str):
         folder = Path(path)
@@ -56,7 +58,7 @@ def create_context_directory(path: Path | str | NamedTask, config: Mapping[str, 
     return folder
 
 
-def _folder_name(task: NamedTask) -> str:
+def _folder_name(task: TaskWithKey) -> str:
     """A name that may be a task's; keys that look alike in it have different ones."""
     parts = tuple(key_of(task).as_dict().values())
     plain = "-".join(_UNSAFE.sub("_", part) for part in parts if part)

@@ -185,7 +185,7 @@ class ToolClient(Protocol):
         """What the tool says; an exception is an error of the tool."""
 
 
-class NamedTask(Protocol):
+class TaskWithKey(Protocol):
     """A task that no queue has handed out: its key, and (``prompt``) what to do."""
 
     def get_task_key(self) -> Any:
@@ -247,7 +247,7 @@ def client_factory(client: object) -> tuple[ClientFactory, Sequence[ToolDefiniti
     raise InvalidInput("llm_client", kind=type(client).__name__)
 
 
-def key_of(task: NamedTask) -> TaskKey:
+def key_of(task: TaskWithKey) -> TaskKey:
     """The key of a task, however it is written; ``InvalidInput`` when there is none."""
     if isinstance(task, TaskIdentity):
         return task.key
@@ -261,7 +261,7 @@ def key_of(task: NamedTask) -> TaskKey:
     return TaskKey.from_dict(fields)
 
 
-def prompt_of(task: NamedTask) -> str:
+def prompt_of(task: TaskWithKey) -> str:
     """What is to be done, if the task says it."""
     said = getattr(task, "prompt", None) or getattr(task, "get_prompt", lambda: "")()
     return said if isinstance(said, str) else ""

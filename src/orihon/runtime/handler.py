@@ -26,7 +26,7 @@ from orihon.runtime.agent_tools import (
     CheckpointServer,
     ChildServer,
     ClientFactory,
-    NamedTask,
+    TaskWithKey,
     ToolClient,
     client_factory,
     given_servers,
@@ -118,7 +118,7 @@ class TaskHandler:
         """End the MCP servers."""
         self._supply.close()
 
-    def handle(self, task: QueuedTask | NamedTask, should_stop: Stop = lambda: False) -> None:
+    def handle(self, task: QueuedTask | TaskWithKey, should_stop: Stop = lambda: False) -> None:
         """Work until done, or until ``should_stop`` says yes between two steps: then the task is paused.
 
         A task that no queue has handed out is begun here, and fails here for good when it fails.
