@@ -525,10 +525,7 @@ def test_transactions_are_begun_in_one_place() -> None:
     assert [name for name, text in texts.items() if "BEGIN IMMEDIATE" in text] == ["drivers/sqlite.py"]
     bare = {name for name, text in texts.items() if "apsw.Connection(" in text}
     # Private copies, and databases that other programs have made.
-    assert bare == {
-        *("drivers/sqlite.py", "transfer/backup/snapshot.py"),
-        *("importers/cursor.py", "importers/seed_tree.py"),
-    }
+    assert bare == {"drivers/sqlite.py", "transfer/backup/snapshot.py", "importers/lines.py"}
     writing = {name for name, text in texts.items() if 'execute("VACUUM' in text or "wal_checkpoint" in text}
     assert writing == {"drivers/sqlite.py"}
 
