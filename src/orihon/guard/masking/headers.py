@@ -304,8 +304,9 @@ _ANSWER = (
 )
 _MADE = re.compile(_ANSWER)
 _SHOWN = re.compile(
-    r"(?:echo|printenv|config:get|(?:terraform )?output(?: -raw)?|cat|write-host)[ \t]{1,4}[^\n|;>&]{0,80}?"
-    rf"(?:pass(?!wd\b)|secret|token|[_.-]key|api_?key|pwd|psk|credential)(?![^\n]{{0,40}}\.(?:py|[jt]s|md|go|rb|java)\b){_ANSWER}"
+    r"(?>(?:echo|printenv|config:get|(?:terraform )?output(?: -raw)?|cat|write-host)[ \t]{1,4}[^\n|;>&]{0,80}?"
+    r"(?:pass(?!wd\b)|secret|token|[_.-]key|api_?key|pwd|psk|credential))"
+    rf"(?![^\n]{{0,40}}\.(?:py|[jt]s|md|go|rb|java)\b){_ANSWER}"
 )
 # Behind a value: "as the password", "(passphrase)", and nothing that makes another thing of it.
 _BEHIND = re.compile(

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from orihon.guard.masking.anchors import Anchor, Finder, SecretSpan, Views
 from orihon.guard.masking.values import OPEN, SAID, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
@@ -192,6 +193,7 @@ _FOREIGN = (
 # Where a sentence ends, as far as a value may be told in it.
 _STOP = re.compile(r"[\n。；!！?？]|\.(?=\s)|;[ \t]")
 _SENTENCE = 72
+_SHORTEST_NAME = 2
 _TELLING = re.compile(r"[0-9!-&*+/<-@^_`{-~“「『‘]")
 # What binds a value to a name that stands before it.
 _BINDS = re.compile(
@@ -223,8 +225,10 @@ class ForeignValues:
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
         spans: list[SecretSpan] = []
         text, done, calm = views.text, start, start
-        for place in places:
-            reach = min(place + _SENTENCE, end)
+        several = [*places, end]
+        for place, following in pairwise(several):
+            # What stands behind the next name is told of that.
+            reach = min(place + _SENTENCE, following if following > place + _SHORTEST_NAME else end)
             if place < done or (calm >= reach) or _TELLING.search(text, max(place, calm), reach) is None:
                 calm = max(calm, reach)
                 continue
