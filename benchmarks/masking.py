@@ -42,6 +42,8 @@ NASTY = (
     "user,password\nbob,hunter%dx!\n", ",password", "password,\n", "ghp_\na1b2c3\n", "ghp_a1b2%d\nc3d4e5f6g7h8i9j0k1l2m3n4\n", "{\"password\": %d12345678}\n",
     "ｇｈｐ＿ａ１ｂ２ｃ３%d ", "pаssword=hunter%dx ", "password='a b1c2 %d' ", "db_password: |\n  a1b2c3d4%d\n", "password from a to b1c2d3%d ", "Password (root): a1b2c%d ",
     "| password |\n|---|\n| a1b2c3d4! |\n", "password from hunter%dx to hunter%dy! ", "zip -P a1b2c%d ", "PASSWORD: tanuki_%d\n",
+    "密码为1", "cat pass", "clé : a1b2 ", "ключ 1 - - - - ", "senha to to to 1 ", "backup code", "ackup code aaaa1-aaaa1 ", "passphrase \"", "base64 -d\na1b2c%d\n",
+    "1234 is your ", "new value a1b2 token ", "account a / b%d ", "password\nAb1cdefgh%d\n\n", "パスはabcdefgh", "secret: []byte(\"a\") ",
 )  # fmt: skip
 
 

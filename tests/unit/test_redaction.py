@@ -353,6 +353,8 @@ NASTY = (
     ",password", "AKIAABCDEFGHIJKLMNOP ", "secrets:", "echo a1b2c3 | ", "ghp_\na1b2c3\n", " as the password ",
     "freerdp ", "ｇｈｐ＿ａ１ｂ２ ", "pаssword=a1b2c3 ", "password='a b1c2 ",
     "{\"password\": 12345678}\n", "secrets: {\"a\": ", "\\",
+    "密码为1", "cat pass", "clé : a1b2 ", "backup code", "passphrase \"", "new value token ", "1234 is your ",
+    "login a / ",
     "パスワードはa1b2c3", "a" * 15 + " ", "." + "a" * 27, b64encode(b"password=hunter2x").decode() + " ",
 )  # fmt: skip
 

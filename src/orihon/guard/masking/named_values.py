@@ -53,7 +53,9 @@ _NAMES = (
 )
 _SUFFIX = (
     r"(?:[_-]?([0-9]{1,2}|prod|production|staging|dev|test|live|local|backup|old|new|value|main|primary|secondary|id"
-    r"|string|text|plain|raw|hash|base|base64|b64)(?![a-z0-9]))?(?![a-z0-9_]|\]#)"
+    r"|string|text|plain|raw|hash|base|base64|b64)(?![a-z0-9]))?"
+    # Nor is anything looked for where a placeholder is the value, as it is after every secret at the second look.
+    r"(?![a-z0-9_]|\]#|[\"']?[:=][ ]?[\"']?\[[a-z][a-z0-9_]{1,32}\]#)"
 )
 # What must follow a name for anything to be said of it: spares most names the closer look. A user before
 # a password may be short.
