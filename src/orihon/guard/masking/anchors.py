@@ -226,7 +226,7 @@ ESCAPE_LETTERS = "abefnrtuvx"
 class Views:
     """A text, and copies of it. But for ``raw``, every character has the same place in all of them."""
 
-    __slots__ = ("flat", "is_ascii", "judged", "lower", "narrow", "raw", "text")
+    __slots__ = ("_lower", "flat", "is_ascii", "judged", "narrow", "raw", "text")
 
     def __init__(self, text: str, judged: Judged | None = None) -> None:
         """``judged`` is shared by the texts that are looked at for the same purpose."""
@@ -238,7 +238,14 @@ class Views:
         self.narrow = self.raw if self.is_ascii else text.encode("ascii", "replace")
         # The same as a text: one of narrow characters is searched much faster.
         self.flat = text if self.is_ascii else self.narrow.decode("ascii")
-        self.lower = self.flat.lower()
+        self._lower: str | None = None
+
+    @property
+    def lower(self) -> str:
+        """``flat`` in small letters, made when a finder wants it: most texts have no anchor."""
+        if self._lower is None:
+            self._lower = self.flat.lower()
+        return self._lower
 
 
 def odd_places(views: Views, wide: list[int]) -> list[int]:

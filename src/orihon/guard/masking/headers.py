@@ -297,7 +297,7 @@ _MAKERS = (
     "|initialAdminPassword|rails secret|rake secret|key:generate|randomBytes(|print-access-token|get-access-token"
     "|get-login-password|create token|token create|get-password|get-parameter |decrypt --|gopass |chamber read|apg -"
 )
-_SHOWS = 'echo $|echo ${|echo "$|printenv |config:get |terraform output|output -raw |cat |Write-Host $env:|echo %'
+_SHOWS = 'echo $|echo ${|echo "$|printenv |config:get |terraform output|output -raw |cat /run/|cat /etc/|cat ~/.|cat ./|cat sec|cat pass|cat tok|cat api|cat .|Write-Host $env:|echo %'
 _ANSWER = (
     r"[^\n\\]{0,200}+(?:\r?\n|\\{1,4}n)(?:[ \t]{0,4}\r?\n)?[ \t]{0,4}[\"']?()(?![$/#>-])[!#-&(-\[\]-~]{8,256}"
     r"(?=[\"']?[ \t]{0,4}(?:\r?\n|\\|$))"
@@ -496,15 +496,15 @@ def header_values() -> tuple[Finder, ...]:
     return (
         Flags(),
         Around(tuple(in_any_case("basic ")), _BASIC, _basic),
-        Around(tuple(in_any_case("cookie")), _COOKIE, _cookie),
-        Around(tuple(in_any_case("fied by", -len("identi"))), _IDENTIFIED, _whole),
+        Around(tuple(in_any_case("cook")), _COOKIE, _cookie),
+        Around(tuple(in_any_case("ied b", -len("identif"))), _IDENTIFIED, _whole),
         Around(tuple(Anchor(word) for word in _CALLS.split()), _ARGUMENTS, _strong),
         Around(tuple(Anchor(words, words.index("in ")) for words in _LOGS), _LOGGED_IN, _strong),
         Around((Anchor("SecureString "),), _SECURED, _strong),
         *(_command(words, f"{pattern}{_GIVEN}") for words, pattern in _COMMANDS),
         *(_command(words, pattern) for words, pattern in _OTHER_COMMANDS),
         Around(tuple(map(Anchor, _CODE_NAMES.split("|"))), _CODE, _code),
-        Around((Anchor(" code is "), Anchor(" code: ")), _YOUR_CODE, _your_code),
+        Around((Anchor(" code is "),), _YOUR_CODE, _your_code),
         Around(tuple(Anchor(f"code {digit}") for digit in range(10)), _USED_CODE, _code),
         Around(tuple(map(Anchor, _MAKERS.split("|"))), _MADE, _answer),
         Around(tuple(map(Anchor, _SHOWS.split("|"))), _SHOWN, _answer),
@@ -570,7 +570,7 @@ class Columns:
         for word in _CSV_NAMES
         for name in (word, word.title(), word.upper())
         for by in ",;\t"
-        for form in (f"{by}{name}", f"{name}{by}", f'{by}"{name}', f'{name}"{by}')
+        for form in (f"{by}{name[:5]}", f"{name}{by}", f'{by}"{name[:5]}', f'{name}"{by}')
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:

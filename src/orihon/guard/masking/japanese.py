@@ -115,7 +115,7 @@ def japanese_values() -> tuple[Finder, ...]:
             )
             for kind, names, rest in _NAMES
         ),
-        *(ForeignValues(kind, _in_usual_cases(names, at_end=True)) for kind, names in _FOREIGN),
+        *(ForeignValues(kind, _ends(names)) for kind, names in _FOREIGN),
         Pairs(),
         NewValues(),
         CodesBefore(),
@@ -178,7 +178,7 @@ _FOREIGN = (
     ),
     (
         "API_KEY",
-        "schlüssel|clé|clef|jeton|clave|chave|chiave|sleutel|ключ|токен|密钥|密鑰|秘钥|金鑰|令牌|私钥|授权码|api 키|시크릿 키"
+        "schlüssel|clé|clef|jeton|clave|chave|chiave|sleutel|ключ|токен|密钥|密鑰|秘钥|金鑰|令牌|私钥|授权码|API 키|시크릿 키"
         "|비밀키|액세스 키|토큰|시크릿",
     ),
     (
@@ -194,6 +194,8 @@ _FOREIGN = (
 _STOP = re.compile(r"[\n。；!！?？]|\.(?=\s)|;[ \t]")
 _SENTENCE = 72
 _SHORTEST_NAME = 2
+_LONGEST_END = 10
+_SHORTEST_END = 7
 _TELLING = re.compile(r"[0-9!-&*+/<-@^_`{-~“「『‘]")
 # What binds a value to a name that stands before it.
 _BINDS = re.compile(
@@ -209,10 +211,14 @@ _SENT_CODE = re.compile(
 _NO_CODE = re.compile(r"[ \t](?:min|sec|sek|hour|heure|stunde|hora|ora|ore|char|digit|мин|час|분|초)", re.IGNORECASE)
 
 
-def _in_usual_cases(names: str, *, at_end: bool = False) -> tuple[Anchor, ...]:
-    """Names divided by bars, in small letters, with a first capital, and in capitals; before or behind them."""
-    forms = {form for name in names.split("|") for form in (name, name[:1].upper() + name[1:], name.upper())}
-    return tuple(Anchor(form, len(form) if at_end else 0) for form in sorted(forms))
+def _ends(names: str) -> tuple[Anchor, ...]:
+    """The ends of names divided by bars, without their first letter, which may be a capital: every byte of a literal
+    makes the search for all of them slower."""
+    ends: set[str] = set()
+    for name in names.split("|"):
+        is_short = len(name) < _SHORTEST_END
+        ends |= {name, name[0].upper() + name[1:]} if is_short else {name[1:][-_LONGEST_END:]}
+    return tuple(Anchor(end, len(end)) for end in sorted(ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +273,9 @@ _PAIR = with_value(
 class Pairs:
     """A user and a password behind a word for both: "the login for … is root / …"."""
 
-    anchors: tuple[Anchor, ...] = _in_usual_cases(
+    anchors: tuple[Anchor, ...] = _ends(
         "login|logins|account|zugangsdaten|anmeldedaten|identifiants|credenciales|credenciais|credenziali|inloggegevens"
-        "|ログイン情報|アカウント|接続情報|ログイン|账号|帳號|用户名|계정",
-        at_end=True,
+        "|ログイン情報|アカウント|接続情報|ログイン|账号|帳號|用户名|계정"
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
@@ -304,10 +309,9 @@ _BEFORE = 120
 class NewValues:
     """The value of what was named before: "I rotated the key. The new one is …"."""
 
-    anchors: tuple[Anchor, ...] = _in_usual_cases(
+    anchors: tuple[Anchor, ...] = _ends(
         "new value|new one|new ones|新しい値|新しいの|新しいもの|新しい方|新值|新的|nouvelle valeur|neuer wert|neue wert|nuevo valor"
-        "|novo valor|nuovo valore|更新为|改成|改为|换成|重置为|设置为|设为",
-        at_end=True,
+        "|novo valor|nuovo valore|更新为|改成|改为|换成|重置为|设置为|设为"
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
@@ -334,11 +338,13 @@ class NewValues:
 
 
 _CODE_BEHIND = re.compile(
-    r"(?: (?:is|as) (?:your|the|ihr|dein)| est votre| ist ihr| es (?:tu|su)|[ \t]?(?:是|为)?(?:您的|你的))[^\n.;:。]{0,40}?"
+    r"(?: (?:is|as) (?:your|the|ihr|dein)| est votre| ist ihr| es (?:tu|su)|您的|你的)[^\n.;:。]{0,40}?"
     r"(?:\bcode|otp\b|passcode|\bpin\b|código|验证码|驗證碼|校验码|动态码)",
     re.IGNORECASE,
 )
-_CODE_BEFORE = re.compile(r"(?<![\w.,/#-])(?:[A-Za-z]-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})[」』\]】)）\"'`]?\Z")
+_CODE_BEFORE = re.compile(
+    r"(?<![\w.,/#-])(?:[A-Za-z]-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})[」』\]】)）\"'`]?[ \t]?[是为]?\Z"
+)
 _LONGEST_CODE = 14
 
 
@@ -346,12 +352,21 @@ _LONGEST_CODE = 14
 class CodesBefore:
     """A code before what it is: "… is your verification code"."""
 
-    anchors: tuple[Anchor, ...] = (
-        *map(Anchor, (" is your ", " as your ", " is the ", " as the ", " est votre ", " ist Ihr ", " ist dein ")),
-        *map(
+    anchors: tuple[Anchor, ...] = tuple(
+        map(
             Anchor,
-            (" es tu ", " es su ", "您的", "你的", " 是您的", " 是你的", " 为您的", "是您的", "是你的", "为您的"),
-        ),
+            (
+                " is your ",
+                " as your ",
+                " est votre ",
+                " ist Ihr ",
+                " ist dein ",
+                " es tu ",
+                " es su ",
+                "您的",
+                "你的",
+            ),
+        )
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:
@@ -379,9 +394,8 @@ _MIXED = re.compile(r"(?=[^a-z]*+[a-z])(?=[^A-Z]*+[A-Z])(?=[^0-9]*+[0-9])(?!#)[^
 class Alone:
     """A password that stands alone below the sentence that sends it."""
 
-    anchors: tuple[Anchor, ...] = _in_usual_cases(
-        "password|passphrase|passcode|パスワード|パスフレーズ|passwort|kennwort|mot de passe|contraseña|senha|密码|비밀번호",
-        at_end=True,
+    anchors: tuple[Anchor, ...] = _ends(
+        "password|passphrase|passcode|パスワード|パスフレーズ|passwort|kennwort|mot de passe|contraseña|senha|密码|비밀번호"
     )
 
     def find(self, views: Views, places: Iterable[int], start: int, end: int) -> list[SecretSpan]:

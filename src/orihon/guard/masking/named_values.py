@@ -48,7 +48,7 @@ _NAMES = (
     ("pw", "pw", r"(?:d|(?<![a-z0-9]pw))", _NO_PASSWORD),
     ("psk", "psk", r"(?<![a-z0-9]psk)", _NO_KEY),
     # Credentials may be a pair, of which the first is short.
-    ("secret cred", "cre", rf"(?:(?<=secre)t{_NOT_FOLLOWED.format(_NO_KEY)}|dentials?|ds)", "(?!)"),
+    ("cret cred", "cre", rf"(?:(?<=secre)t{_NOT_FOLLOWED.format(_NO_KEY)}|dentials?|ds)", "(?!)"),
     ("auth", "auth", r"(?:orization)?", _NO_KEY),
 )
 _SUFFIX = (

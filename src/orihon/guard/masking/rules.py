@@ -179,7 +179,7 @@ _RULES = (
         "AWS_SECRET_KEY",
         "_",
         rf"(?<=(?i:secret)_)(?i:access_key){_AWS_SECRET}",
-        tuple(in_any_case("secret_", len("secret"))),
+        tuple(in_any_case("cret_", len("cret"))),
     ),
     key("ANTHROPIC_KEY", "sk", "-", "ant-", _DASHED_KEY),
     key("OPENROUTER_KEY", "sk", "-", "or-v1-", _DASHED_KEY),
@@ -228,7 +228,7 @@ _LAST_RULES = (
         "=",
         r"(?=[A-Za-z0-9%/+_-]{32})(?:(?<=(?i:sig)=)|(?<=(?i:signature)=))()(?=[A-Za-z%/+_-]{0,511}+[0-9])"
         r"[A-Za-z0-9%/+_-]{32,512}+={0,2}",
-        (*in_any_case("sig=", len("sig")), *in_any_case("ature=", len("ature"))),
+        (*in_any_case("sig=", len("sig")), *in_any_case("ture=", len("ture"))),
     ),
     # Outside of a header, too.
     Rule(
