@@ -125,6 +125,7 @@ _FORMS: dict[str, dict[str, Any]] = {
             redacted_secrets=int,
             redacted_people=int,
             unprotected=dict[str, int],
+            attested=dict[str, Any] | None,
         )
     },
     "scan": {"": shape(clean=bool, fixed=bool, tasks=list[Scanned])},
@@ -132,7 +133,9 @@ _FORMS: dict[str, dict[str, Any]] = {
     "backup": {
         "": BackupReport,
         "--list": shape(backups=list[BackupInfo]),
-        "--check": shape(backups=int, pieces=int, size=int, clean=bool, damage=list[dict[str, Any]]),
+        "--check": shape(
+            backups=int, pieces=int, size=int, vault=str, key=str, unkeyed=int, clean=bool, damage=list[dict[str, Any]]
+        ),
         "--restore-to FOLDER": RestoreReport,
     },
     "migrate": {"": MigrationReport},

@@ -327,12 +327,16 @@ def tool(
     set_language(None)
 
 
+TITLES = ("Messages", "Summaries", "Tool calls")
+
+
 def test_the_viewer_of_the_first_design(tool: Call, prepared: Path, tmp_path: Path) -> None:
     named = ("--task-source", "gitlab", "--owner", "group", "--repo", "project", "--task-id", "mr_5")
     base = ("--base-dir", prepared / "contexts")
     code, out, _ = tool("context_viewer", *base, *named, "--show-messages", "--show-summaries", "--show-tools")
     assert code == 0
-    assert [line for line in out.splitlines() if "\t" not in line] == ["Messages", "Summaries", "Tool calls"]
+    assert out.startswith("Task: gitlab/group/project/merge_request_5\n"), "the statistics stand above"
+    assert [line for line in out.splitlines() if line in TITLES] == list(TITLES)
     code, out, err = tool("context_viewer", *base, *named, "--export-html")
     assert (code, "status\tfailed" in out) == (0, True), err
     assert (tmp_path / "mr_5.html").read_text(encoding="utf-8").startswith("<!")

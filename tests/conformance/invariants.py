@@ -32,7 +32,8 @@ def check_task(store: MessageStore) -> None:
     _check_every_seq_once(store, len(log))
     rendered = shown(store)
     assert rendered == expected_view(store, log)
-    assert store.get_messages_for_llm() == with_user(rendered)
+    if store.gauge.usage(store.get_current_token_count()) <= 1:  # a larger one is folded for whoever asks
+        assert store.get_messages_for_llm() == with_user(rendered)
     assert view_file_lines(store) == rendered
     check_acceptable(rendered)
     _check_counters(store, log)

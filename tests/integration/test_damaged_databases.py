@@ -35,7 +35,7 @@ def _change(folder: Path, *statements: str) -> None:
     bare = "replace(replace(replace(sql, ' NOT NULL', ''), 'epoch INTEGER', 'epoch'), 'body BLOB', 'body')"
     with closing(apsw.Connection(str(folder / "context.db"))) as connection:
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute(f"UPDATE sqlite_schema SET sql = {bare}")
+        connection.execute(f"UPDATE sqlite_schema SET sql = {bare} WHERE type = 'table'")
     with closing(apsw.Connection(str(folder / "context.db"))) as connection:
         for statement in statements:
             connection.execute(statement)

@@ -116,7 +116,7 @@ def test_a_session_is_a_completed_task(base: Path, tmp_path: Path, backend: str)
     assert row.status is TaskStatus.COMPLETED
     assert (row.key.task_source, row.key.repo, row.key.task_type) == ("claude-code", "shop", "session")
     assert (row.task_id, row.model, row.backend) == (CLAUDE_SESSION, "claude-sonnet-4-5", backend)
-    assert (row.total_messages, row.llm_call_count, row.total_tokens) == (4, 2, 268)
+    assert (row.total_messages, row.llm_call_count, row.total_tokens) == (4, 2, 268 + 40)
     assert row.created_at == "2026-01-20T11:57:01.000000+00:00"
     assert row.completed_at == "2026-01-20T11:57:05.000000+00:00"
     assert row.metadata["title"] == "Counting pears"

@@ -134,7 +134,11 @@ class House:
             yield connection
 
     def tables(self) -> list[str]:
-        names = "SELECT table_name FROM information_schema.columns WHERE table_schema = %s AND column_name = 'task'"
+        names = (
+            "SELECT table_name FROM information_schema.columns"
+            " JOIN information_schema.tables USING (table_schema, table_name)"
+            " WHERE table_schema = %s AND column_name = 'task' AND table_type = 'BASE TABLE'"
+        )
         with self.sql() as sql:
             found = sql.execute(names + " ORDER BY 1", (self.database and self.database.schema,)).fetchall()
         return [name for (name,) in found if name != "notifications"]

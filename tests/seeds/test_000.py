@@ -1170,9 +1170,10 @@ def test_3_4_a_packed_database_is_unpacked_up_to_a_limit(tmp_path: Path, monkeyp
     assert report.messages == 0
 
 
-def test_8_1_no_vocabulary_is_loaded_for_a_summary(here: Path) -> None:
-    """§8.1's 82 %: a vocabulary of tens of megabytes is not part of the bargain, unless somebody has asked for one."""
-    config = {"context_storage": {"backend": "sqlite"}, "llm": {"openai": {"context_length": 4000}}}
+def test_8_1_with_estimates_no_vocabulary_is_loaded(here: Path) -> None:
+    """§8.1's 82 %: a vocabulary of tens of megabytes is not part of the bargain for who counts by estimates."""
+    section = {"context_length": 4000, "tokenizer": "estimate"}
+    config = {"context_storage": {"backend": "sqlite"}, "llm": {"openai": section}}
     source = f"""
 import sys
 from pathlib import Path

@@ -97,6 +97,7 @@ class ContextCompressor:
         self.task_ctx = task_ctx
         self._message_store = store
         self._summary_store = summary_store
+        self._has_own_settings = config is not None or store is None
         self.settings = load_settings(config) if config is not None or store is None else store.settings
         self._own_llm_client = llm_client
         compression = self.settings.compression
@@ -162,7 +163,7 @@ class ContextCompressor:
     def context_length(self) -> int:
         """The window that the view has to fit."""
         key = f"llm.{self.settings.llm.provider}.context_length"
-        if self.task_ctx is None and self.settings.is_explicit(key):
+        if self.task_ctx is None and self._has_own_settings and self.settings.is_explicit(key):
             return self.settings.context_length
         return self.message_store.context_length
 

@@ -72,7 +72,7 @@ class Summarizers:
         is_patient: bool = True,
     ) -> LLMSummarizer | None:
         """A new one that is asked in other words."""
-        wanted = self._settings.compression
+        wanted, named = self._settings.compression, self._settings.llm.active.tokenizer
         if client is None:
             return None
         return LLMSummarizer(
@@ -81,8 +81,8 @@ class Summarizers:
             prompt=prompt,
             retries=wanted.summary_retries,
             timeout=wanted.summary_timeout,
-            # The view is planned by estimates, too: a vocabulary of tens of megabytes only for who has asked for it.
-            count=tokenizer(self._settings.llm.active.tokenizer or "estimate"),
+            # A vocabulary takes tens of megabytes; who sets "estimate" does without.
+            count=None if named is None else tokenizer(named),
             on_answer=counting_answers(self._task_ctx, client),
             is_patient=is_patient,
         )

@@ -42,7 +42,7 @@ from orihon.system.files import (
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, STAGED, TaskFolders, TaskPlace, folders_of, reached_epoch
 from orihon.tasks.task_name import NamedTask, is_id, named_task
-from orihon.texts import set_language
+from orihon.texts import prefer_language
 from orihon.values.task import TaskStatus, check_id
 
 _PAGE = 1000
@@ -71,7 +71,7 @@ class OpenBase:
             raise StorageUnavailable("no_base_dir", path=path)
         self.settings = settings
         if settings.language is not None:
-            set_language(settings.language)  # of what is said in this process from now on
+            prefer_language(settings.language)  # for what is said in this process from now on
         self.catalogue: Catalogue | None = None
         self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
         self._open = open_for_removal if for_removal else open_catalogue

@@ -7,12 +7,13 @@ task is masked with the base's key, and registered and owned like any other as s
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orihon.compression.ladder import fullness_of, ladder_of
-from orihon.errors import IllegalFold, InvalidSettings
+from orihon.errors import IllegalFold, InvalidSettings, OrihonError
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import folder_of
 from orihon.store.messages import TaskMessages
@@ -23,6 +24,8 @@ from orihon.values.view import PlannedFold, foldable_runs
 
 if TYPE_CHECKING:
     import apsw
+
+logger = logging.getLogger("orihon.store")
 
 Config = Mapping[str, Any] | Settings | None
 
@@ -53,11 +56,24 @@ class MessageStore(TaskMessages):
         super().__init__(store, settings, context_length=context_length)
 
     def get_messages_for_llm(self) -> list[dict[str, Any]]:
-        """The current context as a list of OpenAI chat messages. One that does not fit the window is folded first."""
-        if self.gauge.usage(self.get_current_token_count()) > 1 and not self.task_store.tail.open_calls:
-            from orihon.compression.compressor import ContextCompressor
+        """The current context as a list of OpenAI chat messages. One that does not fit the window is folded first.
 
+        Where that cannot be (protected text that is too large, a disk that is full), the log says so: who only looks is
+        not refused.
+        """
+        messages = super().get_messages_for_llm()
+        # A token has a character at least: short views, the usual ones, are not looked at twice.
+        if sum(len(str(message.get("content") or "")) for message in messages) <= self.context_length:
+            return messages
+        tail = self.task_store.tail
+        if tail.open_calls or self.gauge.usage(tail.view_tokens) <= 1:
+            return messages
+        from orihon.compression.compressor import ContextCompressor
+
+        try:
             ContextCompressor(message_store=self).compress_if_needed()
+        except OrihonError as error:
+            logger.warning("%s: the view does not fit the window: %s", self.task_store.name, error)
         return super().get_messages_for_llm()
 
     def recreate_current_context(

@@ -80,15 +80,22 @@ _FILE_OF = {beginning: file for file, beginnings in _FILES.items() for beginning
 _OF_A_REASON = {"cause": 0, "remedy": 1}
 
 _chosen: str | None = None
+_preferred: str | None = None
 _spoken: ContextVar[str | None] = ContextVar("orihon_language", default=None)
 
 
 def set_language(language: str | None) -> None:
-    """Fix the language for this process (``None``: back to the environment)."""
-    global _chosen
+    """Fix the language for this process (``None``: back to the settings and the environment)."""
+    global _chosen, _preferred
     if language is not None and language not in LANGUAGES:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, not {language!r}")
-    _chosen = language
+    _chosen, _preferred = language, None if language is None else _preferred
+
+
+def prefer_language(language: str) -> None:
+    """The settings of a base want this language; a program or a person on the command line may have chosen another."""
+    global _preferred
+    _preferred = language
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def speaking(language: str) -> Iterator[None]:
 
 def language() -> str:
     """The language in force."""
-    chosen = _spoken.get() or _chosen
+    chosen = _spoken.get() or _chosen or _preferred
     if chosen is not None:
         return chosen
     wanted = next(filter(None, map(os.environ.get, ("ORIHON_LANGUAGE", "ORIHON_LANG", "LANG"))), "")

@@ -26,7 +26,7 @@ from orihon.errors import InvalidInput
 from orihon.llm.scripted import ScriptedModel
 from orihon.settings import Settings, load_settings
 
-SCRIPTED_WINDOW = 4_500  # small, so that folding can be watched
+SCRIPTED_WINDOW = 6_000  # small, so that folding can be watched
 _REAL_WINDOW = 8_000
 _LOCAL_WINDOW = 4_096
 _FEW = 3  # functions that a real model is asked to mend

@@ -181,6 +181,8 @@ def _play(
     watch: Callable[[TortureReport], object],
 ) -> None:
     """One campaign at one back end, in all jobs side by side."""
+    if plan.minutes == 0:
+        return
     began = time.monotonic()
     shares = [None] * plan.jobs if plan.trials is None else _shares(plan.trials, plan.jobs)
     with _jobs(plan, campaign, row.backend, shares, url) as lines:
