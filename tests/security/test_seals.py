@@ -137,7 +137,9 @@ class House:
         names = (
             "SELECT table_name FROM information_schema.columns"
             " JOIN information_schema.tables USING (table_schema, table_name)"
-            " WHERE table_schema = %s AND column_name = 'task' AND table_type = 'BASE TABLE'"
+            " WHERE table_schema = %s AND column_name = 'task' AND table_type = 'BASE TABLE' AND NOT EXISTS ("
+            "SELECT 1 FROM information_schema.columns AS other WHERE other.table_schema = columns.table_schema"
+            " AND other.table_name = columns.table_name AND other.is_identity = 'YES')"
         )
         with self.sql() as sql:
             found = sql.execute(names + " ORDER BY 1", (self.database and self.database.schema,)).fetchall()
