@@ -7,19 +7,26 @@ PLAIN  := $(VENV)/.plain
 READY  := $(VENV)/.ready
 MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
+MCP    := $(VENV)/.conformance
+# Unmodified clients for the tests of the proxy, 2 GB in all. OpenHands needs Python 3.12 or newer.
+CLIENTS := $(addsuffix /.made,$(addprefix $(VENV)/agents/,npm litellm aider openhands))
+PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# Nothing but the files whose hashes are in constraints.txt, and nothing of theirs runs while they are installed. What a
-# package wants besides is in the list, too; pip shall not go and look for it.
+# Nothing but the files whose hashes are in constraints.txt, or in the locks of clients, and nothing of theirs runs
+# while they are installed. What a package wants besides is in the list, too; pip shall not go and look for it.
 LOCKED := $(PIP) --require-hashes --only-binary :all: --no-deps
 # Ourselves, built by the hatchling that was just installed.
 SELF   := $(PIP) --no-deps --no-build-isolation -e .
+NO_CLIENT = echo "$(@D) cannot be installed here: its tests are skipped (in continuous integration they fail)." >&2
 NO_INDEX = echo "pip could not install the packages above. Is a package index reachable from here?" >&2
 
-.PHONY: demo test coverage fuzz check sbom lock docs screenshots format bench clean help
+.PHONY: demo agents test coverage fuzz check sbom lock docs screenshots format bench clean help
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit (OPEN=1: with its page)"
-	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step)"
+	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step,"
+	@echo "             AGENTS=1 with unmodified clients, installed first: codex, claude, opencode, aider and others, 2 GB)"
+	@echo "make agents  those clients alone; without them their tests are skipped"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run, ATHERIS=1 with atheris)"
 	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse; known vulnerabilities"
@@ -64,6 +71,26 @@ $(GITHUB): $(READY)
 	  && touch $(GITHUB) || \
 	  echo "Without npm there is no GitHub to test against: those tests are skipped (in continuous integration they fail)." >&2
 
+agents: $(CLIENTS)
+
+# Programs as they are published, and nothing of theirs runs while they are installed.
+$(VENV)/agents/npm/.made: tests/agents/locks/npm/package-lock.json tests/agents/locks/npm/package.json | $(READY)
+	@mkdir -p $(@D) && cp $^ $(@D)/ && npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error \
+	  >/dev/null && touch $@ || $(NO_CLIENT)
+
+# What is never imported is not compiled: that would take longer than all the rest.
+$(VENV)/agents/%/.made: tests/agents/locks/%.txt | $(READY)
+	@$(if $(filter openhands,$*),$(PYTHON312),$(PYTHON)) -m venv --clear --without-pip $(@D) && \
+	  PIP_PYTHON=$(@D)/bin/python $(LOCKED) --no-compile -r $< && touch $@ || $(NO_CLIENT)
+
+# The conformance suite of MCP, 52 MB; and Node 24, 190 MB, where the machine's own is too old for it (22 is needed).
+$(MCP): $(READY)
+	@needed=$$(node -e 'process.exit(+process.versions.node.split(".")[0] < 22)' 2>/dev/null || \
+	    echo node-$$(uname -s | tr A-Z a-z)-$$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')@24.21.0); \
+	  npm install --prefix $(VENV)/conformance --ignore-scripts --no-audit --no-fund --loglevel=error \
+	    @modelcontextprotocol/conformance@0.2.0-alpha.12 $$needed >/dev/null && touch $(MCP) || \
+	  echo "The conformance suite of MCP cannot be installed here: its tests are skipped (in continuous integration they fail)." >&2
+
 demo: $(PLAIN)
 	@$(BIN)/orihon demo $(if $(OPEN),--open)
 
@@ -73,10 +100,10 @@ CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UND
 # A test that hangs fails, and shows where it was; those of a campaign may take as long as they like.
 HANGING = $(if $(strip $(CAMPAIGN)),,-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true)
 
-test: $(MODEL) $(GITHUB)
+test: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS))
 	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
 
-coverage: $(MODEL) $(GITHUB)
+coverage: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS))
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
 
 FUZZED := tests/unit/test_fuzz.py tests/security/test_fuzz_targets.py

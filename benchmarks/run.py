@@ -9,7 +9,7 @@ SMALL = (
     *("start", "append", "memory", "resume", "prune", "compress", "request", "postgres", "search", "importing"),
     "encryption",
 )
-LARGE = ("claims", "catalogue", "workers", "scale", "partitions", "terminal", "figures", "web", "audit")
+LARGE = ("claims", "catalogue", "workers", "scale", "partitions", "terminal", "figures", "web", "audit", "proxy")
 
 if __name__ == "__main__":
     for name in (*SMALL, *LARGE):

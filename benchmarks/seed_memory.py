@@ -4,8 +4,9 @@
 
 A call is a question of 5 KB, an answer of 20 KB and a tool's result of 50 KB. The model is a server on loopback in a
 process of its own. The goal is at most 20 % of what the history in memory grows by. The growth of so many calls is
-printed since the first call and since the process is warm (``--warm`` calls, with the first compressions): what lies
-between is no history, but code, and what the allocator keeps of the work on one view.
+printed over a fresh process, since the first call and since the process is warm (``--warm`` calls, with the first
+compressions): what lies between is no history, but code, and what the allocator keeps of the work on one view. What
+Python's objects take (``tracemalloc``, in a run of its own) is the history alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import gc
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,12 @@ from orihon import OpenAIClient, ScriptedModel
 from orihon.llm.scripted import Reply
 
 WORDS = "the valve of pump {n} holds 4.2 bar; read src/pump_{n}.py and fix line {n}. "
+WHAT_GROWS = (
+    "growth over a fresh process",
+    "growth since one call",
+    "growth since a warm process",
+    "Python's objects since one call",
+)
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 TOOLS = [{"type": "function", "function": {"name": "read_file", "description": "", "parameters": SCHEMA}}]
 
@@ -64,6 +72,7 @@ def work(url: str, warm: int, calls: int, backend: str, tokenizer: str) -> None:
         client = OpenAIClient(config, None, TOOLS, Path(folder) / "task")
         client.send_system_prompt(said(0, 10_000))
         seen = {1: 0, warm: 0, calls: 0, warm + calls: 0}
+        held = {1: 0, calls: 0}
         for number in range(1, warm + calls + 1):
             client.send_user_message(said(number, 5_000))
             _, asked = client.get_response()
@@ -72,13 +81,15 @@ def work(url: str, warm: int, calls: int, backend: str, tokenizer: str) -> None:
             if number in seen:
                 gc.collect()
                 seen[number] = resident()
-        print(fresh, seen[1], seen[calls], seen[warm], seen[warm + calls])
+            if number in held and tracemalloc.is_tracing():
+                held[number] = tracemalloc.get_traced_memory()[0]
+        print(fresh, seen[1], seen[calls], seen[warm], seen[warm + calls], held[calls] - held[1])
         client.close()
 
 
-def measured(url: str, given: argparse.Namespace, backend: str) -> tuple[float, ...]:
+def measured(url: str, given: argparse.Namespace, backend: str, *options: str) -> tuple[float, ...]:
     """The same in megabytes, of a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.seed_memory", "--work", url, "--calls", str(given.calls)]
+    command = [sys.executable, *options, "-m", "benchmarks.seed_memory", "--work", url, "--calls", str(given.calls)]
     command += ["--warm", str(given.warm), "--backend", backend, "--tokenizer", given.tokenizer]
     run = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return tuple(int(one) / 1e6 for one in run.stdout.split())
@@ -103,17 +114,18 @@ def main() -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
-        grown: dict[str, tuple[float, float]] = {}
+        grown: dict[str, tuple[float, ...]] = {}
         for backend in ("memory", given.backend):
-            fresh, first, cold, warm, last = measured(url, given, backend)
-            grown[backend] = last - warm, cold - first
+            fresh, first, cold, warm, last, _ = measured(url, given, backend)
+            *_, held = measured(url, given, backend, "-X", "tracemalloc=1")
+            grown[backend] = cold - fresh, cold - first, last - warm, held
             print(
                 f"{backend:>7}: {fresh:.1f} MB fresh, {first:.1f} after one call, {cold:.1f} after {given.calls}; "
                 f"{warm:.1f} when warm, {last:.1f} after {given.calls} more: +{last - warm:.1f} MB"
             )
-        for what, place in (("a warm process", 0), ("one call", 1)):
-            share = grown[given.backend][place] / grown["memory"][place]
-            print(f"growth since {what}, {given.backend} against memory: {share:.0%} (goal: at most 20 %)")
+        compared = zip(WHAT_GROWS, grown[given.backend], grown["memory"], strict=True)
+        for what, ours, memory in compared:
+            print(f"{what}: {ours:.1f} MB against {memory:.1f} in memory, {ours / memory:.0%} (goal: at most 20 %)")
         assert server.stdin is not None
         server.stdin.close()
 

@@ -1,6 +1,7 @@
 """Asks whether a package that Orihon needs has a known vulnerability: ``python -m scripts.audit`` (``make check``).
 
-Fails for what was found, never for what could not be asked: where no service answers in time, one line says so.
+Fails for what was found, never for what could not be asked: where no service answers in time, one line says so and why.
+Which service is asked, the variables of pip-audit say (``PIP_AUDIT_VULNERABILITY_SERVICE``, ``PIP_AUDIT_OSV_URL``).
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from scripts.sbom import needed
 
 _SECONDS = 90  # for all of it
 _ANSWER_SECONDS = "5"
+_LONGEST_REASON = 200
 
 
 def main() -> int:
     """Ask, and tell what was found."""
     packages = sorted(needed("orihon", frozenset({"all"})))
-    found = _asked("".join(f"{name}=={version(name)}\n" for name in packages))
+    found, reason = _asked("".join(f"{name}=={version(name)}\n" for name in packages))
     if not found:
-        sys.stdout.write("audit: no vulnerability service answers from here; nothing was checked\n")
+        sys.stdout.write(f"audit: no vulnerability service answers from here; nothing was checked ({reason})\n")
         return 0
     bad = {name: known for name, known in found.items() if known}
     for name, known in bad.items():
@@ -34,8 +36,9 @@ def main() -> int:
     return 1 if bad else 0
 
 
-def _asked(pins: str) -> dict[str, list[str]]:
-    """The vulnerabilities of each package that somebody knows; a mirror may know of files and of nothing else."""
+def _asked(pins: str) -> tuple[dict[str, list[str]], str]:
+    """The vulnerabilities of each package that somebody knows, and why none is known of; a mirror may know of files and
+    of nothing else."""
     with tempfile.TemporaryDirectory() as folder:
         wanted = Path(folder, "pins.txt")
         wanted.write_text(pins, encoding="utf-8")
@@ -43,10 +46,14 @@ def _asked(pins: str) -> dict[str, list[str]]:
         command += ["--format=json", "--desc=off", f"--timeout={_ANSWER_SECONDS}", f"--requirement={wanted}"]
         try:
             ended = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return {}, f"no answer within {_SECONDS} seconds"
+        try:
             told = json.loads(ended.stdout)["dependencies"]
-        except (subprocess.TimeoutExpired, ValueError, KeyError):
-            return {}
-    return {f"{one['name']} {one['version']}": [each["id"] for each in one["vulns"]] for one in told if "vulns" in one}
+        except (ValueError, KeyError):
+            return {}, (ended.stderr.strip().splitlines() or [f"exit code {ended.returncode}"])[-1][:_LONGEST_REASON]
+    known = {f"{one['name']} {one['version']}": [each["id"] for each in one["vulns"]] for one in told if "vulns" in one}
+    return known, "it knows none of the packages"
 
 
 if __name__ == "__main__":

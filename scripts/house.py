@@ -29,11 +29,11 @@ SOURCE = PACKAGE.parent
 
 # What a number may be at most. The second is what is wanted in the end, where that is less.
 BUDGETS: dict[str, tuple[int, int]] = {
-    "entries at the top of the package": (26, 26),
+    "entries at the top of the package": (28, 28),  # with proxy/ and mcp/
     "modules at its root": (4, 4),
     "names in __all__": (25, 25),
-    "Python lines in src": (94_000, 75_000),
-    "files in src": (500, 500),
+    "Python lines in src": (101_000, 75_000),
+    "files in src": (530, 530),
     "places that acquire a lease": (1, 1),
     "tests for the scratch folder": (0, 0),
     "spellings of mask.key": (1, 1),

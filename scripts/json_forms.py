@@ -17,8 +17,10 @@ from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.guard.keys import Rotation
 from orihon.importers.report import ImportReport
+from orihon.mcp.install import Installation
 from orihon.notifications.notification import Notification
 from orihon.notifications.webhook import Delivery
+from orihon.proxy.wrap_report import WrapReport
 from orihon.reports.costs import CostReport
 from orihon.reports.monitor import MonitorSnapshot
 from orihon.reports.overview import OverviewStatistics, TaskOverview
@@ -40,6 +42,7 @@ from orihon.tasks.view_reader import KnownFold, ShownEntry, StepHead, UndoableCo
 from orihon.transfer.archive import ArchiveRun
 from orihon.transfer.backup import BackupInfo, BackupReport, RestoreReport
 from orihon.transfer.export import ExportRun
+from orihon.transfer.export.handoff import Handoff
 from orihon.transfer.migrate import MigrationReport
 from orihon.upkeep.keys import KeysOverview
 from orihon.upkeep.privacy import Anonymized, Erasure, UserExport
@@ -56,6 +59,7 @@ _CHANGE = {"": Compression}
 _QUEUED = {"": QueueAnswer}
 _ANSWERED = {"": Answered}
 _TOOL = shape(name=str, server=str, repeatable=bool, description=str)
+_CLIENT = shape(name=str, path=str | None, variables=list[str], arguments=str | None, names_sessions=bool)
 _RUN = shape(start_seq=int, end_seq=int)
 
 _FORMS: dict[str, dict[str, Any]] = {
@@ -81,6 +85,7 @@ _FORMS: dict[str, dict[str, Any]] = {
     "chain": {"": shape(tasks=list[ChainLink])},
     "search": {"": shape(SearchResults, rebuilt=MayMiss(int))},
     "export": {"": ExportRun},
+    "handoff": {"": Handoff},
     "import": {"": ImportReport},
     "compress": {"": Compression | NothingToFold, "--preview": Draft | NothingToFold},
     "undo": _CHANGE,
@@ -150,6 +155,13 @@ _FORMS: dict[str, dict[str, Any]] = {
     "costs": {"": CostReport},
     "metrics": {"": shape(metrics=dict[str, float])},
     "serve": {"": shape(address=str, token=str | None, read_only=bool), "--show-token": shape(token=str)},
+    "proxy": {"": shape(address=str, base=str)},
+    "wrap": {"": WrapReport, "--list": shape(clients=[_CLIENT])},
+    "mcp serve": {"": shape(address=str, token=str | None, allow_changes=bool)},
+    "mcp install": {
+        "": Installation,
+        "--list": shape(clients=[shape(client=str, title=str, file=str, project_file=str)]),
+    },
     "privacy export": {"": UserExport},
     "privacy erase": {"": Erasure},
     "privacy anonymize": {"": Anonymized},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import importlib
+import itertools
 import logging
 import os
 import shutil
@@ -11,6 +13,7 @@ import sys
 import threading
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,7 +37,7 @@ _LEAST_MEMORY = 4 << 30
 # A run of the suite has to be short, and the same each time, here and in continuous integration; a busy machine is not
 # a failure. --hypothesis-profile=default looks further, at other values in each run.
 settings.register_profile(
-    "suite", max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
+    "suite", max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
 )
 settings.load_profile("suite")
 
@@ -44,15 +47,15 @@ _STOPPED: list[Heartbeat] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
-    parser.addoption("--undo-tasks", type=int, default=4, help="tasks whose folds test_undo.py undoes, per back end")
+    parser.addoption("--undo-tasks", type=int, default=2, help="tasks whose folds test_undo.py undoes, per back end")
     parser.addoption("--local-demo", action="store_true", help="play the demo with the small local model, too")
-    parser.addoption("--crash-every", type=int, default=3, help="crash tests try every so-manieth step; 1: all of them")
-    parser.addoption("--worker-kills", type=int, default=6, help="how often the stress tests kill a worker")
+    parser.addoption("--crash-every", type=int, default=4, help="crash tests try every so-manieth step; 1: all of them")
+    parser.addoption("--worker-kills", type=int, default=4, help="how often the stress tests kill a worker")
     parser.addoption("--on-disk", action="store_true", help="the folders of tests are on the disk, not in memory")
     parser.addoption("--many-files", type=int, default=300, help="files in the folder that is imported as a large one")
     parser.addoption("--long-file", type=int, default=4, help="megabytes of the file that is imported as a long one")
     parser.addoption("--fuzz", type=int, default=FEW, help="hostile inputs that each parser gets")
-    parser.addoption("--api-examples", type=int, default=6, help="requests that Schemathesis makes to each endpoint")
+    parser.addoption("--api-examples", type=int, default=4, help="requests that Schemathesis makes to each endpoint")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -72,10 +75,35 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[_TEMPORARY] = _MEMORY
 
 
-def pytest_collection_finish() -> None:
-    """What was collected and imported stays to the end: no later search for garbage has to look at all of it."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Each process of the tests collects all of them. What that costs is paid once, not four times, where it can be.
+
+    What is collected and imported stays to the end: no search for garbage has to look at it.
+    """
+    gc.disable()
+    # Builds forty parsers for formats that no schema of ours names, in a second, when jsonschema is imported.
+    sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
+    if session.config.args_source is pytest.Config.ArgsSource.TESTPATHS:
+        _import_in_turn(session.config)
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
+def _import_in_turn(config: pytest.Config) -> None:
+    """Each process begins with files of its own: what it has compiled, the others need not compile."""
+    worker = getattr(config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    found = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.rglob("test_*.py"))
+    own = found[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]
+    folders = sorted(path.relative_to(config.rootpath) for path in Path(__file__).parent.glob("*/conftest.py"))
+    for path in (*folders, *own, *found):
+        # What cannot be imported is told when it is collected.
+        with suppress(Exception, pytest.skip.Exception):
+            importlib.import_module(".".join(path.with_suffix("").parts))
 
 
 @pytest.fixture(autouse=True)
@@ -181,6 +209,13 @@ def some_steps(request: pytest.FixtureRequest) -> Callable[[Sequence[_Step]], Se
     every = int(request.config.getoption("--crash-every"))
     first = zlib.crc32(request.node.nodeid.encode()) % every
     return lambda steps: steps[first::every]
+
+
+@pytest.fixture
+def step_numbers(request: pytest.FixtureRequest) -> Iterator[int]:
+    """The same, from 1 on, for a test that does not know how many steps there are."""
+    every = int(request.config.getoption("--crash-every"))
+    return itertools.count(1 + zlib.crc32(request.node.nodeid.encode()) % every, every)
 
 
 @pytest.fixture

@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from orihon.settings import Settings, load_settings
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase
+from orihon.tasks.folder_rows import enter_folder
 from orihon.tasks.task import Task
-from orihon.tasks.task_name import KeyOrName, key_named, unfinished_task
+from orihon.tasks.task_name import KeyOrName, is_id, key_named, unfinished_task
 from orihon.values.task import TaskKey, TaskStatus
 
 if TYPE_CHECKING:
     from orihon.audit import AuditRecord, AuditReport
-    from orihon.catalogue import Grant, TaskRow
+    from orihon.catalogue import Catalogue, Grant, TaskRow
     from orihon.importers.report import ImportReport
     from orihon.notifications.notification import Notification
     from orihon.reports.costs import CostReport
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from orihon.reports.storage import StorageSummary
     from orihon.reports.task_list import TaskList
     from orihon.search import SearchResults
+    from orihon.search.recall import Recalled
     from orihon.store import StoredMessage
     from orihon.tasks.approvals.answers import Answered, PendingApproval
     from orihon.tasks.chain import ChainLink
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from orihon.transfer.backup.backup import BackupReport
     from orihon.transfer.backup.vault import VaultKey
     from orihon.transfer.export import Exported, Form
+    from orihon.transfer.export.handoff import Handoff, HandoffForm
     from orihon.transfer.migrate import MigrationReport
     from orihon.upkeep.keys import KeysOverview
     from orihon.upkeep.privacy import Anonymized, Erasure, UserExport
@@ -79,6 +82,14 @@ class Base(OpenBase):
         super().__init__(loaded.context_storage.base_dir if where is None else where, loaded, create=True)
         self._open_tasks: dict[str, Task] = {}  # a handle that was dropped still holds its lease
         self._opening = threading.RLock()
+
+    def _opened_catalogue(self) -> Catalogue:
+        """Beside a database ``tasks.db`` may have the row of a task whose move there was broken off."""
+        if self.settings.database.url is not None and self.database.exists():
+            from orihon.transfer.migrate import finish_moves
+
+            finish_moves(self.path, self.settings)
+        return super()._opened_catalogue()
 
     # ---- working on tasks --------------------------------------------------------------------------------------
 
@@ -115,7 +126,7 @@ class Base(OpenBase):
 
         self._open_tasks = {uuid: task for uuid, task in self._open_tasks.items() if task.is_open}
         wanted = key_named(key, user)
-        row = None if key is None else unfinished_task(key, wanted, self.needed_catalogue(), user)
+        row = None if key is None else self._unfinished(key, wanted, user)
         if row is not None and row.uuid in self._open_tasks:
             return self._open_tasks[row.uuid]
         context = TaskContextManager(
@@ -134,6 +145,15 @@ class Base(OpenBase):
         task = Task(context.task_key, context.task_key.user, context.uuid, context=context, base=self)
         self._open_tasks[context.uuid] = task
         return task
+
+    def _unfinished(self, key: KeyOrName, wanted: TaskKey, user: str) -> TaskRow | None:
+        """One that only its folder tells about gets its row: nobody begins a second one beside it."""
+        catalogue = self.needed_catalogue()
+        if isinstance(key, str) and is_id(key) and catalogue.tasks.find(key) is None:
+            place = self.folders.find(key)
+            if place is not None and not place.is_bare:
+                enter_folder(catalogue, place, self.settings)
+        return unfinished_task(key, wanted, catalogue, user)
 
     def enqueue(self, key: KeyOrName | None = None, prompt: str = "", *, user: str = "", priority: int = 0) -> str:
         """Put a task in line for the workers; returns its UUID."""
@@ -207,6 +227,23 @@ class Base(OpenBase):
         from orihon.search import search_history
 
         return search_history(self, query, limit=limit, **filters)
+
+    def recall(
+        self, task: str, *, seq: str | int | None = None, words: str | None = None, fold: int | None = None, **room: int
+    ) -> Recalled:
+        """Messages of a task word for word, folded or not: ``seq="41-88"``, ``words="…"`` or ``fold=3``.
+
+        ``characters`` bounds the answer; ``offset`` goes on where ``next`` of the one before says.
+        """
+        from orihon.search.recall import recall
+
+        return recall(self, task, seq=seq, words=words, fold=fold, **room)
+
+    def remember(self, task: str, note: str, *, by: str = "") -> int:
+        """Keep a note with a task that no fold takes away; returns its number among the plans."""
+        from orihon.tasks.hand_edits import remember
+
+        return remember(self, self.resolve(task), note, made_by=by or "library")
 
     def sql(self, question: str, *parameters: Any) -> list[dict[str, Any]]:
         """What the catalogue answers to a ``SELECT`` of your own, row by row; ``?`` stands for each parameter.
@@ -330,6 +367,20 @@ class Base(OpenBase):
         from orihon.transfer.export import export_task
 
         return export_task(self, task, form, out, force=force, clear=clear)
+
+    def handoff(
+        self,
+        task: str,
+        form: HandoffForm = "prompt",
+        out: Path | str | None = None,
+        *,
+        force: bool = False,
+        clear: bool = False,
+    ) -> Handoff:
+        """The view as it is now, to go on with elsewhere: ``prompt``, ``markdown``, ``openai`` or ``anthropic``."""
+        from orihon.transfer.export.handoff import hand_off
+
+        return hand_off(self, task, form, out, force=force, clear=clear)
 
     def fork(self, task: str, at: int, *, name: str | None = None) -> str:
         """A new, paused task that begins as another one did up to step ``at``; returns its UUID."""

@@ -31,6 +31,9 @@ ELSEWHERE = {
     ("notifications", "--deliver"),
     ("monitor", "--every"),
     ("serve", ""),
+    ("proxy", ""),
+    ("wrap", ""),
+    ("mcp serve", ""),
 }
 _PAGE = re.compile(rf"^{BEGIN} (?P<name>[^\n]*)\n(?P<said>.*?)^{END} (?P<code>\d+)$", re.DOTALL | re.MULTILINE)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from orihon.cli.serve import open_server, shown_in_browser
 from orihon.settings import load_settings
 from tests.acceptance.test_cli import ORIHON, environment, run
 from tests.damage import start_task
@@ -132,6 +133,19 @@ def test_open_shows_the_page_and_no_process_names_the_token(base: Path, tmp_path
         assert opened.stat().st_mode & 0o777 == 0o600
         assert (base / "open-page.html").exists()
     assert not (base / "open-page.html").exists()
+
+
+def test_no_token_stays_behind_when_it_is_ended_before_it_has_begun(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.launch", lambda path: 0)
+    before = signal.getsignal(signal.SIGTERM)
+    with open_server(base, load_settings({}, environ={}), port=0) as server:
+        with pytest.raises(SystemExit, match="143"), shown_in_browser(server, base):
+            assert server.token in (base / "open-page.html").read_text()
+            signal.raise_signal(signal.SIGTERM)
+        assert not (base / "open-page.html").exists()
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_the_demo_shows_its_page_until_it_is_interrupted(tmp_path: Path) -> None:

@@ -60,13 +60,15 @@ class OtherProcess:
     ) -> None:
         """``before`` is a command that runs the process (strace, setpriv); a plain environment measures nothing."""
         environment = unmeasured() if plain_environment else dict(os.environ)
+        if before or umask != -1:  # what it compiles is not to be a part of what is watched
+            environment["PYTHONDONTWRITEBYTECODE"] = "1"
         self.process = subprocess.Popen(
             [*before, sys.executable, "-m", __name__, backend.label, str(folder), json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
             umask=umask,
-            env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
+            env=environment,
         )
         assert self.process.stdout is not None
         self._lines = Lines(self.process.stdout)

@@ -351,7 +351,7 @@ class PostgresMachine(TaskMachine):
 
 
 _BOUNDED = settings(
-    max_examples=25,
+    max_examples=16,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -361,4 +361,4 @@ TestFilesMachine.settings = _BOUNDED
 TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = _BOUNDED
 TestPostgresMachine = pytest.mark.usefixtures("tasks_database")(PostgresMachine.TestCase)
-TestPostgresMachine.settings = settings(_BOUNDED, max_examples=15)  # each step is many round trips
+TestPostgresMachine.settings = settings(_BOUNDED, max_examples=10)  # each step is many round trips

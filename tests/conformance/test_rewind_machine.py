@@ -47,5 +47,5 @@ class RewindingSqlite(_Rewinding, SqliteMachine):
 
 TestRewindingFiles: Any = RewindingFiles.TestCase
 TestRewindingSqlite: Any = RewindingSqlite.TestCase
-TestRewindingFiles.settings = settings(_BOUNDED, max_examples=15)
-TestRewindingSqlite.settings = settings(_BOUNDED, max_examples=15)
+TestRewindingFiles.settings = settings(_BOUNDED, max_examples=10)
+TestRewindingSqlite.settings = settings(_BOUNDED, max_examples=10)

@@ -22,8 +22,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.place import folders_of
 from orihon.tasks.verify.verify import verify, verify_task
-from orihon.transfer.fork import FORKED_FROM
-from orihon.values.records import Pin
+from orihon.values.records import FORKED_FROM, Pin
 from orihon.values.task import TaskKey, TaskStatus
 from orihon.values.view import PlannedFold, foldable_runs
 from tests.conformance.backends import BACKENDS
@@ -31,7 +30,7 @@ from tests.conformance.invariants import check_task
 from tests.damage import edit_record, with_fields
 from tests.helpers import refused
 
-LIVES = 6
+LIVES = 4
 KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")
 TOOL = "read_file"
 

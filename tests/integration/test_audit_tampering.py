@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -247,3 +248,27 @@ def test_old_records_go_on_the_record_and_no_others(place: AuditPlace) -> None:
     assert place.verify().is_sound
     place.put(place.lines()[1:])
     assert place.kinds() == {"head_cut"}
+
+
+def test_records_that_somebody_removes_on_the_record_before_their_time_are_found_by_their_anchors(
+    place: AuditPlace, tmp_path: Path
+) -> None:
+    """Whoever may write to the store can write a ``prune``, too."""
+    file = tmp_path / "elsewhere" / "anchors.jsonl"
+    place.settings = place.settings.replace(**{"audit.anchor_file": str(file), "audit.anchor_every": 1})
+    place.record(COUNT)
+    lines, name = place.lines(), place.chain()
+    first, last = read_line(lines[3]), read_line(lines[-1])
+    told = {"chain": name, "first": 4, "previous": first["previous"]}
+    draft = replace(_drafts(1)[0], time="2126-11-15T00:00:00.000000+00:00", action="prune", task="", details=told)
+    forged, _ = link([draft], Head(name, last["number"], last["hash"]), lambda _: last["who"])
+    place.put([*lines[3:], forged[0][:-1]])
+    assert place.kinds() == {"removed_young"}
+    assert place.kinds([]) == set(), "without anchors nobody can tell, but how many went is said"
+    assert place.verify().removed == 3
+    place.settings = place.settings.replace(**{"audit.keep_days": 30})
+    assert place.kinds() == {"removed_young"}
+    old = (datetime.now(UTC) - timedelta(days=31)).isoformat(timespec="microseconds")
+    kept = [json.loads(line) | {"time": old} for line in file.read_bytes().splitlines()]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in kept), encoding="utf-8")
+    assert place.kinds() == set(), "it was old enough"

@@ -373,7 +373,7 @@ def writer(program: str, base: Path, backend: str) -> Iterator[Lines]:
 
 
 _SETTINGS = (
-    "import sys; from pathlib import Path; from tests.damage import KEY, settings_for, start_task;"
+    "import sys, time; from pathlib import Path; from tests.damage import KEY, settings_for, start_task;"
     "from orihon.tasks.context import TaskContextManager; from orihon.values.view import foldable_runs;"
     "base, backend = Path(sys.argv[1]), sys.argv[2]\n"
 )
@@ -389,6 +389,7 @@ APPENDING = (
     "        start, end = foldable_runs(store.view())[0]\n"
     "        store.create_summary(start, end, f'summary to {end}')\n"
     "    print(seq, flush=True)\n"
+    "    time.sleep(0.01)\n"  # many times while one backup is made, but not thousands of times
 )
 ENDS = (TaskStatus.PAUSED, TaskStatus.ARCHIVED, TaskStatus.COMPLETED)
 COMPLETING = (
@@ -402,6 +403,7 @@ COMPLETING = (
     "    if number % 3 == 1:\n"
     "        archive_task(base, task.uuid, settings_for(backend))\n"
     "    print(number, flush=True)\n"
+    "    time.sleep(0.03)\n"
 )
 
 

@@ -155,11 +155,13 @@ def test_answers_are_kept_for_programs_that_ask_themselves(
 
 
 def test_answers_in_redis_are_shared_by_clients(redis: str) -> None:
+    asked = time.time_ns()
     with ScriptedModel([Reply("once")]) as model:
         llm = {"openai": {"base_url": model.base_url}, "cache": True, "cache_url": redis}
         for _ in range(2):
             client = OpenAIClient({"llm": llm})
-            client.send_user_message("hello")
+            # Its own words: Redis outlives the test, and the next server may get the same port.
+            client.send_user_message(f"hello {asked}")
             assert client.get_response()[0] == "once"
             client.close()
         assert len(model.requests) == 1

@@ -116,7 +116,7 @@ def opened_by_all(base: Path, uuid: str, backend: str) -> None:
 def test_whatever_bytes_stand_there(tmp_path: Path, backend: str, name: str) -> None:
     uuid, folder = paused_task(tmp_path, backend)
     chance = random.Random(f"{backend} {name}")
-    for _ in range(8):
+    for _ in range(5):
         path = folder / name
         path.write_bytes(spoilt(chance, path.read_bytes() if path.exists() else b""))
         path.chmod(0o600)

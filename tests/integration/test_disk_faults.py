@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,17 @@ def shared_folder() -> Iterator[Path]:
     shutil.rmtree(base)
 
 
+@cache
+def _starts_as_nobody() -> bool:
+    return subprocess.run([*NOBODY, sys.executable, "-c", "import orihon"], check=False).returncode == 0
+
+
 def as_nobody(backend: Backend, folder: Path, **options: int) -> OtherProcess:
     if shutil.which("setpriv") is None or os.geteuid() != 0:
         pytest.skip("needs root and setpriv: to become a user whom permissions bind")
+    if not _starts_as_nobody():
+        missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
+        missing(f"needs a Python that everybody may start: {sys.executable} lies where only its owner may look")
     return OtherProcess(backend, folder, before=NOBODY, plain_environment=True, umask=-1, **options)
 
 
@@ -191,7 +201,8 @@ def under_strace(backend: Backend, folder: Path, injection: str) -> OtherProcess
             pytest.fail("strace is needed in CI")
         pytest.skip("needs strace")
     calls = injection.partition(":")[0]
-    strace = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={calls}", "-e", f"inject={injection}")
+    quietly = ("strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null")
+    strace = (*quietly, "-e", f"trace={calls}", "-e", f"inject={injection}")
     return OtherProcess(backend, folder, before=strace, plain_environment=True)
 
 

@@ -28,8 +28,8 @@ from orihon.tasks import place as task_folders
 from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.transfer import fork as forking
-from orihon.transfer.fork import FORKED_FROM
 from orihon.upkeep.doctor import examine, repair
+from orihon.values.records import FORKED_FROM
 from orihon.values.task import TaskStatus
 from tests.conformance.child import ROOT, Lines, unmeasured
 from tests.damage import BACKENDS, KEY, paused_task, settings_for, start_task
@@ -254,7 +254,7 @@ def test_a_killed_fork_leaves_no_half_task(base: Path, backend: str) -> None:
             task.message_store.add_message("user", f"message {number} " * 20)
     chance = random.Random()
     finished: set[str] = set()
-    for _ in range(5):
+    for _ in range(3):
         with process(FORKING, base, backend) as (lines, started):
             assert lines.next() == b"ready"
             for _ in range(chance.randrange(2)):

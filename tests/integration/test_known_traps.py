@@ -73,7 +73,7 @@ def test_a_full_commit_is_on_the_disk(tmp_path: Path) -> None:
         "print('after', file=sys.stderr, flush=True)\n"
         "task.stop()\n"
     )
-    calls = ["strace", "-f", "-e", "trace=fsync,fdatasync,write", "-s", "16", "-o", str(traced)]
+    calls = ["strace", "-f", "--seccomp-bpf", "-e", "trace=fsync,fdatasync,write", "-s", "16", "-o", str(traced)]
     subprocess.run([*calls, sys.executable, "-c", program, str(tmp_path / "base")], check=True, capture_output=True)
     lines = traced.read_text(errors="replace").splitlines()
     first, last = (next(at for at, line in enumerate(lines) if f'"{word}' in line) for word in ("before", "after"))

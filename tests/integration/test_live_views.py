@@ -57,7 +57,7 @@ def conversation(seed: int = 1, *, words: int = 30, speaks: Sequence[int] = ()) 
     chance = random.Random(seed)
     yield {"role": "system", "content": "You are a careful agent. " + prose(chance, 80)}
     yield {"role": "user", "content": request(chance, words)}
-    sizes = (5, 300, 8, 420, *(chance.choice((3, 10, 25, 60, 150, 260)) for _ in range(45)))
+    sizes = (5, 300, 8, 420, *(chance.choice((3, 10, 25, 60, 150, 260)) for _ in range(30)))
     for turn, lines in enumerate(sizes):
         ids = [f"call_{turn}_{at}" for at in range(3 if turn % 9 == 5 else 1)]
         function = {"name": "execute_bash", "arguments": f'{{"command": "apt-get install part-{turn}"}}'}
@@ -208,7 +208,7 @@ def newest_messages(task: Task) -> int:
 def test_what_is_set_to_be_kept_is_kept(tmp_path: Path, preset: str, size: int) -> None:
     """Ten messages of 1,000 tokens can be sent in a window of 16,000, ten of 2,500 cannot as they are."""
     task = task_in(tmp_path, preset, keep_recent=10)
-    for number in range(40):
+    for number in range(30):
         task.add(
             "user" if number % 2 == 0 else "assistant",
             f"{number}: " + f"{WORDS[number % 22]} of {number} " * (size // 3),

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from orihon.base import Base
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StaleWriter, StorageUnavailable, TaskNotFound
@@ -508,6 +509,26 @@ def test_no_worker_gets_a_queued_task_twice_when_its_move_is_killed(crossing: Wo
                 found = catalogue.queue.claim_next()
             assert found is not None, step
             assert found[0].uuid == uuid
+
+
+@pytest.mark.parametrize("healer", ["base", "doctor"])
+@pytest.mark.parametrize("step", ["switched", "row_copied"])
+def test_a_move_that_was_killed_behind_the_switch_ends_by_itself(crossing: World, step: str, healer: str) -> None:
+    """Into the database; out of it, ``tasks.db`` may be all that the next program is told of."""
+    if crossing.target != "postgres":
+        pytest.skip("the way into the database")
+    uuid = crossing.paused()
+    killed_at(step, crossing, uuid)
+    settings = crossing.settings(crossing.target)
+    if healer == "base":
+        with Base(crossing.base, settings) as base:
+            task = base.task(uuid)
+            assert task.uuid == uuid
+            task.close()
+    else:
+        repair(OpenBase(crossing.base, settings))
+        assert examine(OpenBase(crossing.base, settings)) == []
+    assert crossing.arrived(uuid).total_messages
 
 
 @pytest.mark.parametrize("is_switched", [False, True])

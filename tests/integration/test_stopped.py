@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -223,10 +223,14 @@ def left_over(base: Path) -> list[str]:
 
 @pytest.mark.parametrize("act", [append, append_large, fold, keep], ids=lambda act: act.__name__)
 def test_a_sleeper_is_taken_over_wherever_it_sleeps(
-    tmp_path: Path, config: dict[str, Any], task: str, act: Callable[[TaskContextManager], None]
+    tmp_path: Path,
+    config: dict[str, Any],
+    task: str,
+    act: Callable[[TaskContextManager], None],
+    step_numbers: Iterator[int],
 ) -> None:
-    number, acknowledged = 0, 0
-    while (sleeper := Sleeper(tmp_path, task, config, act)).sleep_before(number := number + 1):
+    played, acknowledged = [next(step_numbers)], 0
+    while (sleeper := Sleeper(tmp_path, task, config, act)).sleep_before(number := played[-1]):
         began = time.monotonic()
         with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
             assert time.monotonic() - began < BOUND
@@ -245,11 +249,12 @@ def test_a_sleeper_is_taken_over_wherever_it_sleeps(
             assert left_over(tmp_path) == []
         acknowledged += acted == "done" and act is not fold
         written = [text for text in found if text.startswith("in between")]
-        assert acknowledged <= len(written) <= number
+        assert acknowledged <= len(written) <= len(played)
         assert [text for text in found if not text.startswith("in between")] == [
             *TEXTS,
-            *(text for past in range(1, number + 1) for text in (WARM, f"of the taker, {past}", f"again, {past}")),
+            *(text for past in played for text in (WARM, f"of the taker, {past}", f"again, {past}")),
         ]
+        played.append(next(step_numbers))
     assert number > 3, "it never slept in the middle"
 
 
@@ -297,23 +302,23 @@ def test_without_a_lease_nobody_is_taken_over_but_named(tmp_path: Path, config: 
 
 
 def test_a_taker_that_is_killed_anywhere_leaves_the_task_whole(
-    tmp_path: Path, config: dict[str, Any], task: str
+    tmp_path: Path, config: dict[str, Any], task: str, step_numbers: Iterator[int]
 ) -> None:
-    number, is_killed = 0, True
-    while is_killed:
-        number += 1
+    past: list[str] = []
+    for number in step_numbers:
         sleeper = Sleeper(tmp_path, task, config, append)
         sleeper.sleep_inside()
         is_killed = killed_taking(number, lambda: take(tmp_path, task, config))
         with closing(TaskContextManager.resume(tmp_path, task, config, take_over=True)) as ctx:
             assert sleeper.wake()[0].startswith("StaleWriter"), number
             found = contents(ctx)
-            assert found == [*TEXTS, *(text for past in range(1, number) for text in (WARM, f"{past}")), WARM] + [
-                "of a taker"
-            ] * (not is_killed)
+            assert found == [*TEXTS, *past, WARM, *(() if is_killed else ("of a taker",))]
             assert is_sound(ctx), number
             assert left_over(tmp_path) == [], number
             ctx.message_store.add_message("user", f"{number}")
+        past += [WARM, f"{number}"]
+        if not is_killed:
+            break
     assert number > 10, "it was never killed in the middle"
 
 
@@ -375,10 +380,11 @@ def test_one_who_sleeps_while_it_opens_or_closes_the_database_is_taken_over(tmp_
         sleeper.wait()
 
 
-def test_of_two_takers_the_later_one_has_the_task(tmp_path: Path, config: dict[str, Any], task: str) -> None:
-    number = 0
-    while True:
-        number += 1
+def test_of_two_takers_the_later_one_has_the_task(
+    tmp_path: Path, config: dict[str, Any], task: str, step_numbers: Iterator[int]
+) -> None:
+    past: list[str] = []
+    for number in step_numbers:
         sleeper, taker = (Sleeper(tmp_path, task, config, append) for _ in range(2))
         sleeper.sleep_inside()
         if not taker.sleep_taking(number):
@@ -388,7 +394,8 @@ def test_of_two_takers_the_later_one_has_the_task(tmp_path: Path, config: dict[s
             ctx.message_store.add_message("user", f"{number}")
             assert sleeper.wake()[0].startswith("StaleWriter"), number
             assert taker.wake()[0].startswith("StaleWriter"), number
-            assert contents(ctx) == [*TEXTS, *(text for past in range(1, number + 1) for text in (WARM, f"{past}"))]
+            past += [WARM, f"{number}"]
+            assert contents(ctx) == [*TEXTS, *past]
             assert is_sound(ctx), number
     assert number > 10, "it never slept in the middle"
 

@@ -36,7 +36,7 @@ def ask(
     server: ScriptedServer, timeout: float = 120.0, client_timeout: float | None = None
 ) -> tuple[str | None, str | None]:
     client = HttpChatClient(server.url, client_timeout)
-    asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.0, timeout=timeout)
+    asking = LLMSummarizer(client, window=4000, count=COUNT, retries=2, retry_delay=0.0, timeout=timeout)
     written = asking.summarize(RUN, 100)
     return written, asking.last_failure
 
@@ -109,7 +109,7 @@ def test_a_client_with_a_time_limit_of_its_own_is_not_asked_again() -> None:
 
 def test_a_server_that_is_not_there_fails_like_a_client_that_raises() -> None:
     client = HttpChatClient(f"http://127.0.0.1:{closed_port()}")
-    asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.0)
+    asking = LLMSummarizer(client, window=4000, count=COUNT, retries=2, retry_delay=0.0)
     assert (asking.summarize(RUN, 100), asking.last_failure) == (None, SummaryFailure.RAISED)
 
 
@@ -117,7 +117,7 @@ def test_a_request_that_the_server_finds_too_long_comes_again_at_half_its_size()
     overflow = problem(400, type="exceed_context_size_error", message="request (1600 tokens) exceeds the context")
     messages = [Message("user", f"step {n}: fetch_page({n * 31}) returned page_{n}") for n in range(80)]
     with serving(overflow, says("step 79: page_79 is there")) as server:
-        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, timeout=120.0)
+        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, count=COUNT, timeout=120.0)
         assert asking.summarize(messages, 100) == "step 79: page_79 is there"
     first, second = (COUNT(request["messages"][1]["content"]) for request in server.requests)
     assert second <= first * 0.52
@@ -139,7 +139,9 @@ def threads_of_calls() -> list[threading.Thread]:
 
 def test_the_time_limit_is_for_all_attempts_together() -> None:
     with serving(problem(500, message="internal")) as server:
-        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, retries=10, retry_delay=0.1, timeout=0.5)
+        asking = LLMSummarizer(
+            HttpChatClient(server.url), window=4000, count=COUNT, retries=10, retry_delay=0.1, timeout=0.5
+        )
         began = time.monotonic()
         assert asking.summarize(RUN, 100) is None
         assert time.monotonic() - began < 0.5 + MARGIN
@@ -149,7 +151,9 @@ def test_the_time_limit_is_for_all_attempts_together() -> None:
 
 def test_no_attempt_begins_when_its_pause_would_take_the_rest_of_the_time() -> None:
     with serving(problem(500, message="internal")) as server:
-        asking = LLMSummarizer(HttpChatClient(server.url), window=4000, retries=5, retry_delay=3600.0, timeout=1800.0)
+        asking = LLMSummarizer(
+            HttpChatClient(server.url), window=4000, count=COUNT, retries=5, retry_delay=3600.0, timeout=1800.0
+        )
         assert asking.summarize(RUN, 100) is None
         assert len(server.requests) == 1
 
@@ -169,7 +173,7 @@ def test_a_client_of_ours_makes_no_request_after_the_time_limit(
     with serving(answer) as server:
         client = own_client(server, retries=1000, first_delay=0.05, longest_delay=0.05)
         patience = 1.0 if answer.hangs else 3600.0
-        asking = LLMSummarizer(client, window=4000, retries=2, retry_delay=0.01, timeout=patience)
+        asking = LLMSummarizer(client, window=4000, count=COUNT, retries=2, retry_delay=0.01, timeout=patience)
         assert (asking.summarize(RUN, 100), asking.last_failure) == (None, failure)
         eventually(lambda: not threads_of_calls())
         time.sleep(0.5)
@@ -193,7 +197,7 @@ def test_the_time_limit_of_a_summary_leaves_the_clients_own_conversation_alone(t
 def test_whoever_asks_a_client_that_hangs_is_told_so_at_once() -> None:
     with serving(Scripted(b"", hangs=True)) as server:
         client = HttpChatClient(server.url)
-        first, second = (LLMSummarizer(client, window=4000, timeout=seconds) for seconds in (0.1, 3600.0))
+        first, second = (LLMSummarizer(client, window=4000, count=COUNT, timeout=seconds) for seconds in (0.1, 3600.0))
         assert (first.summarize(RUN, 100), first.last_failure) == (None, SummaryFailure.TIMED_OUT)
         assert (second.summarize(RUN, 100), second.last_failure) == (None, SummaryFailure.BUSY)
         eventually(lambda: server.requests)

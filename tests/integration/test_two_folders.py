@@ -208,7 +208,8 @@ def test_a_task_that_was_archived_is_not_begun_again(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-#: Resumes and pauses the task again and again for some seconds, then says that it is over; prints how often.
+#: Resumes and pauses the task again and again for some seconds, and until both others have changed it, then says so;
+#: prints how often.
 MOVER = """
 import sys, time
 from pathlib import Path
@@ -218,7 +219,7 @@ from tests.damage import settings_for
 base, uuid, backend, stop = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
 try:
     done, end = 0, time.monotonic() + 3
-    while done < 5 or time.monotonic() < end:
+    while done < 5 or time.monotonic() < end or len(list(stop.parent.glob("begun-*"))) < 2:
         try:
             task = TaskContextManager.resume(base, uuid, settings_for(backend))
         except TaskBusy:
@@ -234,7 +235,7 @@ finally:
 
 #: Changes the task's view in every way until the other is done; prints what it could not do, by kind.
 CHANGER = """
-import itertools, sys, time
+import itertools, os, sys, time
 from pathlib import Path
 from orihon.errors import OrihonError
 from orihon.tasks.base import OpenBase
@@ -257,6 +258,7 @@ for number in itertools.count():
             elif way == 3: folding.unpin(8)
             else: folding.compress([PlannedFold(2, 4, f"by {number}")])
         done += 1
+        stop.with_name(f"begun-{os.getpid()}").touch()
     except OrihonError as error:
         seen.add(f"{type(error).__name__} {error.reason}")
     time.sleep(0.02)  # the other one shall come to its turn
@@ -272,7 +274,7 @@ def test_changes_from_outside_while_the_task_is_resumed_and_paused(tmp_path: Pat
         for program in (MOVER, CHANGER, CHANGER)
     ]
     try:
-        said = [process.communicate(timeout=120)[0] for process in started]
+        said = [process.communicate(timeout=600)[0] for process in started]
     finally:
         for process in started:
             process.kill()

@@ -312,6 +312,175 @@ os._exit(0)
     found(tmp_path, said)
 
 
+# ---- the other copy writes -------------------------------------------------------------------------------------------
+
+HAMMER = """
+WORK = [
+    "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)", "CREATE TABLE IF NOT EXISTS foreign_table (x)",
+    "INSERT INTO foreign_table VALUES (randomblob(3000))", "UPDATE foreign_table SET x = randomblob(100)",
+    "SELECT count(*) FROM sqlite_master",
+]
+REFUSALS = ("locked", "no such table", "unable to open")   # not: "malformed"; the folder of a task moves
+rounds, targets = 0, []
+
+def hammer(stays):
+    global rounds
+    kept = {}
+    while True:
+        for path in list(targets):
+            try:
+                other = kept.get(path) or sqlite3.connect(
+                    f"file:{path}?mode=rw", uri=True, timeout=0.05, isolation_level=None
+                )
+            except sqlite3.OperationalError as error:
+                assert any(words in str(error) for words in REFUSALS), error
+                continue
+            for statement in WORK:
+                try:
+                    other.execute(statement).fetchall()
+                except sqlite3.OperationalError as error:
+                    assert any(words in str(error) for words in REFUSALS), error
+            if stays:
+                kept[path] = other
+            else:
+                other.close()
+        rounds += 1
+"""
+
+
+@pytest.mark.parametrize("stays", ["", "stays"])
+def test_nothing_is_lost_while_a_thread_writes_with_the_other_copy(tmp_path: Path, stays: str) -> None:
+    """It writes, checkpoints and makes anew what we write to, closes it or not; we close and open it, too."""
+    said = run(
+        HAMMER
+        + """
+def open_task():
+    base = Base(base_dir, context_storage={"backend": "sqlite"})
+    task = base.task("me")
+    task.add("user", "before")
+    targets[:] = databases()
+    return base, task
+
+base.close()
+base, task = open_task()
+thread = threading.Thread(target=hammer, args=[sys.argv[2]], daemon=True)
+thread.start()
+number = 0
+while number < 40 or (rounds < 2 and thread.is_alive()):
+    say("task", base.enqueue(f"task {number}"))
+    task.add("user", f"message {number}")
+    say("message", task.uuid, f"message {number}")
+    number += 1
+    if number % 8 == 0:
+        task.close()
+        base.close()
+        base, task = open_task()
+assert thread.is_alive()
+os._exit(0)
+""",
+        tmp_path,
+        stays,
+    )
+    assert len(said) >= 80
+    found(tmp_path, said)
+
+
+def test_the_two_copies_wait_for_each_other(tmp_path: Path) -> None:
+    """Each meets the locks of the other in the same process, also when ours has closed its last connection."""
+    said = run(
+        """
+import apsw
+from orihon.drivers.sqlite import connect, transaction
+
+def ours(timeout=0):
+    return connect(base_dir / "some.db", timeout=timeout, create=True)
+
+def other():
+    return sqlite3.connect(base_dir / "some.db", timeout=0, isolation_level=None)
+
+def is_locked(action):
+    try:
+        action()
+    except (sqlite3.OperationalError, apsw.BusyError) as error:
+        return "locked" in str(error)
+    return False
+
+connection = ours()
+with transaction(connection):
+    connection.execute("CREATE TABLE t (x)")
+viewer = other()
+with transaction(connection):
+    connection.execute("INSERT INTO t VALUES (1)")
+    for each in (viewer, other()):
+        say("write", is_locked(lambda: each.execute("INSERT INTO t VALUES (2)")))
+        say("vacuum", is_locked(lambda: each.execute("VACUUM")))
+        say("truncate", each.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 1)
+        say("read", each.execute("SELECT count(*) FROM t").fetchall() == [(0,)])
+    each.close()
+say("journal", is_locked(lambda: viewer.execute("PRAGMA journal_mode = DELETE")))
+viewer.execute("BEGIN IMMEDIATE")
+viewer.execute("INSERT INTO t VALUES (3)")
+say("ours", is_locked(connection.begin))
+for _ in range(2):
+    connection.close()
+    connection = ours()
+    say("ours, opened again", is_locked(connection.begin))
+viewer.execute("COMMIT")
+connection.begin()
+connection.execute("INSERT INTO t VALUES (4)")
+connection.commit()
+say("found", connection.execute("SELECT group_concat(x) FROM t").get == "1,3,4")
+connection.close()
+viewer.close()
+ours().close()
+say("log is gone", not [path.name for path in base_dir.glob("some.db-*")])
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert [word for word, is_so in said if not is_so] == []
+    assert len(said) == 14
+
+
+def test_a_child_leaves_the_locks_to_its_parent(tmp_path: Path) -> None:
+    """What it closes unlocks nothing there; another copy's connection that it has inherited goes on."""
+    said = run(
+        """
+from orihon.drivers.sqlite import connect, transaction
+
+connection = connect(base_dir / "some.db", timeout=0, create=True)
+with transaction(connection):
+    connection.execute("CREATE TABLE t (x)")
+viewer = sqlite3.connect(base_dir / "some.db", timeout=0, isolation_level=None)
+viewer.execute("SELECT count(*) FROM t").fetchall()
+with transaction(connection):
+    connection.execute("INSERT INTO t VALUES (1)")
+    pid = os.fork()
+    if pid == 0:
+        connection.close()
+        del connection
+        other = sqlite3.connect(base_dir / "some.db", timeout=0, isolation_level=None)
+        try:
+            other.execute("INSERT INTO t VALUES (2)")
+        except sqlite3.OperationalError as error:
+            say("child", str(error))
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+pid = os.fork()
+if pid == 0:
+    say("inherited", viewer.execute("SELECT x FROM t").fetchall())
+    os._exit(0)
+assert os.waitpid(pid, 0)[1] == 0
+say("parent", connection.execute("SELECT x FROM t").get)
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert said == [["child", "database is locked"], ["inherited", [[1]]], ["parent", 1]]
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------
+
 REWRITE = """
 import sys
 from pathlib import Path
@@ -320,16 +489,31 @@ from orihon.drivers.sqlite import connect, transaction
 connection = connect(Path(sys.argv[1]), timeout=20)
 with transaction(connection):
     connection.execute("UPDATE t SET x = 2")
+connection.wait_for(0)  # the reader keeps it off, where its lock holds
 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 """
 
 
-def test_a_read_that_was_overtaken_is_made_again(tmp_path: Path) -> None:
-    """The other copy has dropped the lock of the read; somebody writes everything anew under it."""
+@pytest.mark.parametrize(
+    ("locks", "expected"),
+    [
+        ("of descriptions", {"answer": [1], "attempts": [[1]]}),
+        ("of processes", {"answer": [2], "attempts": [[1, 2], [2]]}),
+    ],
+)
+def test_a_read_is_not_overtaken_or_made_again(tmp_path: Path, locks: str, expected: dict[str, Any]) -> None:
+    """The other copy closes the file in the middle of a read; then somebody writes everything anew.
+
+    Where SQLite's locks are those of the process, the one of the read is gone by then.
+    """
     said = run(
         """
 import subprocess
+from orihon.drivers import sqlite_locks
 from orihon.drivers.sqlite import connect, transaction
+
+if sys.argv[3] == "of processes":
+    sqlite_locks._CODE.clear()
 
 path, attempts = base_dir / "some.db", []
 connection = connect(path, timeout=20, create=True)
@@ -356,8 +540,9 @@ os._exit(0)
 """,
         tmp_path,
         REWRITE,
+        locks,
     )
-    assert dict(said) == {"answer": [2], "attempts": [[1, 2], [2]]}
+    assert dict(said) == expected
 
 
 def test_the_last_close_removes_the_log_as_ever(tmp_path: Path) -> None:
@@ -524,8 +709,9 @@ def test_transactions_are_begun_in_one_place() -> None:
     texts = {path.relative_to(source).as_posix(): path.read_text(encoding="utf-8") for path in source.rglob("*.py")}
     assert [name for name, text in texts.items() if "BEGIN IMMEDIATE" in text] == ["drivers/sqlite.py"]
     bare = {name for name, text in texts.items() if "apsw.Connection(" in text}
-    # Private copies, and databases that other programs have made.
-    assert bare == {"drivers/sqlite.py", "transfer/backup/snapshot.py", "importers/lines.py"}
+    # Private copies, one that only keeps a file open, and databases that other programs have made.
+    copies = {"drivers/sqlite.py", "transfer/backup/snapshot.py"}
+    assert bare == {*copies, "drivers/sqlite_guard.py", "importers/lines.py"}
     writing = {name for name, text in texts.items() if 'execute("VACUUM' in text or "wal_checkpoint" in text}
     assert writing == {"drivers/sqlite.py"}
 

@@ -20,7 +20,7 @@ from orihon.system import jsonio
 from orihon.tasks.base import OpenBase
 from orihon.tasks.grants import new_grant
 from orihon.transfer.backup import VaultKey, backup, check_backups, list_backups
-from orihon.transfer.backup.manifest import Chunk, ManifestWriter, read_manifest
+from orihon.transfer.backup.manifest import Chunk, FileEntry, ManifestWriter, read_manifest
 from orihon.transfer.backup.snapshot import seen
 from orihon.transfer.backup.vault import Memory
 from tests.acceptance.test_cli import Ended, run
@@ -375,3 +375,77 @@ def test_m6_a_kill_between_the_steps_is_nobodys_attack(base: Path, vault: Path) 
     assert damage_in(base, vault) == []
     made(base, vault)
     assert damage_in(base, vault) == []
+
+
+# ---- what else whoever has the storage can put there ---------------------------------------------------------------
+
+
+def test_numbers_that_somebody_has_used_up_bring_no_older_run_back(base: Path, vault: Path, tmp_path: Path) -> None:
+    """The number orders the runs: one with more digits is the newer one, for a restore and for ``--keep``."""
+    made(base, vault)
+    (vault / "manifests" / "9999997-Z").touch()
+    older = made(base, vault)[0]
+    (vault / "manifests" / "9999999-Z").touch()
+    newer = made(base, vault)[0]
+    assert (older.partition("-")[0], newer.partition("-")[0]) == ("9999998", "10000000")
+    told = json.loads(restored_to(base, vault, tmp_path / "again", "--json").out)
+    assert told["run"] == newer
+    kept = backup(OpenBase(base, SETTINGS), vault, keep=2)
+    assert [info.run for info in list_backups(vault, SETTINGS)] == [newer, kept.run]
+
+
+def test_a_number_after_which_there_is_none_is_refused(base: Path, vault: Path) -> None:
+    """The run would be made, and found by nobody."""
+    runs = made(base, vault)
+    (vault / "manifests" / "999999999999-Z").touch()
+    refused = run("--base-dir", base, "backup", vault)
+    assert refused.code == 2
+    assert "manifests/999999999999-Z" in refused.err
+    assert [info.run for info in list_backups(vault, SETTINGS)] == runs
+
+
+@pytest.mark.parametrize("folder", ["pieces", "manifests", "runs"])
+def test_a_folder_of_the_vault_that_leads_elsewhere_is_not_emptied(
+    base: Path, vault: Path, tmp_path: Path, folder: str
+) -> None:
+    """``--keep`` removes what no backup needs, and so would remove all that somebody has in another place."""
+    made(base, vault, 2)
+    theirs = tmp_path / "theirs"
+    shutil.copytree(vault / folder, theirs)
+    (theirs / "thesis.odt").write_text("ten years")
+    shutil.rmtree(vault / folder)
+    (vault / folder).symlink_to(theirs)
+    before = sorted(theirs.rglob("*"))
+    refused = run("--base-dir", base, "backup", vault, "--keep", "1")
+    assert refused.code == 2
+    assert f"{folder} in " in refused.err
+    assert sorted(theirs.rglob("*")) == before
+
+
+@pytest.mark.parametrize("what", ["vault.json", "run", "manifest", "piece"])
+@pytest.mark.parametrize("how", ["pipe", "link", "huge"])
+def test_what_is_no_file_of_ours_is_named_and_keeps_nobody_waiting(
+    base: Path, vault: Path, tmp_path: Path, what: str, how: str
+) -> None:
+    name = made(base, vault)[0]
+    piece = next(path for path in sorted((vault / "pieces").rglob("*")) if path.is_file())
+    own = {"vault.json": "vault.json", "run": f"runs/{name}.json", "manifest": f"manifests/{name}"}
+    path = vault / own[what] if what in own else piece
+    if how == "pipe":
+        path.unlink()
+        os.mkfifo(path)
+    elif how == "link":
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.truncate(path, 1 << 28)
+    found = run("--base-dir", base, "backup", vault, "--check")
+    assert found.code in (1, 2)
+    assert "inside Orihon" not in found.err + found.out
+
+
+@pytest.mark.parametrize("name", ["backup.key", "web.key", "config.yaml", ".env", "hooks/post"])
+def test_a_manifest_brings_no_key_and_no_settings_along(name: str) -> None:
+    """Also where somebody restores unverified: later backups would be signed with a key that its maker has."""
+    with pytest.raises(ValueError, match=name.rpartition("/")[2]):
+        FileEntry.from_record({"task": "~", "place": "", "name": name, "pieces": []})

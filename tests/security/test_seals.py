@@ -615,7 +615,7 @@ def test_whose_task_it_is_cannot_be_changed_unseen(house: House) -> None:
 _COLUMNS = ("prompt", "error_message", "metadata")
 
 
-def _write(house: House, statement: str, *values: object) -> None:
+def _write(house: House, statement: str, *values: Any) -> None:
     """What somebody who may write the catalogue's database writes there."""
     if house.database is not None:
         with house.sql() as sql:

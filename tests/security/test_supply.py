@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
+import threading
 import tomllib
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from cyclonedx.schema import SchemaVersion
@@ -67,6 +71,19 @@ def test_the_makefile_installs_nothing_that_was_not_hashed() -> None:
     assert loose == [], "only LOCKED and SELF install"
 
 
+def test_the_clients_of_the_tests_are_hashed_too() -> None:
+    locks = ROOT / "tests" / "agents" / "locks"
+    for path in locks.glob("*.txt"):
+        _, *lines = path.read_text(encoding="utf-8").splitlines()
+        assert len(lines) > 50
+        assert all(re.fullmatch(r"[a-z0-9-]+==[0-9a-z.]+ --hash=sha256:[0-9a-f]{64}", line) for line in lines), path
+    lock = (locks / "npm" / "package-lock.json").read_text(encoding="utf-8")
+    assert "://" not in lock, "the address of a registry"
+    packages = [package for place, package in jsonio.decode(lock)["packages"].items() if place]
+    assert len(packages) == 9
+    assert all(package["integrity"].startswith("sha512-") for package in packages)
+
+
 @pytest.mark.parametrize("damage", ["hash", "missing"])
 def test_a_file_with_another_hash_is_refused(tmp_path: Path, damage: str) -> None:
     """What pip does with such a file, without any index: a wheel that somebody has exchanged."""
@@ -87,6 +104,7 @@ def test_a_file_with_another_hash_is_refused(tmp_path: Path, damage: str) -> Non
 
 _WHEEL = """
 import hashlib, sys, zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 path = Path(sys.argv[1], "planted-1-py3-none-any.whl")
 with zipfile.ZipFile(path, "w") as file:
@@ -131,3 +149,50 @@ def test_the_page_names_each_licence_that_obliges_more_than_a_notice(made: dict[
     assert {"certifi", "orjson", "psycopg", "PyGithub", "python-gitlab"} <= obliging
     told = (ROOT / page).read_text(encoding="utf-8")
     assert [name for name in sorted(obliging) if f"`{name}`" not in told] == []
+
+
+# ---- known vulnerabilities -------------------------------------------------------------------------------------------
+
+
+class _Advisories(BaseHTTPRequestHandler):
+    """A service that knows of one bad package at most."""
+
+    bad: ClassVar[str] = ""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["package"]
+        advisory = {"id": "PYSEC-2026-1", "affected": [{"package": asked}]}
+        body = json.dumps({"vulns": [advisory]} if asked["name"] == self.bad else {}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("bad", ["httpx", "", None])
+def test_a_known_vulnerability_fails_the_check_and_a_service_that_is_away_does_not(bad: str | None) -> None:
+    handler = type("Advisories", (_Advisories,), {"bad": bad or ""})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as service:
+        port = service.server_address[1]
+        thread = threading.Thread(target=service.serve_forever, daemon=True)
+        if bad is None:
+            service.server_close()
+        else:
+            thread.start()
+        asked = {"PIP_AUDIT_VULNERABILITY_SERVICE": "osv", "PIP_AUDIT_OSV_URL": f"http://127.0.0.1:{port}/"}
+        environ = {**os.environ, **asked, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+        command = [sys.executable, "-m", "scripts.audit"]
+        ended = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False)
+        if bad is not None:
+            service.shutdown()
+            thread.join()
+    if bad is None:
+        assert ended.returncode == 0
+        assert re.search(r"nothing was checked \(.{8,}\)", ended.stdout)
+        return
+    assert ended.returncode == int(bool(bad)), ended
+    assert re.search(r"audit: (\d+) of \1 packages checked", ended.stdout)
+    assert (re.search(r"^audit: httpx \S+: PYSEC-2026-1$", ended.stdout, re.MULTILINE) is not None) is bool(bad)

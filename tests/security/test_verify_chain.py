@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -12,6 +13,7 @@ import pytest
 
 from orihon import Base
 from orihon.audit.verify import attestations
+from orihon.errors import DamagedStore
 from orihon.settings import Settings, load_settings
 from orihon.store import contract, redaction
 from orihon.store.record_check import REDACTED, StreamHead, checked, decode_record
@@ -22,6 +24,7 @@ from orihon.tasks.base import OpenBase
 from orihon.tasks.context import TaskContextManager
 from orihon.tasks.verify.verify import verify
 from orihon.transfer.backup import VaultKey, backup, restore_backup
+from orihon.upkeep.doctor import examine
 from orihon.upkeep.privacy import anonymize_task
 from orihon.upkeep.scan import scan_tasks
 from orihon.values.message.message import Message
@@ -331,3 +334,33 @@ def test_m10_a_head_is_the_same_however_it_was_come_to() -> None:
     assert StreamHead.from_list(jsonio.decode(jsonio.encode(whole.as_list()))) == whole
     assert StreamHead().after([*lines[:5], *lines[6:]]) != whole
     assert StreamHead().after([lines[1], lines[0], *lines[2:]]) != whole
+
+
+@pytest.mark.parametrize("is_audited", [True, False])
+def test_a_folder_that_is_put_back_as_it_was_is_found_with_and_without_the_audit(
+    tmp_path: Path, is_audited: bool
+) -> None:
+    """The catalogue knows how much was acknowledged: the task does not open, and doctor and verify say so."""
+    settings = load_settings({"audit": {"enabled": is_audited}}, environ={})
+    base, earlier = tmp_path / "base", tmp_path / "earlier"
+    with Base(base, settings) as opened:
+        task = opened.task("one")
+        task.add("user", "first")
+        task.stop()
+    folder = next((base / "paused").iterdir())
+    shutil.copytree(folder, earlier)
+    with Base(base, settings) as opened:
+        task = opened.task("one")
+        task.add("user", "second")
+        task.stop()
+    shutil.rmtree(folder)
+    earlier.rename(folder)
+    with Base(base, settings) as opened, pytest.raises(DamagedStore, match="1 messages, but 2 were acknowledged"):
+        opened.task("one")
+    with OpenBase(base, settings) as looked_at:
+        told = [finding.kind for finding in examine(looked_at) if finding.severity == "error"]
+    assert len(told) == 1
+    assert ("chain", "cut") not in told
+    proved = found(base, settings, folder.name)
+    assert told[0] in proved
+    assert (("chain", "cut") in proved) is is_audited

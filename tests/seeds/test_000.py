@@ -24,7 +24,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import apsw
 import psycopg
@@ -32,10 +32,13 @@ import pytest
 import yaml
 
 import orihon
+from benchmarks import seed_memory
 from orihon import MessageStore, OpenAIClient, ScriptedModel, TaskContextManager, TaskHandler, TaskKey, load_settings
+from orihon.errors import InvalidSettings
 from orihon.importers.seed_tree import key_from
 from orihon.llm.scripted import Reply
 from orihon.settings.model import names
+from tests.helpers import refused
 from tests.seeds.copies import block as copy_of
 from tests.services import Database
 
@@ -808,6 +811,28 @@ def test_10_1_every_pattern_of_the_document_is_masked(here: Path) -> None:
     store.close()
 
 
+def test_10_1_patterns_that_a_program_adds_are_masked(here: Path) -> None:
+    """`SENSITIVE_PATTERNS` as the document has it, a class attribute: what is added there is masked."""
+
+    class OurStore(MessageStore):
+        SENSITIVE_PATTERNS: ClassVar[list[tuple[str, str]]] = [
+            *MessageStore.SENSITIVE_PATTERNS,
+            (r"acme-\d{4}", "[ACME_ID]"),
+            (r"badge \d{3}", "[ACME_ID]"),
+        ]
+
+    store = OurStore(here / "t")
+    stored = store.get_message(store.add_message("user", "ACME-1234 and badge 007, task-12")).message.content or ""
+    assert re.fullmatch(r"\[ACME_ID\]#[0-9a-f]+ and \[ACME_ID\]#[0-9a-f]+, task-12", stored), stored
+    for pattern, placeholder in MessageStore.SENSITIVE_PATTERNS:
+        secret = next(value for mark, value in SECRETS.items() if mark in pattern)
+        assert re.search(pattern, secret)
+        assert placeholder in store._mask_sensitive_data(secret)
+    store.close()
+    with refused(InvalidSettings, "not_pattern_map"):
+        type("BadStore", (MessageStore,), {"SENSITIVE_PATTERNS": [("x+", "***")]})(here / "u")
+
+
 def test_10_2_1_folders_and_databases_are_private(here: Path) -> None:
     modes = re.findall(r"mode=(0o\d+)", block("10.2.1-private.python"))
     written = functions_of(ast.parse(block("10.2.1-private.python")))
@@ -1170,10 +1195,29 @@ def test_3_4_a_packed_database_is_unpacked_up_to_a_limit(tmp_path: Path, monkeyp
     assert report.messages == 0
 
 
-def test_8_1_with_estimates_no_vocabulary_is_loaded(here: Path) -> None:
-    """§8.1's 82 %: a vocabulary of tens of megabytes is not part of the bargain for who counts by estimates."""
-    section = {"context_length": 4000, "tokenizer": "estimate"}
-    config = {"context_storage": {"backend": "sqlite"}, "llm": {"openai": section}}
+def test_2_2_the_benchmark_has_the_scenario_of_the_table() -> None:
+    """Question, answer and result are as large as the document says in `benchmarks/seed_memory.py`."""
+    sizes = [int(size) * 1000 for size in re.findall(r"~(\d+)KB", block("2.2-scenario.md"))]
+    program = inspect.getsource(seed_memory)
+    said = {int(size) for size in re.findall(r"said\([\w.]+, ([\d_]+)\)", program)}
+    assert {*sizes} <= said
+    assert "default=100" in program
+
+
+def test_12_2_1_the_largest_are_found_with_the_tools_of_the_system(here: Path) -> None:
+    for name, size in (("small", 1), ("large", 100)):
+        store = MessageStore(here / "logs" / "contexts" / name, backend="sqlite")
+        store.add_message("user", "x" * 10_000 * size)
+        store.close()
+    command = ["bash", "-euo", "pipefail", "-c", block("12.2.1-space.sh")]
+    told = subprocess.run(command, cwd=here, text=True, stdout=subprocess.PIPE, check=True).stdout.splitlines()
+    assert told[0].endswith("logs/contexts/large/context.db")
+    assert told[-1].endswith("logs/contexts")
+
+
+def test_8_1_no_vocabulary_is_loaded_for_a_summary(here: Path) -> None:
+    """§8.1's 82 %: a vocabulary of tens of megabytes is not part of the bargain, unless somebody has asked for one."""
+    config = {"context_storage": {"backend": "sqlite"}, "llm": {"openai": {"context_length": 4000}}}
     source = f"""
 import sys
 from pathlib import Path
@@ -1193,3 +1237,20 @@ assert model.heard
 print(sorted(name for name in sys.modules if name.startswith(("rs_bpe", "tiktoken"))))
 """
     assert run_program(here, source).stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("backend", ["files", "sqlite"])
+def test_4_1_metadata_is_kept_and_never_sent(here: Path, backend: str) -> None:
+    """§4.1's `add_message(role, content, **metadata)`; its `get_messages_for_llm` has role and content alone."""
+    store = MessageStore(here / "t", backend=backend)
+    store.add_message("user", "Hello", source="github", priority=3)
+    store.add_message("assistant", "Hi", reasoning_content="a greeting")
+    store.close()
+    store = MessageStore(here / "t", backend=backend)
+    sent = [{"role": "user", "content": "Hello"}]
+    sent.append({"role": "assistant", "content": "Hi", "reasoning_content": "a greeting"})
+    assert store.get_messages_for_llm() == sent
+    assert [json.loads(line) for line in store.current_file.read_text(encoding="utf-8").splitlines()] == sent
+    assert store.get_message(1).message.extra == {"source": "github", "priority": 3}
+    assert store.memory_cache[0]["source"] == "github"
+    store.close()

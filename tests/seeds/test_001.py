@@ -13,6 +13,7 @@ import re
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -866,6 +867,29 @@ def test_nobody_waits_for_a_dead_model_at_the_end(here: Path, end: str, attempts
     assert "main.py" in (ctx.context_dir / "final_summary.txt").read_text(encoding="utf-8")
 
 
+def test_a_model_that_hangs_holds_no_task_that_is_complete(here: Path) -> None:
+    """§6.4: the server takes the request and never says a word; the bound is `compression.final_summary_timeout`."""
+    answered = threading.Event()
+
+    def hang(_: object) -> Reply:
+        answered.wait()
+        return Reply("too late")
+
+    with ScriptedModel(hang) as model:
+        config = config_of(model) | {"compression": {"final_summary_timeout": 0.2, "summary_timeout": 3600}}
+        ctx = TaskContextManager(KEY, None, config)
+        assert load_settings(config_of(model)).compression.final_summary_timeout == 15
+        client = OpenAIClient(task_ctx=ctx)
+        ctx.set_llm_client(client)
+        for number in range(12):
+            ctx.get_message_store().add_message("user", f"message {number}: " + "please look at main.py " * 20)
+        ctx.complete()  # of a model that is waited for this never comes back
+        assert len(model.requests) == 1
+        answered.set()
+        client.close()
+    assert "main.py" in (ctx.context_dir / "final_summary.txt").read_text(encoding="utf-8")
+
+
 def test_a_compression_asks_a_dead_model_as_often_as_its_own_setting_says(here: Path) -> None:
     """One layer of attempts: `llm.retries` is for the conversation, `compression.summary_retries` for summaries."""
     with ScriptedModel(lambda _: Fault(503)) as model:
@@ -880,6 +904,14 @@ def test_a_compression_asks_a_dead_model_as_often_as_its_own_setting_says(here: 
         assert len(model.requests) == 1 + ctx.settings.compression.summary_retries
         client.close()
     ctx.close()
+
+
+def test_a_queue_takes_its_configuration_first(here: Path) -> None:
+    """§4.6 writes `TaskQueue()`, 000 §6.4.1 `RabbitMQTaskQueue(config)`: who has a configuration hands it over so."""
+    queue = TaskQueue(config_of() | {"context_storage": {"base_dir": str(here / "elsewhere")}})
+    uuid = queue.enqueue(KEY, "notfolder")
+    queue.close()
+    assert in_database(here / "elsewhere", "SELECT uuid FROM tasks")[0]["uuid"] == uuid
 
 
 def test_files_that_cannot_be_written_or_read(here: Path) -> None:

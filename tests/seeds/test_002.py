@@ -36,6 +36,7 @@ from orihon import (
 from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest
 from orihon.settings import load_settings
 from orihon.tasks.inheritance import InheritanceContext, PreviousContext
+from orihon.texts import set_language
 from tests.seeds import copies
 from tests.seeds.test_001 import in_database, lines, utc
 
@@ -308,6 +309,34 @@ def test_who_sets_more_than_fits_is_told(base: Path, caplog: pytest.LogCaptureFi
     assert result.changed
     assert ctx.usage <= 1
     assert "keep_recent: 10 cannot hold" in caplog.text
+    assert "compression.keep_recent: 10 cannot hold" in result.reason
+    ctx.close()
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "cannot hold"), ("ja", "守れません")])
+def test_the_fewest_that_cannot_hold_are_named(base: Path, language: str, told: str) -> None:
+    """Three messages fill the window: fewer than `min_to_compress` are folded, or nothing could be sent."""
+    config = {"compression": {"min_to_compress": 20}, "llm": {"openai": {"context_length": 4000}}}
+    ctx = TaskContextManager(base, KEY, config)
+    for number in range(1, 6):
+        ctx.get_message_store().add_message("user" if number % 2 else "assistant", f"{number}: ".ljust(4000, "x"))
+    set_language(language)
+    result = ContextCompressor(ctx, config, None).compress()
+    set_language(None)
+    assert ctx.usage <= 1
+    assert "compression.min_to_compress: 20 " in result.reason
+    assert told in result.reason
+    ctx.close()
+
+
+def test_a_number_that_holds_is_named_when_it_is_why_nothing_was_folded(base: Path) -> None:
+    config = {"compression": {"keep_recent": 40}, "llm": {"openai": {"context_length": 16_000}}}
+    ctx = TaskContextManager(base, KEY, config)
+    for number in range(1, 13):
+        ctx.get_message_store().add_message("user" if number % 2 else "assistant", f"{number}: ".ljust(3000, "x"))
+    result = ContextCompressor(ctx, config, None).compress()
+    assert not result.changed
+    assert "compression.keep_recent: 40" in result.reason
     ctx.close()
 
 

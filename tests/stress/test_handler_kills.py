@@ -29,7 +29,7 @@ from tests.stress.test_worker_kills import LIMITS, WORKERS, kill_one
 
 pytestmark = pytest.mark.stress
 
-STEPS = 25
+STEPS = 15
 PATIENCE = 300.0
 
 

@@ -20,37 +20,40 @@ from orihon.upkeep.torture.nursery import PATIENCE, Nursery, Say
 from orihon.upkeep.torture.runner import campaign_named
 from orihon.upkeep.torture.workload import Promises, digest, look_at
 from tests.acceptance.test_cli import ORIHON
+from tests.commands import ended
 from tests.conformance.child import ROOT, unmeasured
 from tests.integration.run_supervisor import eventually
 from tests.services import POSTGRES, hurried, needed
 
 pytestmark = pytest.mark.stress
 
-#: How many trials of each campaign are a few seconds' work.
+#: How many trials of each campaign are a second's work or two. Each run makes others.
 TRIALS = {
-    "kills": 24,
-    "stops": 16,
-    "writers": 6,
+    "kills": 12,
+    "stops": 8,
+    "writers": 3,
     "fleet": 1,
-    "clock": 12,
-    "cuts": 40,
-    "errors": 30,
-    "full": 20,
-    "damage": 30,
+    "clock": 6,
+    "cuts": 20,
+    "errors": 12,
+    "full": 8,
+    "damage": 12,
 }
+#: Here each job begins with the same long preparation.
+ALONE = ("cuts", "errors", "full", "damage")
 
 
-def played(campaign: str, backend: str, folder: Path, *options: str) -> dict[str, Any]:
+def played(campaign: str, backend: str, folder: Path) -> dict[str, Any]:
     """What the command prints; its scratch folder is made in ``folder``."""
     environment = unmeasured()
     if backend == "postgres":
         environment["ORIHON_DATABASE__URL"] = hurried(needed(POSTGRES))
-    command = [str(ORIHON), "torture", "--campaign", campaign, "--backend", backend]
-    command += ["--dir", str(folder), "--json", *(options or ("--trials", str(TRIALS[campaign]), "--minutes", "2"))]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert ended.stdout, ended.stderr
-    report: dict[str, Any] = json.loads(ended.stdout)
-    assert ended.returncode == int(any(row[name] for row in report["rows"] for name in MUST_BE_ZERO)), ended.stderr
+    command = ["orihon", "torture", "--campaign", campaign, "--backend", backend, "--dir", str(folder), "--json"]
+    command += ["--trials", str(TRIALS[campaign]), "--minutes", "2", *(["--jobs", "1"] if campaign in ALONE else [])]
+    code, said, complaints = ended(command, environment, timeout=300, folder=ROOT)
+    assert said, complaints
+    report: dict[str, Any] = json.loads(said)
+    assert code == int(any(row[name] for row in report["rows"] for name in MUST_BE_ZERO)), complaints
     return report
 
 
@@ -137,15 +140,15 @@ def test_a_job_that_is_killed_is_told(tmp_path: Path) -> None:
 
 
 def tortured(folder: Path, *options: str, status: int = 2) -> str:
-    command = [str(ORIHON), "torture", "--dir", str(folder), *options]
-    ended = subprocess.run(command, cwd=ROOT, env=unmeasured(), capture_output=True, text=True, check=False)
-    assert ended.returncode == status, ended.stdout + ended.stderr
-    return ended.stdout + ended.stderr
+    command = ["orihon", "torture", "--dir", str(folder), *options]
+    code, said, complaints = ended(command, unmeasured(), timeout=300, folder=ROOT)
+    assert code == status, said + complaints
+    return said + complaints
 
 
 def test_without_a_server_postgres_is_refused_in_words(tmp_path: Path) -> None:
-    command = [str(ORIHON), "torture", "--backend", "postgres", "--dir", str(tmp_path)]
-    ended = subprocess.run(command, cwd=tmp_path, env=unmeasured(), capture_output=True, text=True, check=False)
-    assert ended.returncode == 2
-    assert "database.url is not set" in ended.stderr
+    command = ["orihon", "torture", "--backend", "postgres", "--dir", str(tmp_path)]
+    code, _, complaints = ended(command, unmeasured(), timeout=300, folder=tmp_path)
+    assert code == 2
+    assert "database.url is not set" in complaints
     assert list(tmp_path.iterdir()) == []

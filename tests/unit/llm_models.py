@@ -73,7 +73,7 @@ def run_of_messages(padding: int = 3) -> list[Message]:
 
 
 def summarizer(client: Any, **options: Any) -> LLMSummarizer:
-    return LLMSummarizer(client, **{"window": 8000, "retry_delay": 0.0, "timeout": 300.0, **options})
+    return LLMSummarizer(client, **{"window": 8000, "count": COUNT, "retry_delay": 0.0, "timeout": 300.0, **options})
 
 
 def failure(answer: object, max_tokens: int = 150, **options: Any) -> str | None:

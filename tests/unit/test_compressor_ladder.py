@@ -248,7 +248,8 @@ def test_a_preview_of_nothing_says_why(stores: Stores) -> None:
     work(store, 1)
     before = stores.bytes_of_all()
     planned = ContextCompressor(message_store=store).preview()
-    assert planned == NothingToFold("summarize", WhyNot.NOTHING_OLD)
+    told = "compression.keep_recent: 4 is set by hand, and holds"
+    assert planned == NothingToFold("summarize", WhyNot.NOTHING_OLD, (told,))
     assert stores.bytes_of_all() == before
 
 
@@ -411,7 +412,7 @@ def test_a_view_that_is_too_large_already_fits_after_one_compression(stores: Sto
 def test_one_giant_newest_message(stores: Stores, preset: str) -> None:
     store = stores.open(preset=preset)
     work(store, 2)
-    store.add_message("user", "\n".join(f"row {row} sets option_{row}" for row in range(4000)))
+    store.add_message("user", "\n".join(f"row {row} sets option_{row}" for row in range(2000)))
     compressor = ContextCompressor(message_store=store)
     assert compressor.compress_if_needed()
     assert store.get_current_token_count() <= compressor.gauge.room
@@ -421,8 +422,8 @@ def test_one_giant_newest_message(stores: Stores, preset: str) -> None:
     assert store.view().folds[-1].form == "preview"
     store.folding.undo()
     restored = store.get_current_context_file().read_text(encoding="utf-8").splitlines()[-1]
-    assert "row 3999 sets option_3999" in restored
-    assert "row 3999 sets option_3999" not in store.get_messages_for_llm()[-1]["content"], "beyond 100 %: folded again"
+    assert "row 1999 sets option_1999" in restored
+    assert "row 1999 sets option_1999" not in store.get_messages_for_llm()[-1]["content"], "beyond 100 %: folded again"
 
 
 def test_protected_text_that_is_too_large_changes_nothing(stores: Stores) -> None:

@@ -362,17 +362,20 @@ NASTY = (
 def test_time_grows_with_the_text_and_not_faster() -> None:
     guard = Redactor(KEY, email=True, ssn=True)
 
-    def seconds(unit: str, length: int) -> float:
+    def seconds(unit: str, length: int, looks: int) -> float:
         text = (unit * (length // len(unit) + 1))[:length]
         runs = []
-        for _ in range(3):
+        for _ in range(looks):
             start = time.thread_time()
             guard.mask(text)
             runs.append(time.thread_time() - start)
         return min(runs)
 
     def grows_faster(unit: str) -> bool:
-        return all(seconds(unit, 200_000) >= 8 * seconds(unit, 50_000) + 0.002 for _ in range(4))
+        # One look clears most of them; who seems to be slow gets more.
+        return all(
+            seconds(unit, 200_000, looks) >= 8 * seconds(unit, 50_000, looks) + 0.002 for looks in (1, 3, 3, 3, 3)
+        )
 
     # Four times the text: quadratic work would take sixteen times as long, whenever the machine has other things to do.
     assert [unit for unit in NASTY if grows_faster(unit)] == []

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orihon.audit.record import Head
 from orihon.catalogue.connect import catalogue_exists, open_catalogue
@@ -99,7 +99,14 @@ def _sender(url: str, secret: str | None) -> MemorySender:
     return sender
 
 
-def read_anchors(path: Path) -> Iterator[Head]:
+class Anchored(NamedTuple):
+    """A head, and when it was anchored, which is when its record was written; empty where nobody has kept that."""
+
+    head: Head
+    time: str
+
+
+def read_anchors(path: Path) -> Iterator[Anchored]:
     """The heads in a file of anchors: what we have written, or what a receiver has kept, one object on a line."""
     with wrapping(path), path.open("rb") as file:
         for number, line in enumerate(file, start=1):
@@ -107,11 +114,11 @@ def read_anchors(path: Path) -> Iterator[Head]:
                 yield _anchor_in(line, path, number)
 
 
-def _anchor_in(line: bytes, path: Path, number: int) -> Head:
+def _anchor_in(line: bytes, path: Path, number: int) -> Anchored:
     try:
         found: Any = jsonio.decode(line)
-        return Head(str(found["chain"]), int(found["number"]), str(found["hash"]))
-    except (ValueError, KeyError, TypeError) as error:
+        return Anchored(Head(str(found["chain"]), int(found["number"]), str(found["hash"])), str(found.get("time", "")))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput("audit_anchor", path=path, line=number) from error
 
 

@@ -3,7 +3,8 @@
 Goes through each chain once, a line at a time: hashes, numbers, links, the head that is noted beside the chain, anchors
 from outside, the chains that the catalogue knows, and whether each person who is missing was forgotten on the record.
 Changes nothing. What it cannot find is a tail that was cut off, or written anew, after the last anchor, by somebody who
-also made the noted head fit; or a chain that was taken out of the catalogue, too.
+also made the noted head fit; or a chain that was taken out of the catalogue, too. Without anchors it cannot tell
+whether what was removed on the record was old enough for that.
 
 Looking at the audit, forgetting a person in it, and removing what is older than it has to be kept.
 
@@ -20,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orihon.audit.anchors import known_chains, read_anchors
+from orihon.audit.anchors import Anchored, known_chains, read_anchors
 from orihon.audit.record import BEGUN, GENESIS, AuditRecord, BrokenLine, Head, Person, name_with, read_line, record_of
 from orihon.audit.sink import AuditSink, open_sink, slot_of
 from orihon.audit.trail import audit_of
@@ -28,6 +29,8 @@ from orihon.settings import Settings
 from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 
+# So long after its record an anchor is made at most, but for what could not be reached.
+_ANCHORED_WITHIN = timedelta(hours=1)
 _FIELDS = frozenset(
     ("action", "chain", "details", "hash", "host", "number", "previous", "process", "result", "task", "time", "who")
 )
@@ -61,6 +64,7 @@ class AuditReport(AsJson):
     records: int = 0
     anchors: int = 0
     forgotten: int = 0
+    removed: int = 0  # records that were removed on the record
     heads: list[Head] = field(default_factory=list)
     findings: list[AuditFinding] = field(default_factory=list)
 
@@ -77,27 +81,30 @@ def verify_audit(
     own = settings.audit.anchor_file
     if anchors is None and own is not None and own.exists():
         files = [own]
-    known = [head for path in files for head in read_anchors(path)]
+    known = [anchored for path in files for anchored in read_anchors(path)]
     base = Path(base_dir).absolute()
     begun = known_chains(base, settings)  # before the chains: one may be begun meanwhile
-    return _Verification(open_sink(base, settings), known, begun).report()
+    return _Verification(open_sink(base, settings), known, begun, settings.audit.keep_days).report()
 
 
 class _Verification:
     """One look at everything."""
 
-    def __init__(self, sink: AuditSink, anchors: list[Head], begun: set[str]) -> None:
+    def __init__(self, sink: AuditSink, anchors: list[Anchored], begun: set[str], keep_days: int | None) -> None:
         self._sink = sink
         self._begun = begun
         self._report = AuditReport(anchors=len(anchors))
         self._anchors: dict[str, dict[int, set[str]]] = {}
-        for head in anchors:
+        self._anchored_at: dict[str, dict[int, str]] = {}
+        for head, time in anchors:
             self._anchors.setdefault(head.chain, {}).setdefault(head.number, set()).add(head.hash)
+            self._anchored_at.setdefault(head.chain, {})[head.number] = time
+        self._keep_days = keep_days
         self._people = sink.people()
         self._seen: set[str] = set()
         self._forgotten: set[str] = set()
         self._starts: dict[str, tuple[int, str]] = {}  # of chains that do not begin with their first record
-        self._removed: set[tuple[str, int, str]] = set()  # what was removed on the record
+        self._removed: dict[tuple[str, int, str], str] = {}  # what was removed on the record, and when
 
     def report(self) -> AuditReport:
         names = self._sink.chains()
@@ -108,8 +115,12 @@ class _Verification:
         for name in sorted({*self._anchors, *self._begun} - set(names)):
             self._found("missing_chain", name)
         for name, (number, previous) in self._starts.items():
-            if (name, number, previous) not in self._removed:
+            removed_at = self._removed.get((name, number, previous))
+            if removed_at is None:
                 self._found("head_cut", name, number)
+            else:
+                self._report.removed += number - 1
+                self._check_removed(name, number, removed_at)
         self._check_people()
         self._report.chains = len(names)
         return self._report
@@ -153,6 +164,19 @@ class _Verification:
         start = self._starts.get(chain)
         return start is not None and number < start[0]
 
+    def _check_removed(self, chain: str, first: int, removed_at: str) -> None:
+        """Whoever may write to the store can put a removal on the record: anchors say how old it was that went."""
+        times = {number: time for number, time in self._anchored_at.get(chain, {}).items() if number < first}
+        if self._keep_days is None:
+            young = max(times, default=0)
+        else:
+            # A time to come would make everything old.
+            then = min(datetime.fromisoformat(removed_at), datetime.now(UTC))
+            kept = (then - timedelta(days=self._keep_days) + _ANCHORED_WITHIN).isoformat(timespec="microseconds")
+            young = max((number for number, time in times.items() if time >= kept), default=0)
+        if young:
+            self._found("removed_young", chain, young)
+
     def _note(self, fields: Mapping[str, Any], wanted: dict[int, set[str]]) -> None:
         """What a sound record says about others."""
         hashes = wanted.pop(fields["number"], None)
@@ -163,7 +187,8 @@ class _Verification:
         if action == "forget":
             self._forgotten.update(details.get("names", ()))
         elif action == "prune":
-            self._removed.add((details.get("chain", ""), details.get("first", 0), details.get("previous", "")))
+            removed = (details.get("chain", ""), details.get("first", 0), details.get("previous", ""))
+            self._removed[removed] = min(self._removed.get(removed, fields["time"]), fields["time"])
         elif action == "cut":
             self._found("cut", details.get("chain", ""), details.get("number", 0))
 

@@ -159,18 +159,25 @@ def compress(
         check_changeable(options.base, task)
     planned = preview_compression(options.base, task, strategy=strategy, level=level, target=target)
     if planned.nothing is not None:
-        why = text(f"nothing.{planned.nothing.reason.value}")
+        why = "; ".join((text(f"nothing.{planned.nothing.reason.value}"), *planned.nothing.by_hand))
         say(planned.nothing, text("cli.compress.nothing", why=why), as_json=as_json)
         return
     if edit:
         planned = planned.with_texts(_edited(planned))
     if preview:
         say(planned.draft, _print_preview, as_json=as_json)
+        _tell_what_gave_way(planned)
         return
     changed = apply_preview(options.base, planned, made_by=MADE_BY)
     record = changed.record
     what = text("cli.compress.done", folds=len(record.folds), strategy=record.strategy)
     say(record, outcome(what, changed), as_json=as_json)
+    _tell_what_gave_way(planned)
+
+
+def _tell_what_gave_way(planned: Preview) -> None:
+    for sentence in planned.draft.by_hand if planned.draft is not None else ():
+        typer.echo(sentence, err=True)
 
 
 def _edited(planned: Preview) -> dict[int, str]:

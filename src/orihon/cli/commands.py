@@ -13,6 +13,7 @@ COMMANDS = {
     "chain": "show:chain",
     "search": "search:search",
     "export": "transfer:export",
+    "handoff": "transfer:handoff",
     "import": "transfer:import_",
     "compress": "changes:compress",
     "undo": "changes:undo",
@@ -58,6 +59,10 @@ COMMANDS = {
     "costs": "stats:costs",
     "metrics": "stats:metrics",
     "serve": "serve:serve",
+    "proxy": "proxy:proxy",
+    "wrap": "wrap:wrap",
+    "mcp serve": "mcp:serve",
+    "mcp install": "mcp:install",
     "privacy export": "privacy:export",
     "privacy erase": "privacy:erase",
     "privacy anonymize": "privacy:anonymize",
@@ -72,6 +77,9 @@ COMMANDS = {
     "init": "config:init",
     "trust": "config:trust",
 }
+
+#: Groups whose first command is what they do when none is named.
+DEFAULTS = ("mcp",)
 
 #: Commands that run without a configuration: one that cannot be read must not keep them from it.
 WITHOUT_SETTINGS = ("init", "trust")

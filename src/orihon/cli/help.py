@@ -53,6 +53,14 @@ class Group(_Translated, TyperGroup):
         return super().resolve_command(ctx, args)
 
 
+class DefaultGroup(Group):
+    """A group that does something by itself: what its first command does, with the options of that."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_named = bool(args) and (args[0] in ("--help", *self.commands) or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if is_named else [next(iter(self.commands)), *args])
+
+
 def _translate_titles() -> None:
     from typer import rich_utils
 

@@ -173,6 +173,8 @@ def audit_verify(
         sums: dict[str, Any] = {"records": report.records, "chains": report.chains, "anchors": report.anchors}
         kind = "sound" if report.is_sound else "broken"
         typer.echo(text(f"cli.audit.{kind}", **sums, findings=len(report.findings)))
+        if report.removed:
+            typer.echo(text("cli.audit.removed", removed=report.removed))
     raise typer.Exit(0 if report.is_sound else 1)
 
 

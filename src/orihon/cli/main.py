@@ -19,8 +19,8 @@ from typing import Annotated, Any
 import typer
 
 import orihon
-from orihon.cli.commands import COMMANDS, WITHOUT_SETTINGS
-from orihon.cli.help import Command, Group, usage_text
+from orihon.cli.commands import COMMANDS, DEFAULTS, WITHOUT_SETTINGS
+from orihon.cli.help import Command, DefaultGroup, Group, usage_text
 from orihon.cli.options import CommandOptions, flag, option
 from orihon.cli.output import print_json, shown
 from orihon.cli.streams import EXIT_NO_READER, ReaderGone, open_missing_streams, writing_output
@@ -125,7 +125,7 @@ def build(only: str | None = None) -> typer.Typer:
             app.command(name, cls=kind, help=text(f"cli.{name}.help"))(command)
             continue
         if first not in groups:
-            groups[first] = typer.Typer(cls=Group, add_completion=False)
+            groups[first] = typer.Typer(cls=DefaultGroup if first in DEFAULTS else Group, add_completion=False)
             groups[first].callback(invoke_without_command=True)(_show_group)
             app.add_typer(groups[first], name=first, help=text(f"cli.{first}.help"))
         groups[first].command(second, cls=kind, help=text(f"cli.{first}.{second}"))(command)

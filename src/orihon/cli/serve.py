@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -88,12 +89,19 @@ def shown_in_browser(server: WebServer, base: Path) -> Iterator[None]:
     from orihon.system.files import replace_file
 
     leads_there = base / _LEADS_THERE
-    replace_file(leads_there, [_REDIRECT.format(address=escape(server.login_address)).encode()])
+    # The server has not begun yet, which ends well by itself: without this one a token would stay behind.
+    previous = signal.signal(signal.SIGTERM, _end)
     try:
+        replace_file(leads_there, [_REDIRECT.format(address=escape(server.login_address)).encode()])
         typer.launch(str(leads_there))
         yield
     finally:
         leads_there.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _end(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def open_server(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orihon.cli.arguments import AsJson, named_task, task_argument
+from orihon.cli.arguments import AsJson, TaskArgument, named_task, task_argument
 from orihon.cli.options import CommandOptions, base_of, flag, option
 from orihon.cli.output import print_json, progress_bar, say, shown
 from orihon.texts import text
@@ -59,6 +59,35 @@ def export(
     _report(run, as_json=as_json, quiet=to_stdout)
     if run.failed:
         raise typer.Exit(EXIT_FOUND)
+
+
+class HandoffKind(StrEnum):
+    """What ``--form`` takes."""
+
+    PROMPT = "prompt"
+    MARKDOWN = "markdown"
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+def handoff(
+    context: typer.Context,
+    task: TaskArgument,
+    form: Annotated[HandoffKind, typer.Option("--form", help=text("cli.handoff.form"))] = HandoffKind.PROMPT,
+    out: Annotated[str | None, option("-o", "--out", help=text("cli.handoff.out"))] = None,
+    force: Annotated[bool, flag("--force", help=text("cli.export.force"))] = False,
+    clear: Annotated[bool, flag("--clear", help=text("cli.handoff.clear"))] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the view to go on with, or say where it was written."""
+    from orihon.transfer.export.handoff import hand_off
+
+    file = None if out == "-" else out
+    made = hand_off(base_of(context), named_task(context, task), form.value, file, force=force, clear=clear)
+    if made.file is None and not as_json:
+        sys.stdout.buffer.write(made.text.encode())
+        return
+    say(made, text("cli.export.written", task=made.task, file=made.file, bytes=made.bytes), as_json=as_json)
 
 
 def export_page(context: typer.Context, task: str, file: str, *, as_json: bool) -> None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from orihon.compression.by_hand import KEEP_RECENT, MIN_TO_COMPRESS, by_hand
 from orihon.compression.contract import WHOLE_VIEW, CompressionResult, CompressionScope
 from orihon.compression.documents.sections import PRESERVED_PATTERNS, CompressionLevel, compress_document
 from orihon.compression.importance import ContentScores
@@ -356,7 +357,8 @@ class ContextCompressor:
             planned = NothingToFold(planned.plan.strategy, WhyNot.NO_GAIN)
         if isinstance(planned, NothingToFold):
             return self._nothing(pages, planned)
-        self._say_what_gives_way(pages, planned, scope)
+        for sentence in planned.by_hand:
+            logger.warning("%s: %s", self.message_store.task_store.name, sentence)
         try:
             level = rung.level if "sections" in rung.strategies else ""
             return self._made(planned, trigger, level, scope=scope, seen=pages.view)
@@ -365,16 +367,6 @@ class ContextCompressor:
                 raise
             # Somebody has pinned or folded meanwhile: the plan is made anew, on what stands there now.
             return self._folded(rung, trigger, opened, least_saving, scope, is_second=True)
-
-    def _say_what_gives_way(self, pages: Pages, planned: Draft, scope: CompressionScope) -> None:
-        """A number that somebody has set holds as long as the view can be sent; where it cannot, they are told."""
-        if scope.span is not None or not self.settings.is_explicit("compression.keep_recent"):
-            return
-        last = max(fold.end_seq for fold in planned.plan.folds)
-        kept = len(pages.view.entries) - 1 - pages.view.index_of(last)
-        if kept < min(self.keep_recent, len(pages.view.entries) - pages.view.head):
-            told = "%s: keep_recent: %d cannot hold in %d tokens; the newest %d stay as they are"
-            logger.warning(told, self.message_store.task_store.name, self.keep_recent, self.gauge.room, kept)
 
     def _nothing(self, pages: Pages, why: NothingToFold) -> CompressionResult:
         logger.info("%s: nothing to fold (%s)", self.message_store.task_store.name, why.reason)
@@ -404,15 +396,21 @@ class ContextCompressor:
             prices=self._prices() if rung.economical else None,
             model=self._summarizer(),
             bends=self.ladder.bends,
-            is_firm=self.settings.is_explicit("compression.keep_recent"),
-            is_least_firm=self._is_least_set or self.settings.is_explicit("compression.min_to_compress"),
+            is_firm=self.settings.is_explicit(KEEP_RECENT),
+            is_least_firm=self._is_least_set or self.settings.is_explicit(MIN_TO_COMPRESS),
         )
         preserved = tuple(self.preserved_patterns)
         strategies = Strategies(self.settings, self.ladder, preserved, self._scores, scope.archived_to)
-        return draft(pages, job, strategies.named)
+        planned = draft(pages, job, strategies.named)
+        return replace(planned, by_hand=by_hand(pages, job, planned))
 
     def _summarizer(self) -> LLMSummarizer | None:
-        return self._summarizers.of(self.llm_client, self.context_length)
+        return self._summarizers.of(self.llm_client, self._summary_window)
+
+    @property
+    def _summary_window(self) -> int:
+        """The window in tokens as the log carries them, where the provider has found more than we."""
+        return int(self.context_length / max(self.gauge.correction.factor, 1.0))
 
     def _prices(self) -> Prices:
         return prices_of(self.settings, self.settings.model if self.task_ctx is None else self.task_ctx.model)
@@ -422,12 +420,13 @@ class ContextCompressor:
     def create_final_summary(self, *, model: bool = True) -> int:
         """Write ``final_summary.txt``, by rule alone without ``model``; returns its characters.
 
-        The model is asked once: the work is over, and nobody waits for one that is gone.
+        The model is asked once, for ``compression.final_summary_timeout`` at most: the work is over, and nobody waits
+        for one that is gone.
         """
         store = self.message_store.task_store
         client = self.llm_client if model else None
         writer = self._summarizers.with_prompt(
-            text("prompts.final_summary"), client, self.context_length, is_patient=False
+            text("prompts.final_summary"), client, self._summary_window, is_last=True
         )
         summary = store.redactor.mask(final_summary(self._pages(), writer, self.context_length))
         keep_final_summary(store, summary, () if self.task_ctx is None else self.task_ctx.calls.take_summaries())

@@ -11,6 +11,7 @@ from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
 from orihon.notifications.notifier import Outbox
 from orihon.system.counters import Counts
+from orihon.texts import text
 from orihon.values.records import Compression, ModelCall
 from orihon.values.view import SeqRange
 
@@ -54,6 +55,7 @@ class CompressionResult:
     strategy: str = ""
     goal: int | None = None  # tokens that were aimed at
     nothing: NothingToFold | None = None  # why nothing was folded
+    by_hand: tuple[str, ...] = ()  # sentences on settings that could not hold
 
     @classmethod
     def of(cls, record: Compression, planned: Draft) -> CompressionResult:
@@ -68,12 +70,20 @@ class CompressionResult:
             compression=record.id,
             strategy=record.strategy,
             goal=planned.goal,
+            by_hand=planned.by_hand,
         )
 
     @property
     def changed(self) -> bool:
         """Whether a task's view is another one now, or (for a document) its text."""
         return self.compression is not None or (self.nothing is None and self.compressed_tokens < self.original_tokens)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing was folded, or which numbers set by hand could not hold; empty when there is nothing to say."""
+        if self.nothing is None:
+            return " ".join(self.by_hand)
+        return "; ".join((text(f"nothing.{self.nothing.reason.value}"), *self.nothing.by_hand))
 
     @property
     def tokens_saved(self) -> int:

@@ -63,6 +63,7 @@ class NothingToFold(AsJson):
 
     strategy: str
     reason: WhyNot
+    by_hand: tuple[str, ...] = ()  # sentences on settings that are why
 
     @property
     def folds(self) -> tuple[PlannedFold, ...]:

@@ -77,6 +77,7 @@ class Draft(AsJson):
     after_tokens: int
     goal: int
     pinned_lines: tuple[str, ...] = ()  # that the folds carry on word for word
+    by_hand: tuple[str, ...] = ()  # sentences on settings that cannot hold
 
     @property
     def saved(self) -> int:

@@ -22,11 +22,12 @@ from orihon.compression.notes.reader import others_words, own_parts
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.compression.trust import QUOTE
 from orihon.guard.masking.patterns import TimedPatterns
+from orihon.system.patterns import lazy_re
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Pin
 
-_OF_HEADINGS = re.compile(r"(?:\(\?[a-z]+\))?\^#")
-_MAY_HAVE_HEADINGS = re.compile(r"^ {0,3}(?:#|=+[ \t\r]*$|-+[ \t\r]*$)", re.M)
+_OF_HEADINGS = lazy_re(r"(?:\(\?[a-z]+\))?\^#")
+_MAY_HAVE_HEADINGS = lazy_re(r"^ {0,3}(?:#|=+[ \t\r]*$|-+[ \t\r]*$)", re.M)
 
 _SPEAKERS = ("user", "assistant", "system", "developer")
 

@@ -6,6 +6,7 @@ ask once more. What its answers have used is written down for a client that does
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,10 @@ def own_prompt(instance: object, name: str) -> str | None:
     return found if isinstance(found, str) else None
 
 
+# Of the window that a request may have which was only estimated: code has up to a third more tokens than that.
+_SURE = 0.75
+
+
 class Summarizers:
     """Summarizers by the settings of one task."""
 
@@ -69,22 +74,23 @@ class Summarizers:
         client: LLMClientProtocol | ChatClient | None,
         window: int,
         *,
-        is_patient: bool = True,
+        is_last: bool = False,
     ) -> LLMSummarizer | None:
-        """A new one that is asked in other words."""
+        """A new one that is asked in other words; the last one of a task asks once, and waits for a short time only."""
         wanted, named = self._settings.compression, self._settings.llm.active.tokenizer
         if client is None:
             return None
+        whole = wanted.summary_window or window
         return LLMSummarizer(
             client,
-            window=wanted.summary_window or window,
+            window=whole if named else int(whole * _SURE),
             prompt=prompt,
             retries=wanted.summary_retries,
-            timeout=wanted.summary_timeout,
-            # A vocabulary takes tens of megabytes; who sets "estimate" does without.
-            count=None if named is None else tokenizer(named),
+            timeout=min(wanted.summary_timeout, wanted.final_summary_timeout if is_last else math.inf),
+            # As the view is planned: a vocabulary of tens of megabytes only for who has asked for exact counts.
+            count=tokenizer(named or "estimate"),
             on_answer=counting_answers(self._task_ctx, client),
-            is_patient=is_patient,
+            is_patient=not is_last,
         )
 
 

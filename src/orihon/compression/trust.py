@@ -25,6 +25,7 @@ from orihon.compression.notes.layout import binding_headings, is_own, is_tools, 
 from orihon.compression.notes.reader import others_words, own_parts
 from orihon.compression.pages import Pages, pinned_headings
 from orihon.guard.masking.patterns import TimedPatterns
+from orihon.system.patterns import lazy_re
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.records import SUMMARY_PREFIX, Trust
@@ -69,7 +70,7 @@ LEVELS: tuple[Trust, ...] = ("system", "user", "assistant", "tool")
 QUOTE = "> "
 _OF_ROLE: dict[str, Trust] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _WHO_ORDER = ("user", "system", "developer")
-_ORDERS = re.compile(
+_ORDERS = lazy_re(
     r"(?i:\b(?:ignore|disregard|forget|override|bypass)\b.{0,60}"
     r"\b(?:previous|prior|above|earlier|all|rules?|instructions?|prompt|everything)\b"
     r"|\b(?:you|agents?|assistants?) (?:must|should|shall|ha(?:ve|s) to|will now|needs? to"
@@ -124,10 +125,10 @@ _OTHER_ORDER_STEMS = (
     *("書け", "読め", "ろ", "こと"),
 )
 #: What notes put before a line: a mark, the number and the speaker of a message.
-_HEAD = re.compile(r"^(?P<head>\s*(?:[-*•]\s+)?(?:[0-9]{1,12} [^\s:]{1,64}:\s)?)(?P<rest>.*)$", re.DOTALL)
-_IS_HEADING = re.compile(r"^\s{0,3}(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$)")
+_HEAD = lazy_re(r"^(?P<head>\s*(?:[-*•]\s+)?(?:[0-9]{1,12} [^\s:]{1,64}:\s)?)(?P<rest>.*)$", re.DOTALL)
+_IS_HEADING = lazy_re(r"^\s{0,3}(?:#{1,6}\s|\*\*[^*]+\*\*:?\s*$)")
 _BINDING = ("rule", "instruction", "requirement", "must", "ルール", "規則", "指示", "要件", "目標")
-_WORDS = re.compile(r"\w+")
+_WORDS = lazy_re(r"\w+")
 _SHINGLE = 3
 _ENOUGH = 0.6  # of a line's runs of words that tool output has, and what others said has not
 _MOST_LINES = 3  # over which an order may be spread

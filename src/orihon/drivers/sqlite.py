@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import apsw
 
 from orihon.drivers import sqlite_guard
+from orihon.drivers.sqlite_locks import use_description_locks
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
 from orihon.system.clock import is_stopped
 from orihon.system.files import make_private_folder, open_private, wrapping
@@ -256,11 +257,19 @@ class SqliteConnection(apsw.Connection):
     def _prepare_to_close(self) -> None:
         """As the last one it would remove a log that is not its own."""
         if self.is_linked() or self._files is None:
+            if self._guard is not None and self._guard.is_alone():
+                self._empty_log()
             return
         self.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         if self.place() == self.path:
             with self.alone():
                 self._relink()
+
+    def _empty_log(self) -> None:
+        """Everything is in the database, and the guard removes the log; unless somebody comes just now."""
+        self.wait_for(0)
+        with self.alone():
+            self.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -272,9 +281,10 @@ class SqliteConnection(apsw.Connection):
         """What a read gives that nobody has overtaken.
 
         A second copy of SQLite that closes the file in another thread takes the lock of a reader with it; somebody
-        else may then put newer pages, or another log, under its statement. That can be seen in the index.
+        else may then put newer pages, or another log, under its statement. That can be seen in the index. Nobody can
+        where the locks are those of descriptions.
         """
-        if self._guard is None or self.in_transaction:
+        if self._guard is None or self.in_transaction or use_description_locks():
             return action()
         for _ in range(_MOST_READS):
             before = self._guard.index()

@@ -2,12 +2,16 @@
 
 SQLite's locks belong to the process. The other copy does not see those of ours, drops them when it closes a file, and
 then removes the write-ahead log as the last one who uses it. Locks on open file descriptions belong to nobody but the
-description: while this process has a connection, it holds
+description. Our copy takes such ones on the index of the log (``sqlite_locks``), so that the two do not write at once.
+Besides, while this process has a connection, it holds
 
 - a shared lock inside the range that whoever removes the log must lock alone,
 - a shared lock on the byte of the index that says "somebody is here", so that nobody empties it, and
 - while it writes or checkpoints, a lock on the whole file (``flock``, which SQLite does not use): SQLite's may be gone.
   Unlike the others it tells the process that has it.
+
+So SQLite itself never removes the log; who closes the last connection does it here, when nobody else can come. To close
+a file also drops the locks that the other copy has on it: nothing is closed while that has any.
 
 A system without such locks goes on without them.
 """
@@ -26,24 +30,34 @@ from pathlib import Path
 
 import apsw
 
+from orihon.drivers.sqlite_locks import use_description_locks
 from orihon.system.holding import LOOK_SECONDS
 
-#: The last byte of SQLite's shared range in the database file.
-_SOMEBODY = 0x40000002 + 509
+#: In the database file: who wants to open it looks here first, and is one of those who share this.
+_DOOR, _SHARED, _SHARED_BYTES = 0x40000000, 0x40000002, 510
+#: The last byte of SQLite's shared range.
+_SOMEBODY = _SHARED + _SHARED_BYTES - 1
+#: What anybody locks in the index (``-shm``) who reads, writes, checkpoints or repairs.
+_INDEX_USE, _INDEX_USES = 120, 8
 #: The byte of the index (``-shm``) that each process holds that has it open.
 _INDEX_IN_USE = 128
 _INDEX_BYTES = 132
 _DESCRIPTORS = Path("/proc/self/fd")
 _SET: int | None = getattr(fcntl, "F_OFD_SETLK", None) if _DESCRIPTORS.is_dir() else None
 _LONGEST_NAP = 0.01
+#: So long whoever closes waits for those who are just looking.
+_CLOSE_SECONDS = 0.1
+_FLOCK = "@hhqqi0q"
 
 
-def _lock(kind: int, byte: int) -> bytes:
-    return struct.pack("@hhqqi0q", kind, os.SEEK_SET, byte, 1, 0)
+def _lock(kind: int, byte: int, number: int = 1) -> bytes:
+    return struct.pack(_FLOCK, kind, os.SEEK_SET, byte, number, 0)
 
 
-_HERE, _AWAY = _lock(fcntl.F_RDLCK, _SOMEBODY), _lock(fcntl.F_UNLCK, _SOMEBODY)
-_FIRST, _USED, _UNUSED = (_lock(kind, _INDEX_IN_USE) for kind in (fcntl.F_WRLCK, fcntl.F_RDLCK, fcntl.F_UNLCK))
+_HERE, _ONLY = _lock(fcntl.F_RDLCK, _SOMEBODY), _lock(fcntl.F_WRLCK, _SHARED, _SHARED_BYTES)
+_SHUT, _OPEN = _lock(fcntl.F_WRLCK, _DOOR), _lock(fcntl.F_UNLCK, _DOOR)
+_FIRST, _USED = _lock(fcntl.F_WRLCK, _INDEX_IN_USE), _lock(fcntl.F_RDLCK, _INDEX_IN_USE)
+_QUIET, _BUSY = _lock(fcntl.F_WRLCK, _INDEX_USE, _INDEX_USES), _lock(fcntl.F_UNLCK, _INDEX_USE, _INDEX_USES)
 
 
 class FileGuard:
@@ -58,6 +72,7 @@ class FileGuard:
         self._holding = threading.RLock()
         self._free: list[int] = []  # descriptions for connections that write: one alone would not exclude another
         self._kept: list[int] = [file]
+        self._stay: apsw.Connection | None = None
         self.members = 0
         self.is_closed = self.is_held = False
 
@@ -91,28 +106,81 @@ class FileGuard:
         is_wal = os.pread(self._file, 2, 18) == b"\2\2"
         return is_wal and not Path(f"{path}-journal").exists()  # a journal that is to be rolled back needs us away
 
-    def let_go(self) -> None:
-        """The last connection closes: it may remove the log. Not while the other copy has it open in this process."""
-        if self.is_held and self._index is not None and not self.is_beside_another():
-            _set(self._index, _UNUSED)
-            _set(self._file, _AWAY)
-            self.is_held = False
+    def is_alone(self) -> bool:
+        """Does no other process have the database open, and no other connection of this one?"""
+        if not self.is_held or self.members > 1:
+            return False
+        others = _lock(fcntl.F_WRLCK, _SHARED, _SHARED_BYTES - 1)  # without the byte of our own
+        kind, *_ = struct.unpack(_FLOCK, fcntl.fcntl(self._file, fcntl.F_GETLK, others))
+        return bool(kind == fcntl.F_UNLCK)
 
     def is_beside_another(self) -> bool:
         """Does another copy of SQLite in this process have the index open? Each opens it once."""
-        if self._index is None:
-            return False
-        index, found = os.fstat(self._index), 0
+        return self._index is not None and self._others(self._index) > bool(self.members or self._stay)
+
+    def _others(self, file: int) -> int:
+        """How many descriptors of a file this process has besides those of this guard."""
+        status, found = os.fstat(file), 0
         for descriptor in _DESCRIPTORS.iterdir():
             with suppress(OSError):
-                found += os.path.samestat(os.fstat(int(descriptor.name)), index)
-        return found > (2 if self.members else 1)
+                number = int(descriptor.name)
+                found += number not in self._kept and os.path.samestat(os.fstat(number), status)
+        return found
+
+    # ---- going -----------------------------------------------------------------------------------------------------
+
+    def close_last(self, close: Callable[[], None]) -> None:
+        """Close the last connection of this process, by ``close``: at a moment when nobody has a lock on the index."""
+        index = self._index
+        is_quiet = index is not None and _patiently(lambda: _try(index, _QUIET), _CLOSE_SECONDS, lambda: None)
+        try:
+            if not is_quiet and self.is_beside_another():
+                self._keep_open()
+            close()
+        finally:
+            if is_quiet and index is not None and not self.is_closed:
+                _set(index, _BUSY)
+
+    def _keep_open(self) -> None:
+        """The other copy is at work; as long as a connection is here, SQLite closes nothing."""
+        place = self.place()
+        if place is not None and self._stay is None:
+            with suppress(apsw.Error):
+                self._stay = apsw.Connection(str(place), flags=apsw.SQLITE_OPEN_READWRITE)
+                self._stay.execute("PRAGMA user_version")
+
+    def is_gone(self) -> bool:
+        """Close everything, if nobody is left in this process; the last one of all removes the log."""
+        if not _patiently(lambda: _try(self._file, _SHUT), _CLOSE_SECONDS, lambda: None):
+            return False
+        if self._stay is not None and not self.is_beside_another():
+            self._stay.close()
+            self._stay = None
+        if self._stay is not None or self.is_beside_another() or self._others(self._file):
+            _set(self._file, _OPEN)
+            return False
+        if self.is_held and _try(self._file, _ONLY):
+            self._remove_log()
+        self.close()
+        return True
+
+    def _remove_log(self) -> None:
+        """Nobody has the database open, and nobody can open it. What is in the log stays for the next one."""
+        place = self.place()
+        if place is None or self._index is None:
+            return
+        log, index = Path(f"{place}-wal"), Path(f"{place}-shm")
+        with suppress(OSError):
+            if log.stat().st_size == 0 and _is_same(self._index, str(index)):
+                log.unlink()
+                index.unlink()
 
     def close(self) -> None:
         """Nobody uses it any more."""
         self.is_closed, self.is_held = True, False
+        self._index = None
         self._free.clear()
-        while self._kept:
+        while self._kept:  # what keeps others off comes last
             os.close(self._kept.pop())
 
     # ---- one writes ------------------------------------------------------------------------------------------------
@@ -145,7 +213,7 @@ class FileGuard:
     def place(self) -> Path | None:
         """The name that the file has now; ``None`` when it has none, or nobody can tell."""
         with suppress(OSError):
-            if os.fstat(self._file).st_nlink:
+            if not self.is_closed and os.fstat(self._file).st_nlink:
                 return (_DESCRIPTORS / str(self._file)).readlink()
         return None
 
@@ -229,6 +297,7 @@ def enter(path: str) -> FileGuard | None:
     if _SET is None:
         return None
     with _entering:
+        use_description_locks()
         _sweep()
         while True:
             try:
@@ -242,11 +311,8 @@ def enter(path: str) -> FileGuard | None:
 
 def leave(guard: FileGuard, close: Callable[[], None]) -> None:
     """A connection is closed, by ``close``."""
-    with _entering:
-        if guard.members == 1:
-            guard.let_go()
     try:
-        close()
+        guard.close_last(close) if guard.members == 1 else close()
     finally:
         with _entering:
             guard.members -= 1
@@ -268,9 +334,8 @@ def _sweep() -> None:
     # Names only: pairs are made one by one, and the garbage collection that this may start closes connections, too.
     for identity in list(_guards):
         guard = _guards.get(identity)
-        if guard is not None and guard.members == 0 and not guard.is_beside_another():
+        if guard is not None and guard.members == 0 and guard.is_gone():
             _guards.pop(identity, None)
-            guard.close()
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

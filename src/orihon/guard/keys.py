@@ -33,6 +33,7 @@ from orihon.system import jsonio
 from orihon.system.clock import utc_now
 from orihon.system.files import create_file, open_private, replace_file, wrapping
 from orihon.system.holding import lock_file
+from orihon.system.patterns import lazy_re
 
 if TYPE_CHECKING:
     from orihon.guard.sealer import MasterKey, MasterKeys
@@ -44,7 +45,7 @@ CATALOGUE = "catalogue"
 #: The mark of a key that this version makes.
 FIRST_MARK = 1
 _STAGED_MARK = -1
-_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ID = lazy_re(r"[A-Za-z0-9_-]{1,64}")
 _NONCE_BYTES = 12
 
 

@@ -18,12 +18,13 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.patterns import lazy_re
 
 current_task: ContextVar[str] = ContextVar("orihon_current_task", default="")
 
-_UUID_FIRST = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}: ")
+_UUID_FIRST = lazy_re(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}: ")
 #: Would move the cursor, begin a line that nobody logged, or not be UTF-8.
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL = lazy_re(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 _installed: list[logging.Handler] = []
 _before_masking: list[Callable[[], None]] = []

@@ -131,7 +131,8 @@ class StoredHistory:
     def add_answer(self, answer: ModelAnswer, call: ModelCall) -> None:
         # Why it ended is kept: whoever goes on after a crash must know that an answer was cut off by its length.
         fields = {"finish_reason": answer.finish, **answer.fields} if answer.finish else answer.fields
-        self._store.add_message("assistant", answer.text or None, tool_calls=_chat_calls(answer), call=call, **fields)
+        said = Message.build("assistant", answer.text or None, tool_calls=_chat_calls(answer), extra=fields)
+        self._store.append(said, call=call)
 
     def is_used(self, call_id: str) -> bool:
         return self._store.task_store.tail.used_calls.perhaps_has(call_id)

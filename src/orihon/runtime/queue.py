@@ -102,7 +102,7 @@ class TaskQueue(QueueRequests):
 
     def __init__(
         self,
-        base_dir: OpenBase | Path | str | None = None,
+        base_dir: OpenBase | Path | str | Mapping[str, Any] | Settings | None = None,
         settings: Mapping[str, Any] | Settings | None = None,
         *,
         limits: QueueLimits | None = None,

@@ -30,6 +30,7 @@ from orihon.settings.rungs import PRICES, Rung
 from orihon.settings.runtime_sections import (
     MonitorSettings,
     MultiprocessSettings,
+    ProxySettings,
     QuotaSettings,
     RuntimeSettings,
     SearchSettings,
@@ -98,6 +99,7 @@ class Settings:
     encryption: EncryptionSettings = field(default=EncryptionSettings(), metadata=section())
     quotas: QuotaSettings = field(default=QuotaSettings(), metadata=section())
     web: WebSettings = field(default=WebSettings(), metadata=section())
+    proxy: ProxySettings = field(default=ProxySettings(), metadata=section())
     monitor: MonitorSettings = field(default=MonitorSettings(), metadata=section())
     search: SearchSettings = field(default=SearchSettings(), metadata=section())
     prices: Mapping[str, Mapping[str, float]] = field(

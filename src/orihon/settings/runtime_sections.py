@@ -339,3 +339,52 @@ class WebSettings:
             reach=Reach.LIMIT,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """The proxy between agents and their models."""
+
+    openai_upstream: str = field(
+        default="https://api.openai.com",
+        metadata=spec(URL, "Where requests of the OpenAI wires go on to.", spellings=("upstream",)),
+    )
+    anthropic_upstream: str = field(
+        default="https://api.anthropic.com", metadata=spec(URL, "Where requests of the Anthropic wire go on to.")
+    )
+    window: int | None = field(
+        default=None,
+        metadata=spec(
+            whole(1), "The window of every model, in tokens; unset: by the model's name, and what its provider says."
+        ),
+    )
+    fold_at: float = field(
+        default=0.8,
+        metadata=spec(
+            number(above=0, high=1), "Share of the window at which a conversation is folded, unless `compression` says."
+        ),
+    )
+    fold_to: float = field(
+        default=0.25,
+        metadata=spec(number(above=0, high=1), "Share that is left then; few deep folds cost less than many."),
+    )
+    strict: bool = field(
+        default=False, metadata=spec(FLAG, "Refuse requests while nothing can be stored, instead of passing them on.")
+    )
+    max_open: int = field(
+        default=256,
+        metadata=spec(
+            whole(1, 100_000), "Most conversations that are open at a time; the oldest pauses.", reach=Reach.LIMIT
+        ),
+    )
+    idle_seconds: float = field(
+        default=300.0, metadata=spec(_SECONDS, "A conversation that nobody has used for so long pauses.")
+    )
+    linger_seconds: float = field(
+        default=10.0,
+        metadata=spec(_SECONDS, "So long the proxy of `orihon wrap` waits for another wrap when the last has ended."),
+    )
+    session_headers: tuple[str, ...] = field(
+        default=(),
+        metadata=spec(NAME_LIST, "Further headers in which clients name their conversation.", reach=Reach.NONE),
+    )

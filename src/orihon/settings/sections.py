@@ -287,6 +287,10 @@ class CompressionSettings:
     summary_timeout: float = field(
         default=120.0, metadata=spec(_SECONDS, "Seconds that the model may take for a summary, all attempts together.")
     )
+    final_summary_timeout: float = field(
+        default=15.0,
+        metadata=spec(_SECONDS, "Seconds that `complete()` waits for the model's last summary; then rules draw it."),
+    )
     summary_retries: int = field(
         default=2, metadata=spec(whole(0, 10), "Further attempts when the model fails to write a summary.")
     )

@@ -19,6 +19,7 @@ from orihon.store.task_store import TaskStore
 from orihon.values.message.extra import expect, expect_mapping
 from orihon.values.message.message import Message, ToolCall
 from orihon.values.message.provider_shapes import with_user
+from orihon.values.message.wire import SENT_FIELDS
 from orihon.values.records import Compression, ModelCall
 from orihon.values.tokens.tokens import Correction, Gauge
 from orihon.values.view import PlannedFold, View
@@ -66,7 +67,8 @@ class TaskMessages:
         A ``tool`` message answers ``tool_call_id`` or, without one, the oldest open call of ``tool_name``.
         ``call`` says which call of a model an answer came from; it is kept, and never sent.
         ``tool_call`` also records the call (``tool_name``, ``arguments``, ``result``, ``status``, ``duration_ms``).
-        Further keywords are kept with the message.
+        Further keywords are kept with the message; a provider sees only those that providers have (``cache_control``,
+        ``reasoning_content`` …), because most refuse a message with a field that they do not know.
         """
         if tool_call is not None and expect_mapping(tool_call, "tool_call") and tool_name is None:
             tool_name = tool_call.get("tool_name")
@@ -78,6 +80,7 @@ class TaskMessages:
             tool_call_id=tool_call_id,
             name=name,
             extra=metadata or None,
+            unsent=[field for field in metadata if field not in SENT_FIELDS],
         )
         tool = None if tool_call is None else _tool_record(tool_call, tool_name)
         return self.task_store.append(message, call=call, tool=tool)

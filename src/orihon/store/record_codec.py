@@ -172,7 +172,9 @@ def _put_back(target: dict[str, Any], blobs: Iterable[Mapping[str, Any]], get_bl
         node[last] = _as_string(blob, get_blob(blob["sha256"]))
 
 
-_BODY_FIELDS = frozenset({"role", "content", "tool_name", "tool_calls", "tool_call_id", "name", "parts", "extra"})
+_BODY_FIELDS = frozenset(
+    {"role", "content", "tool_name", "tool_calls", "tool_call_id", "name", "parts", "extra", "unsent"}
+)
 
 
 def content_digest(said: bytes, salt: str) -> str:

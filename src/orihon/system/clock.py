@@ -86,14 +86,19 @@ def boot_id() -> str:
 def process_identity() -> ProcessIdentity:
     """Who is asking. Not cached: a fork changes the answer."""
     pid = os.getpid()
-    found = _stat(pid)
     return ProcessIdentity(
         host=os.uname().nodename,
         pid=pid,
-        start=found[1] if found else 0,
+        start=process_start(pid),
         boot=boot_id(),
         space=_pid_space(),
     )
+
+
+def process_start(pid: int) -> int:
+    """When a process began, which tells it from a later one with its number; 0 where the system does not say."""
+    found = _stat(pid)
+    return 0 if found is None else found[1]
 
 
 def is_alive(pid: int, start: int) -> bool:

@@ -39,6 +39,7 @@ from orihon.system.files import (
     remove_abandoned,
     wrapping,
 )
+from orihon.tasks.folder_rows import enter_folders, entering
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, STAGED, TaskFolders, TaskPlace, folders_of, reached_epoch
 from orihon.tasks.task_name import NamedTask, is_id, named_task
@@ -49,7 +50,7 @@ _PAGE = 1000
 #: Files of a base that are written whole, and folders with such files.
 _OF_BACKUPS = ("backup.key", "backups.json")
 _OWN_FILES = frozenset(
-    (KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "sizes.json", REDACTING, REPACKING, *_OF_BACKUPS)
+    (KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "proxy.json", "sizes.json", REDACTING, REPACKING, *_OF_BACKUPS)
 )
 _OWN_FOLDERS = ("archive", "aside", "audit", KEYS, "mirrored", "moving", "responses", "scratch")
 #: A folder that is not finished after so long belongs to a process that has died.
@@ -116,14 +117,28 @@ class OpenBase:
         postgres_of(self.settings)
         return True
 
-    def open_catalogue(self, *, create: bool = False) -> Catalogue | None:
-        """The catalogue; ``None`` when there is none and none is wanted."""
+    def open_catalogue(self, *, create: bool = False, enter: bool = True) -> Catalogue | None:
+        """The catalogue; ``None`` when there is none and none is wanted.
+
+        ``enter``: a new one has a row for every folder that is there; see ``tasks.folder_rows``.
+        """
         if self.catalogue is not None and self._database != self._database_file():
             self.close_catalogue()
         if self.catalogue is None and (create or self.has_catalogue()):
-            self.catalogue = self._open(self.path, self.settings)
+            self.catalogue = self._opened_catalogue() if enter else self._open(self.path, self.settings)
             self._database = self._database_file()
         return self.catalogue
+
+    def _opened_catalogue(self) -> Catalogue:
+        if self.settings.database.url is not None:
+            return self._open(self.path, self.settings)
+        with entering(self.database, self.folders) as is_lost, ExitStack() as on_failure:
+            catalogue = self._open(self.path, self.settings)
+            on_failure.callback(catalogue.close)
+            if is_lost:
+                enter_folders(catalogue, self.folders, self.settings)
+            on_failure.pop_all()
+        return catalogue
 
     def needed_catalogue(self) -> Catalogue:
         """The catalogue, made where there is none."""
@@ -189,7 +204,7 @@ class OpenBase:
 
     def files(self) -> list[Path]:
         """What belongs to Orihon here besides the task folders; the base folder itself may be anybody's."""
-        databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*")]
+        databases = [*self.path.glob("tasks.db*"), *self.path.glob("search.*"), *self.path.glob("proxy.*")]
         audit = [self.path / "audit", *self.path.glob("audit/*")]
         keys = [self.path / KEYS, *self.path.glob(f"{KEYS}/*.json")]
         masking = [self.path / name for name in (KEY_FILE, KEY_COPY, *_OF_BACKUPS)]
@@ -273,11 +288,19 @@ class OpenBase:
 
 
 def opened_base(
-    where: OpenBase | Path | str | None, settings: Mapping[str, Any] | Settings | None, *, create: bool = False
+    where: OpenBase | Path | str | Mapping[str, Any] | Settings | None,
+    settings: Mapping[str, Any] | Settings | None,
+    *,
+    create: bool = False,
 ) -> OpenBase:
-    """The base that a caller names: one that is open, a folder, or the one that the settings name."""
+    """The base that a caller names: one that is open, a folder, or the one that the settings name.
+
+    Settings alone may stand first: the designs' classes take their configuration so.
+    """
     if isinstance(where, OpenBase):
         return where
+    if isinstance(where, Mapping | Settings):
+        where, settings = None, where
     loaded = load_settings(settings)
     return OpenBase(loaded.context_storage.base_dir if where is None else where, loaded, create=create)
 

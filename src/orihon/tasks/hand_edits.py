@@ -17,6 +17,7 @@ from orihon.compression.planner import Draft
 from orihon.errors import IllegalFold, InvalidInput
 from orihon.store import TaskMessages
 from orihon.store.folding import Folding
+from orihon.store.side_stores import PlanningHistoryStore
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.editing import changing_task, check_changeable
@@ -26,6 +27,9 @@ from orihon.values.records import SUMMARY_PREFIX, Compression
 from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, View
 
+#: The kind of plan that a note is.
+NOTE = "note"
+LONGEST_NOTE = 20_000
 LEVELS = {level.name.lower(): level for level in CompressionLevel}
 #: What a person does to a view by hand, by the name of the command and of the endpoint; with the values that it takes.
 ACTS: Mapping[str, Callable[..., Compression]] = {
@@ -75,6 +79,20 @@ def change_view(base: OpenBase, uuid: str, act: str, *values: int | str | None, 
     """Make one change: one of ``ACTS`` with its values."""
     with changing_task(base, uuid) as task:
         return _outcome(ACTS[act](task.messages.folding, *values, made_by=made_by), task.messages)
+
+
+def remember(base: OpenBase, uuid: str, note: str, *, made_by: str) -> int:
+    """Keep a note beside the log of a task; returns its number among the plans.
+
+    It is no message: an agent that writes one is in the middle of a call, where no message may stand. What is not in
+    the view cannot be folded; the task's overview and handoff tell it, search finds it, the next task inherits it.
+    """
+    said = note.strip()
+    if not said or len(said) > LONGEST_NOTE:
+        raise InvalidInput("note", most=LONGEST_NOTE)
+    with changing_task(base, uuid) as task:
+        kept = PlanningHistoryStore(task.messages.context_dir, task_store=task.messages.task_store)
+        return kept.add_plan(NOTE, {"note": said, "by": made_by})
 
 
 @read_anew

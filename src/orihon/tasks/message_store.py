@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from orihon.compression.ladder import fullness_of, ladder_of
 from orihon.errors import IllegalFold, InvalidSettings, OrihonError
@@ -30,8 +30,21 @@ logger = logging.getLogger("orihon.store")
 Config = Mapping[str, Any] | Settings | None
 
 
+_ALWAYS_MASKED = (
+    (r"github_pat_[a-zA-Z0-9_]+", "[GITHUB_TOKEN]"),
+    (r"ghp_[a-zA-Z0-9]+", "[GITHUB_TOKEN]"),
+    (r"gho_[a-zA-Z0-9]+", "[GITHUB_OAUTH_TOKEN]"),
+    (r"\bsk-[a-zA-Z0-9_-]+", "[OPENAI_KEY]"),
+    (r"glpat-[a-zA-Z0-9_\-]+", "[GITLAB_TOKEN]"),
+)
+
+
 class MessageStore(TaskMessages):
     """Every message of a task, for ever, and the view of them that fits the model."""
+
+    #: The first design's patterns. Many more are masked; what a program adds here, or in a class of its own, is masked
+    #: like ``masking.patterns``. For e-mail and social security numbers set ``masking.email``, ``masking.ssn``.
+    SENSITIVE_PATTERNS: ClassVar[list[tuple[str, str]]] = [*_ALWAYS_MASKED]
 
     def __init__(
         self,
@@ -52,6 +65,7 @@ class MessageStore(TaskMessages):
         settings = load_settings(config, flags={key: value for key, value in flags.items() if value is not None})
         if context_length is not None:  # what is kept about the task says it, too
             settings = settings.replace(**{f"llm.{settings.llm.provider}.context_length": context_length})
+        settings = self._with_own_patterns(settings)
         store = task_store or task_store_in(folder_of(context_dir), settings)
         super().__init__(store, settings, context_length=context_length)
 
@@ -131,6 +145,17 @@ class MessageStore(TaskMessages):
         tail = self.task_store.tail
         rung = ladder_of(self.settings).rung(fullness_of(self.gauge, tail.view_tokens, tail.view_entries))
         return rung is not None and bool(rung.strategies)
+
+    def _with_own_patterns(self, settings: Settings) -> Settings:
+        """The settings with what a program has added to ``SENSITIVE_PATTERNS``."""
+        patterns = dict(settings.masking.patterns)
+        for pattern, placeholder in self.SENSITIVE_PATTERNS:
+            if (pattern, placeholder) not in _ALWAYS_MASKED:
+                name, own = placeholder.strip("[]"), f"(?i:{pattern})"
+                patterns[name] = f"{patterns[name]}|{own}" if name in patterns else own
+        if patterns == settings.masking.patterns:
+            return settings
+        return settings.replace(**{"masking.patterns": patterns})
 
     def _mask_sensitive_data(self, text: str) -> str:
         return self.task_store.redactor.mask(text)

@@ -145,6 +145,11 @@ class Task(TaskIdentity):
 
         Never more than the budget: ``BudgetExceeded`` where even folding cannot help.
         """
+        self.fit()
+        return self.context.message_store.get_messages_for_llm()
+
+    def fit(self) -> None:
+        """Fold where the ladder says so, and what would not fit in any case; ``BudgetExceeded`` where that is vain."""
         context, store = self.context, self.context.message_store
         context.compress_if_needed()
         if self.usage > 1:
@@ -152,7 +157,6 @@ class Task(TaskIdentity):
         if self.usage > 1:
             tokens, budget = store.get_current_token_count(), store.gauge.budget.tokens
             raise BudgetExceeded("view", tokens=tokens, budget=budget)
-        return store.get_messages_for_llm()
 
     def request(self, provider: Literal["openai", "anthropic"] = "openai") -> dict[str, Any]:
         """The same as arguments for the SDK of a provider: ``messages``, and ``system`` where it stands beside them."""

@@ -28,8 +28,18 @@ _FILES = {
         *("cli.approvals", "cli.answer", "cli.approve", "cli.reject", "cli.revise", "cli.notifications"),
     ),
     "cli_tasks": (
-        *("cli.list", "cli.show", "cli.view", "cli.diff", "cli.chain", "cli.search", "cli.export", "cli.import"),
-        *("cli.change", "cli.compress", "cli.undo", "cli.redo", "cli.rewind", "cli.fork", "cli.unfold", "cli.edit"),
+        *("cli.list", "cli.show", "cli.view", "cli.diff", "cli.chain", "cli.search", "cli.export", "cli.handoff"),
+        *(
+            "cli.import",
+            "cli.change",
+            "cli.compress",
+            "cli.undo",
+            "cli.redo",
+            "cli.rewind",
+            "cli.fork",
+            "cli.unfold",
+            "cli.edit",
+        ),
         *("cli.pin", "cli.unpin"),
     ),
     "cli_upkeep": (
@@ -37,6 +47,7 @@ _FILES = {
         *("cli.tools", "cli.verify", "cli.scan", "cli.doctor", "cli.backup", "cli.migrate", "cli.keys", "cli.audit"),
         *("cli.stats", "cli.monitor", "cli.costs", "cli.metrics", "cli.serve", "cli.privacy", "cli.grants"),
         *("cli.squeeze", "cli.completion", "cli.demo", "cli.torture", "cli.config", "cli.init", "cli.trust"),
+        "cli.mcp",
     ),
     "compression": (
         *("compression", "folds", "nothing", "notes", "offload", "optimizer", "prompts", "sections"),
@@ -53,8 +64,10 @@ _FILES = {
         *("errors.Unreachable", "errors.TimedOut", "errors.Refused", "errors.Overflow", "errors.CutOff"),
         *("errors.NotJSON", "errors.EmptyAnswer", "errors.Cancelled", "requests"),
     ),
+    "mcp": ("mcp",),
     "meanings": ("settings.meanings",),  # in English the settings themselves have them
     "notifications": ("notifications",),
+    "proxy": ("proxy", "cli.proxy", "cli.wrap"),
     "reports": ("monitor",),
     "runtime": (
         *("agent", "queue", "sources", "tools"),

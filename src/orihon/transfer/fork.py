@@ -45,10 +45,10 @@ from orihon.transfer.staging import (
     remove_unfinished,
 )
 from orihon.values.message.extra import expect
+from orihon.values.records import FORKED_FROM
 from orihon.values.task import TaskStatus, check_id, new_uuid
 
 #: In the row's metadata and in ``metadata.json``: the task and the step that a task was forked from.
-FORKED_FROM = "forked_from"
 #: Notes in a row's metadata that are about that one task's life.
 _OWN_NOTES = frozenset((FRESH_START, SPENT, ARCHIVED, CLEANING, FOLDER_LOST))
 #: What the new task goes on with.

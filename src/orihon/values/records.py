@@ -23,6 +23,8 @@ Trust = Literal["system", "user", "assistant", "tool"]
 SUMMARY_PREFIX = "[Previous conversation summary]\n"
 #: The file beside a task's records with what it ended with.
 FINAL_SUMMARY = "final_summary.txt"
+#: In the metadata of a fork: which task it comes from, and up to where.
+FORKED_FROM = "forked_from"
 
 _MOST_TOKENS = 10**9  # no call has so many: a larger figure is a fault of the server
 

@@ -27,6 +27,8 @@ from orihon.texts import text
 from orihon.web.renderer import render
 
 API = "/api/"
+#: Where ``orihon mcp --http`` answers, behind the same gate.
+MCP = "/mcp"
 _STATUS: tuple[tuple[type[OrihonError], int], ...] = (
     (NoSuchMessage, 404),
     (IllegalFold, 409),
@@ -89,4 +91,4 @@ def json_answer(value: Any, status: int = 200) -> Response:
 def is_for_program(scope: Scope) -> bool:
     """Is the answer read by a program, and not shown as a page?"""
     path = str(scope["path"])
-    return path.startswith((API, "/static/")) or path.endswith("/events")
+    return path.startswith((API, "/static/")) or path.endswith("/events") or path == MCP

@@ -30,7 +30,7 @@ from typing import Any, Self
 import h11
 import uvicorn
 from starlette.concurrency import run_in_threadpool
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from orihon.drivers.postgres import connections_kept
@@ -39,10 +39,10 @@ from orihon.settings import Settings
 from orihon.settings.runtime_sections import WebSettings
 from orihon.system.crowd import NO_ROOM, Crowd, OwnTime, most_connections, peer_of
 from orihon.tasks.base import OpenBase
-from orihon.web.access import Granted, Visitor, open_access
+from orihon.web.access import Access, Granted, Visitor, open_access
 from orihon.web.app import build_app
 from orihon.web.broadcaster import Broadcaster
-from orihon.web.gate import authority, names_of, origin_of
+from orihon.web.gate import Names, authority, names_of, origin_of
 from orihon.web.site import Shares, Site
 from orihon.web.snapshots import open_topic
 
@@ -379,13 +379,17 @@ class WebServer:
             self._access = open_access(base.path, user=_me(), port=self.port, renew=new_token, granted=granted)
             self._live = Broadcaster(partial(open_topic, base))
             most = most_connections(settings.web.max_connections)
-            app = build_app(_site(base, self._live, read_only, config, most), self._access, names)
+            app = self._application(_site(base, self._live, read_only, config, most), self._access, names)
             door = _Door(self._socket, settings.web, most, self._access.is_still_in)
             self._server = _Uvicorn(self._configured(app), self._live, door)
         except BaseException:
             self._socket.close()
             raise
         self._thread: threading.Thread | None = None
+
+    def _application(self, site: Site, access: Access, names: Names) -> ASGIApp:
+        """What answers behind the door."""
+        return build_app(site, access, names)
 
     @property
     def token(self) -> str:

@@ -30,10 +30,11 @@ from orihon.compression.documents.statements import (
     trimmed,
     unquoted,
 )
+from orihon.system.patterns import lazy_re
 
 _AROUND = 200  # characters beside a verb among which its object is looked for
 _ADJECTIVES = ("selected", "adopted", "picked", "rejected", "discarded")
-_HIRAGANA = re.compile(r"[ぁ-ん]")
+_HIRAGANA = lazy_re(r"[ぁ-ん]")
 
 
 def mentions_choice(statement: str) -> bool:

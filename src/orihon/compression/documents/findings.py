@@ -8,7 +8,6 @@ the chosen one, a row of attempts. A sentence that has to stay and fits no label
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -48,21 +47,22 @@ from orihon.compression.documents.statements import (
     succeeded,
     trimmed,
 )
+from orihon.system.patterns import lazy_re
 from orihon.texts import text
 
-_EXPLORATION = re.compile(
+_EXPLORATION = lazy_re(
     r"調査|検討|比較|探索|試行|選定|実験|検証|リサーチ|候補|選択肢|调研|比较|选型"
     r"|(?i:\b(?:explor\w+|research\w*|investigat\w+|trials?|attempts?|experiment\w*|comparisons?|comparing|evaluat\w+|"
     r"alternatives|options|brainstorm\w*|spikes?|surveys?)\b)"
 )
-_CONCLUSION = re.compile(r"結論|まとめ|総括|结论|(?i:\b(?:conclusions?|outcome|verdict)\b)")
-_REASONS = re.compile(r"理由|根拠|(?i:\b(?:reasons?|rationale)\b)")
-_REJECTED = re.compile(r"却下|不採用|見送り|否决|(?i:\b(?:rejected|discarded)\b)")
-_TRIAL = re.compile(
+_CONCLUSION = lazy_re(r"結論|まとめ|総括|结论|(?i:\b(?:conclusions?|outcome|verdict)\b)")
+_REASONS = lazy_re(r"理由|根拠|(?i:\b(?:reasons?|rationale)\b)")
+_REJECTED = lazy_re(r"却下|不採用|見送り|否决|(?i:\b(?:rejected|discarded)\b)")
+_TRIAL = lazy_re(
     r"\W*(?:第\s?)?(?:試行|尝试|(?i:trial|attempt|try))\s?[#＃]?\s?\d{1,3}|\W*[\d一二三四五六七八九十]{1,3}\s?[回度]目|\W*第[\d一二三四五六七八九十]{1,3}次"
 )
-_MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(\[ \](?=[ \t])|>)")
-_SEPARATOR = re.compile(r"[\s|:-]*-[\s|:-]*")
+_MARK = lazy_re(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(\[ \](?=[ \t])|>)")
+_SEPARATOR = lazy_re(r"[\s|:-]*-[\s|:-]*")
 
 _ONE_LINE = 100  # characters of a reason in its one line
 _MOST_OPTIONS = 100  # headings of one question; more are chapters

@@ -15,18 +15,19 @@ that grows with the square.
 from __future__ import annotations
 
 import io
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal
 
+from orihon.system.patterns import lazy_re
+
 BlockKind = Literal["blank", "paragraph", "item", "table", "quote", "fence", "rule"]
 
-_OPENER = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\r\n]*)")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
-_RULE = re.compile(r"([-*_])(?:[ \t]*\1){2,}")
+_OPENER = lazy_re(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})([^\r\n]*)")
+_ITEM = lazy_re(r"[ \t]*(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
+_RULE = lazy_re(r"([-*_])(?:[ \t]*\1){2,}")
 _BLANKS = " \t\r\n"
 _MARKS = frozenset("#>|`~-*+_0123456789")
 

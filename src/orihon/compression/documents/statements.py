@@ -12,6 +12,7 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from orihon.compression.documents.markdown import MarkdownBlock
+from orihon.system.patterns import lazy_re
 
 LABELS = {
     "summary": ("要約", "summary", "摘要"),
@@ -33,15 +34,15 @@ LABELS = {
     "details": ("詳細", "details", "详情"),
 }
 _KIND_OF_LABEL = {label: kind for kind, labels in LABELS.items() for label in labels}
-_LABEL = re.compile(
+_LABEL = lazy_re(
     r"(?:\*\*|__)?([^:：*_\s][^:：*_]{0,30}?)(?:\*\*|__)?\s?(?:：(?:\*\*|__)?|:(?:\*\*|__)?(?=\s|$|[^\x00-\x7f]))"
 )
 
-_SENTENCE_END = re.compile(r"(?<=[。！？])(?![。！？」』）)])|(?<=[.!?])\s+")
-_MARKERS = re.compile(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)|\[[ xX]\][ \t]+)*")
-_QUOTE_MARK = re.compile(r"(?:[ \t]*>)+[ \t]?")
-_CELL = re.compile(r"(?<!\\)\|")
-_WIDE = re.compile(r"[\u3000-\u9fff\uff00-\uffef]")
+_SENTENCE_END = lazy_re(r"(?<=[。！？])(?![。！？」』）)])|(?<=[.!?])\s+")
+_MARKERS = lazy_re(r"[ \t]*(?:(?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$)|\[[ xX]\][ \t]+)*")
+_QUOTE_MARK = lazy_re(r"(?:[ \t]*>)+[ \t]?")
+_CELL = lazy_re(r"(?<!\\)\|")
+_WIDE = lazy_re(r"[\u3000-\u9fff\uff00-\uffef]")
 
 # The rules ask several times about the same few blocks before they go on: so many answers are remembered, and only
 # those about short texts, so that no document outlives its compression by much.
@@ -50,10 +51,10 @@ REMEMBERED_LENGTH = 2000
 
 EDGES = " \t　。．.！!、，,;；:："
 
-_BESIDE_LABEL = re.compile(r"\s?[（(][^（）()]*[）)]$")
-_PART = re.compile(r"@(\w+)@")
-_KANA = re.compile(r"[\u3041-\u30ff]")
-_SIMPLIFIED = re.compile(r"[们这为说时个来对开发经过还进选择决绝应该]")
+_BESIDE_LABEL = lazy_re(r"\s?[（(][^（）()]*[）)]$")
+_PART = lazy_re(r"@(\w+)@")
+_KANA = lazy_re(r"[\u3041-\u30ff]")
+_SIMPLIFIED = lazy_re(r"[们这为说时个来对开发经过还进选择决绝应该]")
 
 
 @cache

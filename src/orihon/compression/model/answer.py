@@ -17,6 +17,7 @@ from functools import cache
 from orihon.compression.model.call import Failed, SummaryFailure, SummaryReply, error_text
 from orihon.compression.model.grounding import Ground
 from orihon.compression.notes.layout import HEADINGS
+from orihon.system.patterns import lazy_re
 from orihon.texts import LANGUAGES, text
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX
@@ -30,14 +31,14 @@ _MOST_STRUCK = 0.4  # of the characters; of an answer that makes up more, nothin
 _LONG_LINE = 20  # characters; shorter ones, as in code, may well come again
 _LONGEST_DETAIL = 200
 
-_REASONING = re.compile(r"\s*<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
+_REASONING = lazy_re(r"\s*<(think|thinking|reasoning|thought)>.*?(?:</\1>|\Z)", re.S | re.I)
 # Some servers swallow the opening tag. A tag inside a line may be what the summary is about.
-_REASONING_END = re.compile(r"\A(?!.*<think).*?(?:^[ \t]*</think>[ \t]*$|</think>[ \t]*\n[ \t]*\n)", re.S | re.M | re.I)
-_FENCE = re.compile(r"^(?:```+|~~~+)[ \t]*([\w-]*)[ \t]*$", re.M)
+_REASONING_END = lazy_re(r"\A(?!.*<think).*?(?:^[ \t]*</think>[ \t]*$|</think>[ \t]*\n[ \t]*\n)", re.S | re.M | re.I)
+_FENCE = lazy_re(r"^(?:```+|~~~+)[ \t]*([\w-]*)[ \t]*$", re.M)
 _PROSE = ("", "markdown", "md", "text", "txt", "plaintext", "json")
 
-_HTML = re.compile(r"<(?:!doctype\s+html|html|head|body|\?xml)\b", re.I)
-_ERROR = re.compile(
+_HTML = lazy_re(r"<(?:!doctype\s+html|html|head|body|\?xml)\b", re.I)
+_ERROR = lazy_re(
     r"""\W*(?:
       (?:an?\ |the\ )?(?:\w+\ )?(?:error|exception)\ *(?:[:：(\[]|-\ |code\b|occurred|has\ occurred|while\b)
     | [\w.]*(?:Error|Exception)\s*[:(] | traceback\ \(most | fatal: | failed\ to\ (?:generate|connect|fetch|load)
@@ -57,7 +58,7 @@ _ERROR = re.compile(
     )""",
     re.X | re.I,
 )
-_REFUSAL = re.compile(
+_REFUSAL = lazy_re(
     r"""\W*(?:
       (?:I['’]m|I\ am)\ (?:so\ |very\ |really\ |truly\ )?(?:sorry|afraid|unable|not\ able) | sorry\b
     | (?:my\ )?apologies | I\ apologi[sz]e | unfortunately,?\ I\b
@@ -71,11 +72,11 @@ _REFUSAL = re.compile(
 )
 _ERROR_FIELDS = frozenset({"detail", "message", "code", "status", "statuscode", "status_code", "request_id", "type"})
 
-_LABEL = re.compile(r"(?:[-*•]\s+)?\[(\d+) ([^\s\]:]+)(?: ([^\s\]:]+))?\]\s*[:：]?\s*")
-_BULLET_NUMBER = re.compile(r"[-*•]\s+(?=\d+ [^\s:]+: )")
-_HEADING_WITH_TEXT = re.compile(r"#{1,6}\s*([^:：]+?)\s*[:：]\s*(\S.*)")
-_RULES = re.compile(r"\A(?:(?:={3,}(?:.*={3,})?|-{3,})[ \t]*\n\s*)+")  # as the request has them around its parts
-_LIST_NUMBER = re.compile(r"\d{1,2}[.)]\s+")
+_LABEL = lazy_re(r"(?:[-*•]\s+)?\[(\d+) ([^\s\]:]+)(?: ([^\s\]:]+))?\]\s*[:：]?\s*")
+_BULLET_NUMBER = lazy_re(r"[-*•]\s+(?=\d+ [^\s:]+: )")
+_HEADING_WITH_TEXT = lazy_re(r"#{1,6}\s*([^:：]+?)\s*[:：]\s*(\S.*)")
+_RULES = lazy_re(r"\A(?:(?:={3,}(?:.*={3,})?|-{3,})[ \t]*\n\s*)+")  # as the request has them around its parts
+_LIST_NUMBER = lazy_re(r"\d{1,2}[.)]\s+")
 
 
 def judge(
@@ -151,8 +152,8 @@ def _bounded(written: str, input_tokens: int, max_tokens: int, count: TokenCount
     tokens = count(SUMMARY_PREFIX + written)
     if not written:
         return Failed(SummaryFailure.TOO_LONG, "cut off within its first line")
-    if tokens > input_tokens:
-        return Failed(SummaryFailure.LONGER_THAN_INPUT, f"{tokens} tokens for {input_tokens}")
+    if (bare := count(written)) > input_tokens:  # the mark in front is ours, and of a short run it would be half
+        return Failed(SummaryFailure.LONGER_THAN_INPUT, f"{bare} tokens for {input_tokens}")
     if tokens <= max_tokens:
         return written
     if tokens <= max_tokens * _MOST_OVER:

@@ -30,6 +30,7 @@ from orihon.compression.model.wording import (
     unescaped,
 )
 from orihon.compression.notes.reader import own_parts
+from orihon.system.patterns import lazy_re
 from orihon.values.message.message import Message
 
 # ---- what is said of users -------------------------------------------------------------------------------------------
@@ -48,12 +49,12 @@ _WISH = (
     r"|requir\w*|decid\w*|cho(?:se|oses?)|order(?:ed|s)|stated?|states)\b"
     r"|依頼|要求|指示|希望|求め|望[みむん]|要望|決め|決定|選[びん択]|述べ|言[いっわ]|頼[みん]|想要?|说|表示|选择|决定"
 )
-_OF_USER = re.compile(_USER, re.I)
-_A_YES = re.compile(_YES, re.I)
-_A_WISH = re.compile(_WISH, re.I)
-_CLAIM = re.compile(rf"{_USER}|{_YES}|{_WISH}", re.I)
+_OF_USER = lazy_re(_USER, re.I)
+_A_YES = lazy_re(_YES, re.I)
+_A_WISH = lazy_re(_WISH, re.I)
+_CLAIM = lazy_re(rf"{_USER}|{_YES}|{_WISH}", re.I)
 #: Somebody's yes, without saying whose.
-_BARE_YES = re.compile(
+_BARE_YES = lazy_re(
     r"\b(?:approval|permission|consent|authori[sz]ation)\b.{0,60}\b(?:given|granted|received|obtained)\b"
     r"|\b(?:been|is|was|are|were|got) (?:approved|authori[sz]ed|permitted|green-?lit)\b"
     r"|(?-i:\b[A-Z][a-z]+) (?:has |had )?(?:approved|authori[sz]ed|consented|signed off)\b"
@@ -61,26 +62,26 @@ _BARE_YES = re.compile(
     re.I,
 )
 #: Around a yes that is still to come, or that was not given.
-_NOT_YET_BEFORE = re.compile(
+_NOT_YET_BEFORE = lazy_re(
     r"\b(?:await\w*|wait\w*|ask(?:s|ed|ing)?|needs?|needed|request\w*|pending|without|until|before|requires?|seek\w*|not"
     r"|never|no|if|unless|whether|should|must|may|can|could)\b|n['’]t\b|等待|需要|尚未|未经?|没有|请求|不",
     re.I,
 )
-_NOT_YET_AFTER = re.compile(
+_NOT_YET_AFTER = lazy_re(
     r"\s*(?:is|was|still)?\s*\b(?:needed|required|pending|missing|outstanding|awaited)\b"
     r"|待ち|を?待|が?必要|を求め|前に|まで|なし|(?:し|され|を得)て(?:い|お)?(?:ない|りません)|しなか|せず|まだ",
     re.I,
 )
 _REACH = 60  # characters between a user and what is said of them
 _NEAR = 30  # and before a yes
-_MAIN_CLAUSE = re.compile(r"[;；]|\s[—–-]\s|, (?:and|but|so)\b")
-_CLAUSE = re.compile(r"[,;:，、；：]|\b(?:but|and|then)\b")
-_NEGATION = re.compile(
+_MAIN_CLAUSE = lazy_re(r"[;；]|\s[—–-]\s|, (?:and|but|so)\b")
+_CLAUSE = lazy_re(r"[,;:，、；：]|\b(?:but|and|then)\b")
+_NEGATION = lazy_re(
     r"\b(?:not|never|no|none|neither|without|stop|refuse\w*|forbid\w*|den(?:y|ied)|reject\w*)\b|n['’]t\b|ない|ません|禁止|だめ|駄目"
     r"|いいえ|やめ|却下|拒否|不|别|没|勿|拒绝",
     re.I,
 )
-_SAYS_YES = re.compile(
+_SAYS_YES = lazy_re(
     r"\b(?:yes|yep|yeah|ok(?:ay)?|sure|fine|please|do it|go (?:ahead|on|for it)|proceed|continue|agreed?|approved?|lgtm"
     r"|sounds good|correct|exactly|right|good|great|perfect|allowed?|may)\b"
     r"|はい|ええ|うん|了解|承認|許可|お願い|進めて|いいで|良い|よい|構い|大丈夫|その通り|オーケー|ok|好|可以|行|同意|批准|允许|继续|没问题|确认|[👍✅🆗👌🙆]",
@@ -114,28 +115,28 @@ _SHARED_NAMES = 0.3  # of the names that a text of its length would have if it w
 _LEAST_DENSITY = 0.1  # names for each sentence; of a source that has fewer a text may well have none
 _KNOWN_NAMES = 0.5
 _SMALL = 12  # numbers up to it are counts that anybody may make
-_SHORT_WORD = re.compile(r"\b[^\W\d_]{2,3}\b")
-_PREFIX = re.compile(
+_SHORT_WORD = lazy_re(r"\b[^\W\d_]{2,3}\b")
+_PREFIX = lazy_re(
     r"\s*(?:[-*•>]\s+|\d{1,3}[.)]\s+)*(?:\[?\d+(?:[-–]\d+)?(?:\s+(?P<speaker>[\w.\-]+))?(?:\s+\w+)?\]?\s*[:：]\s*)?"
 )
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_FENCE = lazy_re(r"\s*(?:```|~~~)")
 
 
-_COUNTED = re.compile(
+_COUNTED = lazy_re(
     r"\s*(?:(?:more|other|further|failed|failing|passing|new|different)\s+)?(?:times|files|tests|messages|calls|attempts"
     r"|tries|steps|errors|lines|items|commits|edits|questions|cases|failures|commands|turns)\b|[回件個つ行次个条項]",
     re.I,
 )
-_OF_MESSAGES = re.compile(
+_OF_MESSAGES = lazy_re(
     r"(?:\b(?:messages?|msgs?\.?|seqs?|turns?|steps?|no\.)|#|メッセージ|消息|第)\s*#?(\d+(?:\s*(?:[-–—~〜,、と&]|to|and)\s*\d+)*)(?![A-Za-z0-9_]|\.\d)"
     r"|[(\[（【](\d+(?:\s*[-–,、]\s*\d+)*)[)\]）】]",
     re.I,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_EXTENSION = re.compile(r"\.[A-Za-z]\w{0,7}\Z")
-_SEPARATORS = re.compile(r"[\s_\-]+")
-_HASH = re.compile(r"[0-9a-f]{7,64}")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d|\b\d\d?/\d\d?\b")
+_EXTENSION = lazy_re(r"\.[A-Za-z]\w{0,7}\Z")
+_SEPARATORS = lazy_re(r"[\s_\-]+")
+_HASH = lazy_re(r"[0-9a-f]{7,64}")
+_DATE = lazy_re(r"\d{4}-\d\d-\d\d|\b\d\d?/\d\d?\b")
 
 
 @dataclass(frozen=True, slots=True)

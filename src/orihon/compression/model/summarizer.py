@@ -29,7 +29,7 @@ from orihon.texts import LANGUAGES, text
 from orihon.values.message.message import Message
 from orihon.values.message.wire import clean
 from orihon.values.records import SUMMARY_PREFIX
-from orihon.values.tokens.tokens import DEFAULT_TOKENIZER, MESSAGE_OVERHEAD, TokenCounter, tokenizer
+from orihon.values.tokens.tokens import MESSAGE_OVERHEAD, TokenCounter, estimate
 
 logger = logging.getLogger("orihon.compression")
 
@@ -196,7 +196,7 @@ class LLMSummarizer:
         retries: int = 2,
         retry_delay: float = 0.5,
         timeout: float = 120.0,
-        count: TokenCounter | None = None,
+        count: TokenCounter = estimate,
         on_answer: OnAnswer | None = None,
         is_patient: bool = True,
     ) -> None:
@@ -210,7 +210,7 @@ class LLMSummarizer:
         self._prompt = prompt
         self._retries = retries
         self._retry_delay = retry_delay
-        self._count = count or tokenizer(DEFAULT_TOKENIZER)
+        self._count = count
         self.last_failure: str | None = None
 
     def summarize(

@@ -12,14 +12,16 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from orihon.system.patterns import lazy_re
+
 _STEM = 5
-_ENDING = re.compile(r"(?<=..)(?:([^\W\d_])\1?(?:ing|ed)|e)\Z")
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_WORD = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
-_CJK_RUN = re.compile(r"[\u3400-\u9fff々]{2,}|[\u30a0-\u30ff]{2,}|[\uac00-\ud7af]{2,}")
-_KANA = re.compile(r"[\u3040-\u30ff]")
-_HAN = re.compile(r"[\u3400-\u9fff々]")
-_HANGUL = re.compile(r"[\uac00-\ud7af]")
+_ENDING = lazy_re(r"(?<=..)(?:([^\W\d_])\1?(?:ing|ed)|e)\Z")
+_HUMP = lazy_re(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = lazy_re(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
+_CJK_RUN = lazy_re(r"[\u3400-\u9fff々]{2,}|[\u30a0-\u30ff]{2,}|[\uac00-\ud7af]{2,}")
+_KANA = lazy_re(r"[\u3040-\u30ff]")
+_HAN = lazy_re(r"[\u3400-\u9fff々]")
+_HANGUL = lazy_re(r"[\uac00-\ud7af]")
 _NUMBER_WORDS = re.findall(
     r"\w+",
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen "
@@ -72,7 +74,7 @@ def stems(said: str) -> Iterator[str]:
         yield from (run[at : at + 2] for at in range(len(run) - 1))
 
 
-_NAMED = re.compile(
+_NAMED = lazy_re(
     r"""
     (?P<url>[A-Za-z][A-Za-z0-9+.\-]{0,20}://[!#$%&*+,\-./0-9:;=?@A-Z_a-z~]+)
   | (?P<mail>[\w.+\-]{1,99}@[\w\-]{1,99}(?:\.[\w\-]{1,99})+)
@@ -92,16 +94,14 @@ _NAMED = re.compile(
     """,
     re.X | re.A,
 )
-_ABBREVIATION = re.compile(r"(?:[a-z]\.){1,3}[a-z]?\Z|etc\b|vs\b|cf\b", re.I)
-_TWO_WORDS = re.compile(r"[A-Za-z]+/[A-Za-z]+")  # and/or
-_LONG_RUN = re.compile(r"[!-~]{200,}")
+_ABBREVIATION = lazy_re(r"(?:[a-z]\.){1,3}[a-z]?\Z|etc\b|vs\b|cf\b", re.I)
+_TWO_WORDS = lazy_re(r"[A-Za-z]+/[A-Za-z]+")  # and/or
+_LONG_RUN = lazy_re(r"[!-~]{200,}")
 _SMALL_WORD = "(?:a|an|and|as|at|by|for|from|in|of|on|or|the|to|vs|with|&)"
 #: A title, all of whose words have a capital.
-_TITLE = re.compile(
-    rf"(?:\A|\*\*|__)\W*[A-Z][\w'\-]*(?:[ ,/]+(?:[A-Z(][\w'\-)]*|{_SMALL_WORD}))+\W*?(?:[:：]|\*\*|__|\Z)"
-)
+_TITLE = lazy_re(rf"(?:\A|\*\*|__)\W*[A-Z][\w'\-]*(?:[ ,/]+(?:[A-Z(][\w'\-)]*|{_SMALL_WORD}))+\W*?(?:[:：]|\*\*|__|\Z)")
 #: Before a capital that says nothing: a beginning, or a heading.
-_STARTS = re.compile(r"(?:\A|[.!?:;…\"'“‘(\[*_`/|>→—–-]|\d[.)])\s*[\"'“‘(\[*_`]*\Z|\A#")
+_STARTS = lazy_re(r"(?:\A|[.!?:;…\"'“‘(\[*_`/|>→—–-]|\d[.)])\s*[\"'“‘(\[*_`]*\Z|\A#")
 _STARTS_REACH = 12  # characters
 #: Names that belong to any talk about programs, and those who talk.
 _COMMON = frozenset(
@@ -155,10 +155,10 @@ def unescaped(said: str) -> str:
     return _LONG_RUN.sub(" ", said.replace("\\n", "\n").replace("\\", "/"))
 
 
-_NUMBER = re.compile(r"\d+(?:[,_]\d{3})*(?:\.\d+)*")
-_SCALED = re.compile(r"(?<!\d)(\d{1,15}(?:\.\d{1,9})?)\s?([万億亿千kK])")
+_NUMBER = lazy_re(r"\d+(?:[,_]\d{3})*(?:\.\d+)*")
+_SCALED = lazy_re(r"(?<!\d)(\d{1,15}(?:\.\d{1,9})?)\s?([万億亿千kK])")
 _SCALES = {"千": 10**3, "k": 10**3, "万": 10**4, "億": 10**8, "亿": 10**8}
-_KANJI_NUMBER = re.compile(r"[一二三四五六七八九十百千]+")
+_KANJI_NUMBER = lazy_re(r"[一二三四五六七八九十百千]+")
 _KANJI = {digit: value for value, digit in enumerate("一二三四五六七八九", 1)}
 _KANJI_UNITS = {"十": 10, "百": 100, "千": 1000}
 _LONGEST_NUMBER = 300  # digits; of a longer one there is no second way to write it
@@ -209,7 +209,7 @@ def _joins(left: str, right: str) -> bool:
     return (left + right).isascii() and left.isalnum() and right.isalnum()
 
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[\"'(\[`*]*[A-Z0-9])|(?<=[。！？])(?!\s*\Z)")
+_SENTENCE_END = lazy_re(r"(?<=[.!?])\s+(?=[\"'(\[`*]*[A-Z0-9])|(?<=[。！？])(?!\s*\Z)")
 
 
 def sentences_in(line: str) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from orihon.compression.notes.facts import is_error
+from orihon.system.patterns import lazy_re
 
 CallKind = Literal["edit", "command", "plan", "look"]
 
@@ -26,42 +27,38 @@ _OLD = ("old_str", "old_string", "old_text", "oldText", "search", "old", "old_co
 _NEW = ("new_str", "new_string", "new_text", "newText", "replace", "new", "new_code", "replacement")
 _WRITTEN = ("file_text", "content", "contents", "text", "new_source", "code_edit", "data", "body", "insert_text")
 _LISTS = ("todos", "plan", "items", "steps", "tasks", "todo_list")
-_PATCH = re.compile(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ (?:b/)?|diff --git a/\S+ b/)(\S+)", re.M)
-_IS_PATCH = re.compile(r"\*\*\* Begin Patch|^diff --git |^\+\+\+ ", re.M)
-_SHELL_WRITES = re.compile(
+_PATCH = lazy_re(r"^(?:\*\*\* (?:Update|Add|Delete) File: |\+\+\+ (?:b/)?|diff --git a/\S+ b/)(\S+)", re.M)
+_IS_PATCH = lazy_re(r"\*\*\* Begin Patch|^diff --git |^\+\+\+ ", re.M)
+_SHELL_WRITES = lazy_re(
     r"(?:cat|echo|printf)[^\n|;&]*?>>?\s*[\"']?([\w./~-]+)|\btee\s+(?:-a\s+)?([\w./~-]+)"
     r"|\b(?:(?:sed|perl)\s+-[a-zA-Z]*i|(?:mv|cp|rm|touch|mkdir)\s)(?P<arguments>[^\n;&|]*)"
 )
-_PATH = re.compile(r"[\w./~-]+")
-_EXIT = re.compile(r"(?:exit(?:ed)?(?:\s+with)?(?:[\s_]+(?:code|status))?|return[\s_]?code)\W{0,6}(-?\d{1,3})\b", re.I)
-_ENDS = re.compile(
-    r"^(?:[\w.]*(?:Error|Exception|Warning|Failure)\b.*|(?:error|fatal|panic)\b.*|E  +\S.*)", re.M | re.I
-)
-_TESTS = re.compile(
+_PATH = lazy_re(r"[\w./~-]+")
+_EXIT = lazy_re(r"(?:exit(?:ed)?(?:\s+with)?(?:[\s_]+(?:code|status))?|return[\s_]?code)\W{0,6}(-?\d{1,3})\b", re.I)
+_ENDS = lazy_re(r"^(?:[\w.]*(?:Error|Exception|Warning|Failure)\b.*|(?:error|fatal|panic)\b.*|E  +\S.*)", re.M | re.I)
+_TESTS = lazy_re(
     r"^.*?(?:\b\d+ (?:passed|failed|errors?|passing|failing)\b|\bRan \d+ tests?|test result:|^Tests?:\s|^FAILED\b|^OK\b"
     r"|^PASS\b|^FAIL\b|\b\d+ tests? (?:passed|failed)).*$",
     re.M,
 )
-_SAYS_FAILED = re.compile(
+_SAYS_FAILED = lazy_re(
     r"\s*(?:\W*(?:error|failed|failure|fatal|exception|traceback|invalid|cannot|could not|permission denied)\b"
     r"|エラー|失敗|错误|<(?:tool_use_)?error>|\{\"(?:error|success\": false))",
     re.I,
 )
-_MARKUP = re.compile(r"^[ \t]*(?:</?[a-z_]+>|<[a-z_]+>-?\d+</[a-z_]+>)[ \t]*$|^\[[^\]\n]*\]$", re.M)
+_MARKUP = lazy_re(r"^[ \t]*(?:</?[a-z_]+>|<[a-z_]+>-?\d+</[a-z_]+>)[ \t]*$|^\[[^\]\n]*\]$", re.M)
 _TRACEBACK = "Traceback (most recent call last)"
-_BODY = re.compile(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n).*?^\2$", re.S | re.M)
-_RESTORES = re.compile(
-    r"\bgit (?:checkout|restore)\b(?:\s+-\S*)*((?:\s+[\w./~-]+)+)|\bgit (reset) --hard|\bgit (stash)\b"
-)
-_PROGRAM = re.compile(r"\s*(?:cd \S+\s*(?:&&|;)\s*|\w+=\S+\s+|sudo )*([\w./-]+(?:\s+[\w.-]+)?)")
-_HEREDOC = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?")
-_DEFINES = re.compile(
+_BODY = lazy_re(r"(<<-?\s*['\"]?(\w+)['\"]?[^\n]*\n).*?^\2$", re.S | re.M)
+_RESTORES = lazy_re(r"\bgit (?:checkout|restore)\b(?:\s+-\S*)*((?:\s+[\w./~-]+)+)|\bgit (reset) --hard|\bgit (stash)\b")
+_PROGRAM = lazy_re(r"\s*(?:cd \S+\s*(?:&&|;)\s*|\w+=\S+\s+|sudo )*([\w./-]+(?:\s+[\w.-]+)?)")
+_HEREDOC = lazy_re(r"<<-?\s*['\"]?(\w+)['\"]?")
+_DEFINES = lazy_re(
     r"^[ \t]*(?:async def|def|class|function|export (?:default )?(?:function|const)|fn|func|interface|type)\s+\w+"
     r"[^\n{:=]*",
     re.M,
 )
 
-_LOOKS = re.compile(
+_LOOKS = lazy_re(
     r"\s*(?:cd \S+\s*(?:&&|;)\s*)*(?:sudo )?(?:ls|cat|head|tail|grep|rg|egrep|find|wc|pwd|which|tree|less|more|awk|nl"
     r"|file|stat|du|df|ps|env|echo|type|printenv|date|whoami|uname|tac|sort|diff|cmp|hexdump|xxd|strings|fd|ag|bat"
     r"|readlink|realpath|basename|sed -n|git (?:status|log|diff|show|blame|branch|grep|ls-files|rev-parse))\b"

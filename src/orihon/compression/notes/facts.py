@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from orihon.system.patterns import lazy_re
+
 
 class FactKind(StrEnum):
     """What a fact is. The last four are whole lines."""
@@ -35,10 +37,10 @@ class Fact:
 
 
 # A text is first cut at blanks, quotes and brackets; the finer rules look at each distinct piece once.
-PIECE = re.compile(r"[^\s\"'`<>()\[\]{};|\\,、。,「」『』()【】]+(?:,\d{3})*")
+PIECE = lazy_re(r"[^\s\"'`<>()\[\]{};|\\,、。,「」『』()【】]+(?:,\d{3})*")
 _LONGEST_PIECE = 512
 
-_FACT = re.compile(
+_FACT = lazy_re(
     r"""
     (?P<url>[a-z][a-z0-9+.\-]*://[^\s]+)
   | (?P<path>~?(?:[\w.@\-]*/)+[\w.@\-]*[\w\-])
@@ -58,7 +60,7 @@ _FACT = re.compile(
 _KIND_OF_GROUP = {kind.value: kind for kind in FactKind}
 _SHORTEST_FACT = 3
 
-_ERROR = re.compile(
+_ERROR = lazy_re(
     r"\b[A-Z]\w*(?:Error|Exception|Warning|Fault)\b|\b(?i:errors?|failed|failure|fatal|exception|panic(?:ked)?|denied"
     r"|refused|traceback|timed out|cannot|can't|unable to|not found|undefined|segfault)\b"
     r"|エラー|失敗|例外|警告|見つかりません|できません|できない|错误|失败|异常|警告|无法|找不到"
@@ -69,13 +71,13 @@ _ERROR_STEMS = (
     *("timed out", "cannot", "can't", "unable", "not found", "undefined", "segfault"),
     *("エラー", "失敗", "例外", "警告", "ません", "できない", "错误", "失败", "异常", "无法", "找不到"),
 )
-_CONSTRAINT = re.compile(
+_CONSTRAINT = lazy_re(
     r"\b(?i:must(?: not)?|never|always|do not|don't|only if|make sure|ensure|required?|requirements?|should not"
     r"|shouldn't|at least|at most|no more than|without|except|forbidden|not allowed|policy|prefer|important)\b"
     r"|必ず|絶対|しないで|禁止|してはいけない|以内|以上|以下|だけ|してほしい|してください|不可|必須|条件|制約"
     r"|必须|不要|不能|不得|务必|禁止|至少|最多|只能|一定要"
 )
-_DECISION = re.compile(
+_DECISION = lazy_re(
     r"\b(?i:decid\w+|decision|chose|choose|chosen|we(?:'ll| will)|I(?:'ll| will)|I(?:'m| am) going to|let's|let us"
     r"|instead|agreed?|approved?|confirm\w*|the (?:fix|solution|plan|approach|root cause|issue|problem) is"
     r"|turns out|because|so that|switch(?:ed)? to|works now|now works|fixed|resolved|conclusion)\b"

@@ -26,21 +26,22 @@ from orihon.compression.notes.reader import (
     speaker_of,
 )
 from orihon.compression.notes.units import Unit, units_of
+from orihon.system.patterns import lazy_re
 from orihon.texts import language
 from orihon.values.message.message import Message
 
-_COMMAND = re.compile(
+_COMMAND = lazy_re(
     r"```(?:bash|sh|shell|console|zsh|\w+_command)?[ \t]*\n(.*?)\n?```"
     r"|<(?:execute_)?bash>((?:[^<]++|<(?!/?(?:execute_)?bash>))*+)</(?:execute_)?bash>",
     re.S,
 )
-_TAG = re.compile(r"\s*</?[\w-]+>\s*")
-_TOPIC_WORD = re.compile(r"[A-Za-z]{5,}")
-_KANA, _HAN = re.compile(r"[\u3040-\u30ff]"), re.compile(r"[\u3400-\u9fff]")
-_LATIN, _OTHER = re.compile(r"[A-Za-z]"), re.compile(r"[^\W\d_A-Za-z\u3040-\u30ff\u3400-\u9fff]")
-_ENGLISH = re.compile(r"\b(?i:the|and|to|of|in|is|it|you|for|that|with|this|on|please|do|not|are|be)\b")
+_TAG = lazy_re(r"\s*</?[\w-]+>\s*")
+_TOPIC_WORD = lazy_re(r"[A-Za-z]{5,}")
+_KANA, _HAN = lazy_re(r"[\u3040-\u30ff]"), lazy_re(r"[\u3400-\u9fff]")
+_LATIN, _OTHER = lazy_re(r"[A-Za-z]"), lazy_re(r"[^\W\d_A-Za-z\u3040-\u30ff\u3400-\u9fff]")
+_ENGLISH = lazy_re(r"\b(?i:the|and|to|of|in|is|it|you|for|that|with|this|on|please|do|not|are|be)\b")
 
-_ANOTHER = re.compile(  # the commonest words of other languages in Latin letters
+_ANOTHER = lazy_re(  # the commonest words of other languages in Latin letters
     r"\b(?i:le|la|les|des|est|que|qui|une|pas|il|pour|und|der|das|ist|nicht|ein|eine|mit|el|los|las|una|por|para|con"
     r"|che|di|non|per|não|uma|com|een|het|niet|og|att|och|är)\b"
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from orihon.compression.notes.reader import LineMark, LineSource, SourceLine
+from orihon.system.patterns import lazy_re
 from orihon.texts import LANGUAGES, text
 from orihon.values.records import SUMMARY_PREFIX
 
@@ -21,8 +22,8 @@ _SECTIONS = ("said", *HEADINGS)
 _LOOK_UP = "look_up"
 _ROLES = ("user", "assistant", "system", "developer")
 _PROMPTERS = ("system", "developer")
-_NUMBERED = re.compile(r"(\d+) ([^\s:]+): (.*)", re.S)
-_MORE = re.compile(r"\(\+ [\d, –]+\)")
+_NUMBERED = lazy_re(r"(\d+) ([^\s:]+): (.*)", re.S)
+_MORE = lazy_re(r"\(\+ [\d, –]+\)")
 _ASKED_FIRST = 2.5  # times: the first request outlives every fold
 _SETTLED = ("decisions", "open", "problems")
 _SAID_AGAIN = 1.8  # what a fold has from a user is as much wanted as when it was said

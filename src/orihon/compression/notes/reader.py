@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from orihon.compression.notes.facts import PIECE, FactKind, names_in
+from orihon.system.patterns import lazy_re
 from orihon.texts import LANGUAGES, text
 
 LONGEST = 600  # characters of a statement
@@ -27,13 +28,13 @@ _LONGEST_JOINED = 120
 FEWEST_WORDS = 3
 _LONGEST_BARE = 80  # characters
 
-_LATIN_WORD = re.compile(r"[A-Za-z0-9_]{2,}")
-_THREE_WORDS = re.compile(rf"(?:(?:[^A-Za-z0-9_]|\b[A-Za-z0-9_]\b)*+[A-Za-z0-9_]{{2,}}+){{{FEWEST_WORDS}}}", re.A)
-_WORD = re.compile(r"[A-Za-z]{2,}|[0-9]+|[\u3400-\u9fff々]+|[\u30a0-\u30ff]{2,}|[\uac00-\ud7af]{2,}")
-_PLAIN_WORD = re.compile(r"[a-z]{2,}")
-_ASCII_WORD = re.compile(r"[a-z]{2,}|[0-9]+")
-_HAN = re.compile(r"[\u3400-\u9fff々]")
-_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_LATIN_WORD = lazy_re(r"[A-Za-z0-9_]{2,}")
+_THREE_WORDS = lazy_re(rf"(?:(?:[^A-Za-z0-9_]|\b[A-Za-z0-9_]\b)*+[A-Za-z0-9_]{{2,}}+){{{FEWEST_WORDS}}}", re.A)
+_WORD = lazy_re(r"[A-Za-z]{2,}|[0-9]+|[\u3400-\u9fff々]+|[\u30a0-\u30ff]{2,}|[\uac00-\ud7af]{2,}")
+_PLAIN_WORD = lazy_re(r"[a-z]{2,}")
+_ASCII_WORD = lazy_re(r"[a-z]{2,}|[0-9]+")
+_HAN = lazy_re(r"[\u3400-\u9fff々]")
+_CJK = lazy_re(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _COMMON = frozenset(
     re.findall(
         r"\w+",
@@ -46,20 +47,20 @@ _COMMON = frozenset(
 )
 # Where an over-long line is best cut, the best first.
 _SEPARATORS = (". ", "。", "}, ", "; ", ", ", " ")
-_NOT_IN_NAMES = re.compile(r"[\s:]+")
+_NOT_IN_NAMES = lazy_re(r"[\s:]+")
 _SPEAKERS = ("user", "assistant", "system", "developer")
 # Of a call's JSON only that is resolved which parts its lines or hides its letters.
-_ESCAPED = re.compile(r'\\(?:(n)|(")|u([0-9a-fA-F]{4})|.)')
-_BLANK_ESCAPE = re.compile(r"\\[nrt]")
+_ESCAPED = lazy_re(r'\\(?:(n)|(")|u([0-9a-fA-F]{4})|.)')
+_BLANK_ESCAPE = lazy_re(r"\\[nrt]")
 
 
 #: A line of somebody who may order nothing, and the line that announces a comment of anybody.
-_OTHERS = re.compile(r"> @([^\s:()]+) \([^()\n]*\):(?: (.*))?")
-_ANNOUNCED = re.compile(r"--- @[^\s:()]+ \([^()\n]*\)")
-_NOT_IN_LOGINS = re.compile(r"[^\w.\[\]-]", re.ASCII)
-_LIKE_ANNOUNCED = re.compile(r"\s*[-\u2010-\u2015\u2212\uff0d]{2,}\s*@")
-_LIKE_TOLD = re.compile(r"\s*>\s*@")
-_QUOTED = re.compile(r" {0,3}>+ ?")
+_OTHERS = lazy_re(r"> @([^\s:()]+) \([^()\n]*\):(?: (.*))?")
+_ANNOUNCED = lazy_re(r"--- @[^\s:()]+ \([^()\n]*\)")
+_NOT_IN_LOGINS = lazy_re(r"[^\w.\[\]-]", re.ASCII)
+_LIKE_ANNOUNCED = lazy_re(r"\s*[-\u2010-\u2015\u2212\uff0d]{2,}\s*@")
+_LIKE_TOLD = lazy_re(r"\s*>\s*@")
+_QUOTED = lazy_re(r" {0,3}>+ ?")
 _LONGEST_TOLD = 400  # characters of a line: what is cut off behind it has its speaker, too
 
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
 
 from orihon.compression.notes.facts import FactKind
 from orihon.compression.notes.reader import LineSource, LineStatistics
+from orihon.system.patterns import lazy_re
 from orihon.values.message.message import Message
 from orihon.values.tokens.tokens import TokenCounter
 
@@ -90,8 +90,8 @@ def _measured_reuse(reading: LineStatistics) -> dict[FactKind, float]:
 
 #: Tokens for each line beside its text. More than its end and source take: few long lines say more than many short.
 LINE_COST = 5
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])(?=.)")
-_MAY_HAVE_SENTENCES = re.compile(r"[.!?]\s|[。！？].")
+_SENTENCE_END = lazy_re(r"(?<=[.!?])\s+|(?<=[。！？])(?=.)")
+_MAY_HAVE_SENTENCES = lazy_re(r"[.!?]\s|[。！？].")
 _TRIMMED_FROM = 60  # characters; a shorter line is not worth cutting
 _LEAST_OF_GUESS = 0.75  # no line is much cheaper than its message on an average
 KEPT_WEIGHT = 0.62  # of a line's weight that trimming must leave, so that it still says the same

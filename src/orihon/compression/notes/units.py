@@ -7,11 +7,11 @@ every part names the lead-in without which it says little. Words are never chang
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from orihon.compression.notes.reader import LONGEST, cut_long
+from orihon.system.patterns import lazy_re
 
 _LONGEST_BLOCK = 420  # of a block or list that stays with its lead-in
 _LONGEST_JOINED = 4 * LONGEST  # a longer text is no wrapped sentence
@@ -19,18 +19,18 @@ _SHORT = 46  # width of an afterthought
 _SHORTEST = 24  # of a sentence by itself
 _ONE_UNIT = 90  # width of a line that is not cut
 
-_FENCE = re.compile(r"\s*(```|~~~)")
-_ITEM = re.compile(r"\s*(?:[-*+•・◦]|\(?\d{1,3}[.)、]|\(?[a-zA-Z][.)])\s+")
-_LEAD_IN = re.compile(r"[:：]\s*(?:\*{1,2}|_{1,2})?\s*$")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]*]?\s+(?=[^a-z])|(?<=[。!?！？])[」』）)]?(?=.)")
-_WRAPPED = re.compile(r"[a-z,;(]")
-_ENDED = re.compile(r"[.!?:;。！？：…]\W{0,3}$")
-_HEADING = re.compile(r"\s{0,3}#{1,6}\s|\*\*[^*]+\*\*:?\s*$")
-_GOES_ON = re.compile(
+_FENCE = lazy_re(r"\s*(```|~~~)")
+_ITEM = lazy_re(r"\s*(?:[-*+•・◦]|\(?\d{1,3}[.)、]|\(?[a-zA-Z][.)])\s+")
+_LEAD_IN = lazy_re(r"[:：]\s*(?:\*{1,2}|_{1,2})?\s*$")
+_SENTENCE_END = lazy_re(r"(?<=[.!?])[\"')\]*]?\s+(?=[^a-z])|(?<=[。!?！？])[」』）)]?(?=.)")
+_WRAPPED = lazy_re(r"[a-z,;(]")
+_ENDED = lazy_re(r"[.!?:;。！？：…]\W{0,3}$")
+_HEADING = lazy_re(r"\s{0,3}#{1,6}\s|\*\*[^*]+\*\*:?\s*$")
+_GOES_ON = lazy_re(
     r"(?:Instead|Also|That|This|It|They|These|Those|Then|But|And|Otherwise|However|So)\b|しかし|ただし|それ|但是|而且"
 )
-_CONTINUED = re.compile(r"\\\s*$")
-_ABBREVIATION = re.compile(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|resp|approx|No|Mr|Mrs|Ms|Dr|St)\.|^\W*\d{1,3}\.)$")
+_CONTINUED = lazy_re(r"\\\s*$")
+_ABBREVIATION = lazy_re(r"(?:\b(?:e\.g|i\.e|etc|vs|cf|resp|approx|No|Mr|Mrs|Ms|Dr|St)\.|^\W*\d{1,3}\.)$")
 
 
 @dataclass(frozen=True, slots=True)

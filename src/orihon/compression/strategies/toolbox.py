@@ -29,6 +29,7 @@ from orihon.compression.strategies.prune import Prune, PruneSelection
 from orihon.compression.strategies.summarize import Summarize
 from orihon.settings import Settings
 from orihon.settings.rungs import Rung
+from orihon.system.patterns import lazy_re
 from orihon.texts import text
 from orihon.values.view import PlannedFold
 
@@ -165,9 +166,9 @@ _LEAST_GAIN = 0.1  # of a text that must go, or it is not touched
 _SHORTEST = 160  # characters: in a shorter text there is nothing to leave out
 _LONGEST_WORDS = 2000  # tokens: what a user wrote stays word for word up to this; what was said last always does
 _ROLES = ("user", "assistant", "tool")
-_MARKDOWN = re.compile(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
+_MARKDOWN = lazy_re(r"^ {0,3}##{1,5} \S|\A\s*# \S[^\n]*\n\s*\n", re.M)
 _REASON = "sections:"
-_SHORTENED = re.compile(r"\n\[…[^\n]*\]\Z")  # what a preview says of itself
+_SHORTENED = lazy_re(r"\n\[…[^\n]*\]\Z")  # what a preview says of itself
 
 
 @dataclass(frozen=True, slots=True)

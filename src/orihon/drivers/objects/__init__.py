@@ -10,7 +10,8 @@ what somebody else has written since. Refuses names that could lead out of the s
 A plain folder as an object storage: ``file://``, and ``archive/`` of a base folder.
 
 Ours and not the driver's: files are private and synced before they count, an object can be replaced on condition, and
-no extra package is needed. The condition holds between processes that see the same folder.
+no extra package is needed. The condition holds between processes that see the same folder. Whoever else may write to
+the folder shall not lead us out of it: below its root no link is followed, and nothing but a plain file is an object.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import errno
 import hashlib
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -34,13 +36,14 @@ from orihon.system.files import (
     open_private,
     replace_file,
     storage_error,
-    sync_folder,
     wrapping,
 )
 from orihon.system.holding import lock_file
 
 #: Pieces in which objects are read and written.
 CHUNK = 1 << 20
+#: Bytes of an object that is read whole.
+MOST_READ_WHOLE = 64 << 20
 
 _PART = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9._=-]{0,199}")
 
@@ -153,9 +156,11 @@ _LOCK = ".objects.lock"
 class FolderStorage(ObjectStorage):
     """Objects as files below one folder, which is made when something is stored."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, may_be_links: tuple[str, ...] = ()) -> None:
+        """``may_be_links`` names folders below it that a person may have put elsewhere."""
         self.root = root.absolute()
         self.place = str(self.root)
+        self._may_be_links = may_be_links
 
     def create(self, key: str, source: Path | bytes) -> ObjectInfo:
         path = self._path(key)
@@ -175,47 +180,88 @@ class FolderStorage(ObjectStorage):
             return self._known(key)
 
     def read(self, key: str) -> ObjectContent:
-        path = self._path(key)
-        try:
-            with path.open("rb") as file:
-                return ObjectContent(file.read(), _etag(os.fstat(file.fileno())))
-        except OSError as error:
-            raise self._missing_or(error, key) from error
+        with self._opened(key) as fd:
+            status = os.fstat(fd)
+            if status.st_size > MOST_READ_WHOLE:
+                raise StorageUnavailable("object_large", key=key, place=self.place, size=status.st_size)
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                return ObjectContent(file.read(MOST_READ_WHOLE), _etag(status))
 
     def chunks(self, key: str) -> Iterator[bytes]:
-        path = self._path(key)
-        try:
-            with path.open("rb") as file:
-                yield from iter(lambda: file.read(CHUNK), b"")
-        except OSError as error:
-            raise self._missing_or(error, key) from error
+        with self._opened(key) as fd, os.fdopen(fd, "rb", closefd=False) as file:
+            yield from iter(lambda: file.read(CHUNK), b"")
 
     def info(self, key: str) -> ObjectInfo | None:
         path = self._path(key)
         with wrapping(path):
             try:
-                status = path.stat()
+                status = path.lstat()
             except (FileNotFoundError, NotADirectoryError):
                 return None
+        self._refuse_other(status, key)
         return ObjectInfo(key, status.st_size, _etag(status))
 
     def names(self, prefix: str) -> Iterator[str]:
-        top = self._path(prefix)
+        top = self._path(f"{prefix}/-").parent
         with wrapping(top):
             if not top.is_dir():
                 return
             for path in sorted(top.rglob("*")):
-                if path.is_file() and not path.name.startswith("."):
+                if path.is_file() and not path.is_symlink() and not path.name.startswith("."):
                     yield path.relative_to(self.root).as_posix()
 
     def delete(self, key: str) -> None:
         path = self._path(key)
-        with wrapping(path), suppress(FileNotFoundError, NotADirectoryError):
-            path.unlink()
-            sync_folder(path.parent)
+        with wrapping(path), suppress(FileNotFoundError, NotADirectoryError), self._folder_of(key) as folder:
+            os.unlink(path.name, dir_fd=folder)
+            os.fsync(folder)
 
     def _path(self, key: str) -> Path:
-        return self.root.joinpath(*check_key(key).split("/"))
+        """Where an object lies; no folder on the way there is a link."""
+        path = self.root
+        for part in check_key(key).split("/"):
+            if path != self.root and path.is_symlink() and path.name not in self._may_be_links:
+                raise StorageUnavailable("object_link", key=path.name, place=self.place)
+            path = path / part
+        return path
+
+    @contextmanager
+    def _folder_of(self, key: str) -> Iterator[int]:
+        """The folder of an object, open: what is exchanged for a link in this moment is not followed either."""
+        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in key.split("/")[:-1]:
+                following = 0 if part in self._may_be_links else os.O_NOFOLLOW
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | following, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            yield fd
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def _opened(self, key: str) -> Iterator[int]:
+        """A plain file, open; a pipe keeps nobody waiting."""
+        path = self._path(key)
+        try:
+            with self._folder_of(key) as folder:
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                fd = os.open(path.name, flags, dir_fd=folder)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise StorageUnavailable("object_link", key=key, place=self.place) from error
+            raise self._missing_or(error, key) from error
+        try:
+            self._refuse_other(os.fstat(fd), key)
+            yield fd
+        except OSError as error:
+            raise storage_error(error, path) from error
+        finally:
+            os.close(fd)
+
+    def _refuse_other(self, status: os.stat_result, key: str) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageUnavailable("object_link", key=key, place=self.place)
 
     def _known(self, key: str) -> ObjectInfo:
         found = self.info(key)

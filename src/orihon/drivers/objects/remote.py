@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from orihon.drivers.objects import CHUNK, ObjectContent, ObjectInfo, ObjectStorage, check_key
+from orihon.drivers.objects import CHUNK, MOST_READ_WHOLE, ObjectContent, ObjectInfo, ObjectStorage, check_key
 from orihon.errors import InvalidSettings, StorageError, StorageUnavailable
 from orihon.system.files import wrapping
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 #: Larger files go up in parts, which no provider can do on condition: see ``_create_in_parts``.
 _ONE_PIECE = 8 << 20
 _PARTS_AT_ONCE = 4
-_MOST_READ_WHOLE = 64 << 20
 
 _CODE = re.compile(r"<Code>([A-Za-z]{1,60})</Code>")
 _STATUS = re.compile(r"status code: (\d{3})")
@@ -96,7 +95,7 @@ class RemoteStorage(ObjectStorage):
         with self._wrapping(key):
             got = self._api.get(self._store, key)
             meta = got.meta
-            if meta["size"] > _MOST_READ_WHOLE:
+            if meta["size"] > MOST_READ_WHOLE:
                 raise StorageUnavailable("object_large", key=key, place=self.place, size=meta["size"])
             return ObjectContent(bytes(got.bytes()), meta["e_tag"] or "")
 

@@ -30,9 +30,11 @@ from typing import Final, NamedTuple, Protocol
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation
 
+from orihon.system.patterns import lazy_re
+
 # Expressions with more forms than that are cut: a shorter literal is only found more often.
 _MOST_FORMS = 128
-_PIECE = re.compile(r"\[([^\]]*)\](\{)?|\\?(.)", re.DOTALL)
+_PIECE = lazy_re(r"\[([^\]]*)\](\{)?|\\?(.)", re.DOTALL)
 _SPECIAL = frozenset("()|*+?{}^$.")
 # Characters that nobody sees: zero-width ones, marks of direction, the soft hyphen.
 UNSEEN = (
@@ -44,14 +46,16 @@ UNSEEN = (
 _CYRILLIC = dict(zip("аеорсухіѕјһԁԛԝкгтвмнАВЕКМНОРСТХІЅЈҺ", "aeopcyxisjhdqwkrtbmhABEKMHOPCTXISJH", strict=True))
 _GREEK = dict(zip("αορνικυΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aopvikuABEZHIKMNOPTYX", strict=True))
 _WIDE = {chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)}
-SEEN_AS = str.maketrans({**_CYRILLIC, **_GREEK, **_WIDE, **dict.fromkeys(UNSEEN, "")})
+SEEN_LIKE: Final = {**_CYRILLIC, **_GREEK, **_WIDE, **dict.fromkeys(UNSEEN, "")}
+SEEN_AS: Final = str.maketrans(SEEN_LIKE)
 _LIKE = "".join((*_CYRILLIC, *_GREEK, *"ａ-ｚＡ-Ｚ０-９＿－"))
-_ODD = re.compile(f"(?<=[A-Za-z0-9_-])[{_LIKE}]|[{_LIKE}](?=[A-Za-z0-9_-])|[ａ-ｚＡ-Ｚ](?=[ａ-ｚＡ-Ｚ０-９＿－]{{3}})")
+_ODD = lazy_re(f"(?<=[A-Za-z0-9_-])[{_LIKE}]|[{_LIKE}](?=[A-Za-z0-9_-])|[ａ-ｚＡ-Ｚ](?=[ａ-ｚＡ-Ｚ０-９＿－]{{3}})")
 _ODD_REACH = 5
-# The bytes of a text by sorts: of a word in ASCII, first of such scripts, and further ones.
+# The bytes of a text by sorts: of a word in ASCII, first of such scripts, and those of a character but for its first.
+_FURTHER = 3
 _SORTS = bytes(
     1 if re.match(rb"[A-Za-z0-9_-]", bytes((code,))) else 2 if code in b"\xce\xcf\xd0\xd1\xd2\xd4" else
-    3 if code & 0xC0 == 0x80 else 0
+    _FURTHER if code & 0xC0 == 0x80 else 0
     for code in range(256)
 )  # fmt: skip
 _ODD_SORTS = (b"\1\2", b"\2\3\1")
@@ -61,8 +65,6 @@ WIDE_PLACES = -2
 
 # By the number of a finder, where it has to look.
 Places = dict[int, list[int]]
-# The bytes of a character but for its first.
-_IS_FOLLOWING = bytes(code & 0xC0 == 0x80 for code in range(256))
 
 
 class Anchor(NamedTuple):
@@ -125,20 +127,30 @@ class Finders:
 
     def places(self, views: Views) -> Places:
         """Where the finders have to look."""
-        places: Places = defaultdict(list)
-        if dots := dotted_runs(views):
-            places[0] = dots
         literals = self._ascii if views.is_ascii else self._all
         asking = literals.asking
         hits = literals.hits(views.raw)
-        following = views.raw.translate(_IS_FOLLOWING) if hits and not views.is_ascii else b""
-        done = shift = 0  # so many more bytes than characters
-        for literal, _, end in hits:
-            if following:
-                shift += following.count(1, done, end)
-                done = end
+        dots = dotted_runs(views)
+        if not hits and not dots:
+            return {}  # as in most texts
+        places: Places = defaultdict(list)
+        if dots:
+            places[0] = dots
+        ends: dict[int, list[int]] = defaultdict(list)
+        if views.is_ascii:
+            for literal, _, end in hits:
+                ends[literal].append(end)
+        else:
+            count = views.sorts.count
+            done = place = 0
+            for literal, _, end in hits:
+                if end != done:
+                    place += end - done - count(_FURTHER, done, end)
+                    done = end
+                ends[literal].append(place)
+        for literal, found in ends.items():
             for number, offset in asking[literal]:
-                places[number].append(end - shift + offset)
+                places[number] += [end + offset for end in found]
         for several in places.values():
             several.sort()
         return places
@@ -226,7 +238,7 @@ ESCAPE_LETTERS = "abefnrtuvx"
 class Views:
     """A text, and copies of it. But for ``raw``, every character has the same place in all of them."""
 
-    __slots__ = ("_lower", "flat", "is_ascii", "judged", "narrow", "raw", "text")
+    __slots__ = ("_lower", "_sorts", "flat", "is_ascii", "judged", "narrow", "raw", "text")
 
     def __init__(self, text: str, judged: Judged | None = None) -> None:
         """``judged`` is shared by the texts that are looked at for the same purpose."""
@@ -239,6 +251,14 @@ class Views:
         # The same as a text: one of narrow characters is searched much faster.
         self.flat = text if self.is_ascii else self.narrow.decode("ascii")
         self._lower: str | None = None
+        self._sorts: bytes | None = None
+
+    @property
+    def sorts(self) -> bytes:
+        """What each byte of ``raw`` belongs to."""
+        if self._sorts is None:
+            self._sorts = self.raw.translate(_SORTS)
+        return self._sorts
 
     @property
     def lower(self) -> str:
@@ -251,7 +271,7 @@ class Views:
 def odd_places(views: Views, wide: list[int]) -> list[int]:
     """Where letters stand that look like others; ``wide`` ones are known."""
     places = [place for place in wide if _ODD.match(views.text, place)]
-    sorts = views.raw.translate(_SORTS)
+    sorts = views.sorts
     if 2 not in sorts:
         return places
     found: list[int] = []
@@ -262,7 +282,7 @@ def odd_places(views: Views, wide: list[int]) -> list[int]:
             place = sorts.find(wanted, place + len(wanted))
     done = shift = 0
     for place in sorted(found):
-        shift += sorts.count(3, done, place)
+        shift += sorts.count(_FURTHER, done, place)
         done = place
         odd = _ODD.search(views.text, place - shift, place - shift + _ODD_REACH)
         if odd is not None:
@@ -289,9 +309,8 @@ _BETWEEN = "\n\0\n"
 # So many times a text may be encoded.
 DEEPEST = 2
 
-_DOTTED_TABLE = bytes(2 if code == ord(".") else code in _LETTERS + b"_-" for code in range(256))
 # No key of ``AFTER_DOT`` has a shorter rest.
-_DOTTED_LITERAL = b"\x02" + b"\x01" * 27
+_DOTTED = re.compile(r"\.[A-Za-z0-9_-]{27}")
 
 
 def long_runs(views: Views) -> Runs:
@@ -313,13 +332,8 @@ def long_runs(views: Views) -> Runs:
 
 def dotted_runs(views: Views) -> list[int]:
     """Where dots stand before long runs that may also have dashes and underscores."""
-    ones = views.narrow.translate(_DOTTED_TABLE)
-    places: list[int] = []
-    place = ones.find(_DOTTED_LITERAL)
-    while place >= 0:
-        places.append(place)
-        place = ones.find(_DOTTED_LITERAL, place + len(_DOTTED_LITERAL))
-    return places
+    first = _DOTTED.search(views.flat)
+    return [] if first is None else [dotted.start() for dotted in _DOTTED.finditer(views.flat, first.start())]
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,15 @@ from typing import Final
 from orihon.guard.masking.anchors import Anchor, Finder, SecretSpan, Views, in_any_case
 from orihon.guard.masking.judgement import is_passphrase, is_quoted_secret, is_spaced_secret, is_strong
 from orihon.guard.masking.values import SAID, phrase_at, quoted, secret_in
+from orihon.system.patterns import lazy_re
 
 # Secrets, and how far a text was read for them: nothing of that is read again.
 Read = tuple[list[SecretSpan], int]
 
-_BASIC = re.compile(r"basic[ \t]{1,4}()[a-z0-9+/]{8,1024}={0,2}")
-_COOKIE = re.compile(r"cookies?2?(?:\\{0,4}[\"'\])])?[ \t]{0,4}[:=,][ \t]{0,4}(?:\\{0,4}[\"'])?")
-_CRUMB = re.compile(r"[ \t;]{0,4}([A-Za-z0-9_.%-]{1,64})=([!#-&(-+\--:<-\[\]-~]{1,1024})")
-_SESSION = re.compile(r"sess|sid|auth|token|csrf|xsrf|jwt|login|remember|secret|key|user", re.IGNORECASE)
+_BASIC = lazy_re(r"basic[ \t]{1,4}()[a-z0-9+/]{8,1024}={0,2}")
+_COOKIE = lazy_re(r"cookies?2?(?:\\{0,4}[\"'\])])?[ \t]{0,4}[:=,][ \t]{0,4}(?:\\{0,4}[\"'])?")
+_CRUMB = lazy_re(r"[ \t;]{0,4}([A-Za-z0-9_.%-]{1,64})=([!#-&(-+\--:<-\[\]-~]{1,1024})")
+_SESSION = lazy_re(r"sess|sid|auth|token|csrf|xsrf|jwt|login|remember|secret|key|user", re.IGNORECASE)
 _ATTRIBUTES = frozenset(("path", "domain", "expires", "max-age", "samesite", "version", "comment"))
 _CLIENTS = (
     r"curl wget http https mysql\w* mariadb\w* sshpass docker podman helm mongo\w* redis-cli smbclient ldap\w* cqlsh"
@@ -35,12 +36,12 @@ _CLIENTS = (
 _CAPITAL_CLIENTS = r"ssh-keygen zip unzip sqlcmd bcp ipmitool mosquitto_\w*"
 # Each begins with a letter, and looks back from there: so the search is much faster.
 _CLIENT, _CAPITAL_CLIENT = (
-    re.compile("|".join(rf"{name[0]}(?<!\w.){name[1:]}\b" for name in names.split()))
+    lazy_re("|".join(rf"{name[0]}(?<!\w.){name[1:]}\b" for name in names.split()))
     for names in (_CLIENTS, _CAPITAL_CLIENTS)
 )
 _LONGEST_LINE = 200
 _LONGEST_CLIENT = 32
-_FLAG = re.compile(
+_FLAG = lazy_re(
     r" -(?:(?:u|-user|-proxy-user|-auth)[ \t=]{1,2}(?P<q>\\{0,4}[\"'])?[\w.@+-]{1,64}:(?P<pair>[!#-&(-\[\]-~]{3,128})"
     r"|(?:[pa][ \t]?|[nwk][ \t]{1,2})\\{0,4}(?P<q3>[\"'])(?P<phrase>(?![/$<{-])(?=[^\"'\\\n ]{1,64} )[^\"'\\\n=]{8,128})(?=\\{0,4}(?P=q3))"
     r"|(?:[pa][ \t]?|[nwk][ \t]{1,2})(?P<q2>\\{0,4}[\"'])?(?P<alone>[!#-&(-\[\]-~]{4,128}))"
@@ -48,15 +49,15 @@ _FLAG = re.compile(
 
 
 # A user and a password in the call of something that logs in, or behind "logged in with"; a line of .pgpass.
-_ARGUMENTS = re.compile(
+_ARGUMENTS = lazy_re(
     r"(?:login|auth|auth=|edentials?|tication)\([ \t]{0,4}\\{0,4}[\"'][^\s\"'\\]{1,64}\\{0,4}[\"'],[ \t]{0,4}"
     r"(?:some\()?\\{0,4}[\"']()[!#-&(-\[\]-~]{5,128}(?=\\{0,4}[\"'])"
 )
 _CALLS = "login( Login( auth( Auth( auth=( edential( edentials( tication("
 _LOGS = tuple(f"{verb} in {how} " for verb in ("og", "ogged", "ign", "igned") for how in ("with", "as"))
-_LOGGED_IN = re.compile(r"in (?:with|as) [`\"']?[\w.@+-]{1,64} ?[/:] ?[`\"']?()[!#-&(-\[\]-_a-~]{5,128}")
-_SECURED = re.compile(r"securestring (?:-string )?\\{0,4}[\"']()[!#-&(-\[\]-~]{4,128}(?=\\{0,4}[\"'])")
-_PGPASS = re.compile(r":[0-9]{4}:[\w*.-]{1,64}:[\w*.-]{1,64}:()[!#-&(-\[\]-~]{4,128}")
+_LOGGED_IN = lazy_re(r"in (?:with|as) [`\"']?[\w.@+-]{1,64} ?[/:] ?[`\"']?()[!#-&(-\[\]-_a-~]{5,128}")
+_SECURED = lazy_re(r"securestring (?:-string )?\\{0,4}[\"']()[!#-&(-\[\]-~]{4,128}(?=\\{0,4}[\"'])")
+_PGPASS = lazy_re(r":[0-9]{4}:[\w*.-]{1,64}:[\w*.-]{1,64}:()[!#-&(-\[\]-~]{4,128}")
 # What other programs take as a password: in a place of its own, from a pipe, from a text behind ``<<<``.
 _GIVEN = r"\\{0,4}[\"']?(?P<value>(?![/<$-])[!#-&(-\[\]-{}~]{4,128})"
 _ECHOED = (
@@ -112,7 +113,7 @@ _OTHER_COMMANDS = (
      rf"(?:eed|ecovery|nemonic)(?: phrase)?[^\n:=]{{0,16}}[:=]\s{{0,4}}{_MAYBE_QUOTE}"
      r"(?P<value>(?:[a-z]{3,8}[ ,]{1,2}){11,23}+[a-z]{3,8})"),
 )  # fmt: skip
-_IDENTIFIED = re.compile(r"identified by[ \t]{1,4}\\{0,4}['\"]()[!#-&(-\[\]-~]{4,128}(?=\\{0,4}['\"])")
+_IDENTIFIED = lazy_re(r"identified by[ \t]{1,4}\\{0,4}['\"]()[!#-&(-\[\]-~]{4,128}(?=\\{0,4}['\"])")
 
 
 def _whole(_text: str, match: re.Match[str], _end: int) -> Read:
@@ -279,14 +280,14 @@ _CODE_NAMES = (
 )
 _ONE_CODE = r"(?:[0-9]{4,8}|[a-z0-9]{4,6}-[a-z0-9]{4,6}(?![0-9a-z-]))"
 _NUMBERED = r"(?:[0-9]{1,2}[.)] |[-*] )?"
-_CODE = re.compile(
+_CODE = lazy_re(
     r"[a-z0-9-]{2,8} ?(?:codes?)?(?:(?: is| was| =|:)? ?\s?|[^\n:]{1,60}?(?::\s{0,3}| (?:is|was|are) ))"
     rf"{_NUMBERED}[\"'`]?(){_ONE_CODE}(?:(?:[ ,]{{1,2}}|,?\r?\n[ \t]{{0,4}}){_NUMBERED}{_ONE_CODE}){{0,15}}+"
     r"(?![0-9a-z-]|[.,][0-9]| ?(?:min|sec|hour|day|char|digit|time|ms|s)\w{0,8}\b)"
 )
 # "Your … code is", and where a code opens something.
-_YOUR_CODE = re.compile(r" code(?: is|:) ?()[0-9]{4,8}(?![0-9a-z-]|[.,][0-9])")
-_USED_CODE = re.compile(
+_YOUR_CODE = lazy_re(r" code(?: is|:) ?()[0-9]{4,8}(?![0-9a-z-]|[.,][0-9])")
+_USED_CODE = lazy_re(
     r"code ()[0-9]{4,8}(?= (?:to|when|on) (?:sign|log|verify|confirm|complete|finish|continue|access|unlock|authenticate))"
 )
 # What a program prints that makes or tells a secret stands alone on the next line.
@@ -302,21 +303,21 @@ _ANSWER = (
     r"[^\n\\]{0,200}+(?:\r?\n|\\{1,4}n)(?:[ \t]{0,4}\r?\n)?[ \t]{0,4}[\"']?()(?![$/#>-])[!#-&(-\[\]-~]{8,256}"
     r"(?=[\"']?[ \t]{0,4}(?:\r?\n|\\|$))"
 )
-_MADE = re.compile(_ANSWER)
-_SHOWN = re.compile(
+_MADE = lazy_re(_ANSWER)
+_SHOWN = lazy_re(
     r"(?>(?:echo|printenv|config:get|(?:terraform )?output(?: -raw)?|cat|write-host)[ \t]{1,4}[^\n|;>&]{0,80}?"
     r"(?:pass(?!wd\b)|secret|token|[_.-]key|api_?key|pwd|psk|credential))"
     rf"(?![^\n]{{0,40}}\.(?:py|[jt]s|md|go|rb|java)\b){_ANSWER}"
 )
 # Behind a value: "as the password", "(passphrase)", and nothing that makes another thing of it.
-_BEHIND = re.compile(
+_BEHIND = lazy_re(
     r"(?: (?:as|is|for) (?:(?:the|my|our|your|its|a|new) ){0,2}(?:[a-z0-9_-]{1,16} ){0,2}?"
     r"| \((?:(?:the|its|a) )?(?:[a-z0-9_-]{1,16} )?| (?://|\#) ?(?:(?:the|our) )?)"
     r"(?:(?P<password>pass(?:word|phrase|code|wd)?|pwd?)|(?:api|access|secret|auth)[ _-]?(?:key|token)|secret|token)"
     r"(?=[.,;:!?)\n\"'`]|$| (?:for|on|of|to|in|here|there|now|and|when|until|if|instead|please|then|-|—)(?!\w))"
 )
 # Words in quotes in the same sentence, or alone behind a colon.
-_PHRASE_NEAR = re.compile(
+_PHRASE_NEAR = lazy_re(
     r"(?:\w{0,4}[^\n\"'`“「『‘.;]{0,48}?[ \t(:=,（はを]{1,3}\\{0,4}(?P<quote>[\"'“「『‘])"
     r"|[ \t]{0,4}[:=][ \t]{1,4}(?=(?P<bare>(?:[A-Za-z]{2,12} ){4,11}+[a-z]{2,12})[ \t]{0,4}(?:\r?\n|\Z)))"
 )
@@ -353,7 +354,7 @@ _BEHIND_WORDS = (
     "| (pass| (the pass| (pw| (root pass| (admin pass| (db pass| (token)| (secret)| (api key)"
 )
 _SAID_WORDS = ("pass", "new pass", "root pass", "admin pass", "db pass", "wifi pass", "token", "api", "secret", "pw")
-_LAST_WORD = re.compile(r"(?P<quote>[\"'`“「])?(?P<value>[!#-&(-\[\]-_a-~]{4,128})[\"'`”」]?[)\];,]{0,3}\Z")
+_LAST_WORD = lazy_re(r"(?P<quote>[\"'`“「])?(?P<value>[!#-&(-\[\]-_a-~]{4,128})[\"'`”」]?[)\];,]{0,3}\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,10 +395,10 @@ class SaidBefore:
         return spans
 
 
-_SECRETS = re.compile(
+_SECRETS = lazy_re(
     r"(?:secrets|credentials|passwords|creds)(?P<quote>\\{0,4}[\"'])?[ \t]{0,4}[:=][ \t]{0,4}(?=[\[{\r\n])"
 )
-_FIELD = re.compile(
+_FIELD = lazy_re(
     r"(?:^|[\n{\[,])[ \t]{0,32}(?:-[ \t]{1,4})?\\{0,4}[\"']?(?P<name>[\w./-]{1,64})\\{0,4}[\"']?"
     r"[ \t]{0,4}[:=][ \t]{0,4}(?:\\{0,4}[\"'](?P<quoted>[!#-&(-\[\]-~]{4,128})(?=\\{0,4}[\"'])"
     r"|(?P<value>[!#-&(-+\--\[\]-z|~]{4,128})(?=[ \t]{0,4}(?:[\r\n,}\]]|$|\#)))"
@@ -457,10 +458,10 @@ def _end_of_block(text: str, place: int, start: int, end: int) -> int:
     return last
 
 
-_BRACKET = re.compile(r"[\[\]{}]")
-_LINE = re.compile(r"\n([ \t]{0,64})(\S)")
-_ACCESS_ID = re.compile(r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])")
-_SECRET_KEY = re.compile(
+_BRACKET = lazy_re(r"[\[\]{}]")
+_LINE = lazy_re(r"\n([ \t]{0,64})(\S)")
+_ACCESS_ID = lazy_re(r"A[KS]IA[A-Z0-9]{16}(?![A-Za-z0-9])")
+_SECRET_KEY = lazy_re(
     r"(?<![A-Za-z0-9/+=_-])(?=[^0-9]{0,39}[0-9])(?=[^A-Z]{0,39}[A-Z])(?=[^a-z]{0,39}[a-z])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=_-])"
 )
 _NEAR: Final = 160
@@ -488,7 +489,7 @@ class BesideKeys:
 
 
 def _command(words: str, pattern: str) -> Around:
-    return Around(tuple(map(Anchor, words.split("|"))), re.compile(pattern), _given)
+    return Around(tuple(map(Anchor, words.split("|"))), lazy_re(pattern), _given)
 
 
 def header_values() -> tuple[Finder, ...]:
@@ -519,8 +520,8 @@ def header_values() -> tuple[Finder, ...]:
 
 _LONGEST_ROW: Final = 400
 _MOST_ROWS: Final = 64
-_RULE = re.compile(r"[ \t]{0,8}[|+:-][ \t|+:-]{2,400}\r?(?:\n|$)")
-_HEAD = re.compile(
+_RULE = lazy_re(r"[ \t]{0,8}[|+:-][ \t|+:-]{2,400}\r?(?:\n|$)")
+_HEAD = lazy_re(
     r"[ \t*`\"']*(?:[a-z_]{1,16}[ _-])?(?:(?P<password>pass(?:word|phrase|wd)|pwd?"
     r"|[ぁ-ヿ一-鿿]{0,8}(?:パスワード|パスフレーズ))"
     r"|api[ _-]?key|secret(?:[ _-]key)?|token|[a-z]{0,3}(?:[ぁ-ヿ一-鿿]{0,8}(?:トークン|シークレット)|キー))[ \t*`\"']*"
@@ -555,7 +556,7 @@ class Tables:
         return spans
 
 
-_CSV_HEAD = re.compile(
+_CSV_HEAD = lazy_re(
     r"[\"']?[A-Za-z_][\w .-]{0,31}[\"']?(?:(?P<by>[,;\t])[ ]?[\"']?[A-Za-z_][\w .-]{0,31}[\"']?)++\r?(?=\n)"
 )
 _CSV_NAMES = ("password", "passwd", "passphrase", "pwd", "secret", "token", "api_key", "apikey")

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 from orihon.guard.masking.anchors import Anchor, Finder, SecretSpan, Views
 from orihon.guard.masking.values import OPEN, SAID, Judge, changed_to, phrase_at, quoted, secret_in, told, with_value
+from orihon.system.patterns import lazy_re
 
 # A kind of secret, the ends of the names that announce it, and what may follow those.
 _NAMES = (
@@ -51,29 +52,29 @@ _BOUND = with_value(
     r"(?:(?:\\{0,4}[\"'`][ \t]{0,4})?[:=：＝→(（][ \t*]{0,4}\n?[ \t]{0,4})?(?P<quote>\\{0,4}[「『\"'`“])?(?=[!-~])"
 )
 # A value begins with that, so far from its name at most: a quick look before the closer one.
-_VALUE = re.compile("[!-~]")
+_VALUE = lazy_re("[!-~]")
 _REACH = 48
 # 「ユーザー名とパスワードは admin / … です」
-_BEFORE_PAIRS = re.compile(r"[と/／・&][ \t]?パスワード\Z")
+_BEFORE_PAIRS = lazy_re(r"[と/／・&][ \t]?パスワード\Z")
 _LONGEST_NAME = 8
 _SECOND = with_value(rf"[A-Za-z][\w.@-]{{1,31}}[ \t]?[/／][ \t]?{OPEN}")
-_PIN = re.compile(r"[0-9][0-9-]{3,9}(?![0-9A-Za-z])")
+_PIN = lazy_re(r"[0-9][0-9-]{3,9}(?![0-9A-Za-z])")
 _PASSWORD: Judge = partial(told, 5, ".,;:)]}?")
 _SECRET: Judge = partial(told, 8, ".,;:)]}?")
-_OTHER_THINGS = re.compile(
+_OTHER_THINGS = lazy_re(
     "期限|形式|長さ|文字|件数|個数|方式|種類|アルゴリズム|ハッシュ|更新日|ファイル|変数|環境|名前|数は|数が|上限|最大|最小|使用量"
     "|消費|単価|予算|条件|要件|規則|ルール|ポリシー|仕様|制約|時間|回数|桁数|権限|スコープ"
     "|正規表現|指紋|フィンガープリント|関連|(?:エラー|失敗)$"
 )
 # Fields of a log and numbers of tickets: 「トークンが無効です (code=401)」、「パスワード変更 (PROJ-1234)」.
-_FIELD = re.compile(r"[A-Za-z][A-Za-z_]{1,23}=[0-9A-Za-z]")
+_FIELD = lazy_re(r"[A-Za-z][A-Za-z_]{1,23}=[0-9A-Za-z]")
 # A password may look like these, where it follows its name.
 _BRACKETS = "(（"
 _BEFORE_FIELDS = "(（:："
-_TICKET = re.compile(r"[A-Z]{2,8}-[0-9]{1,6}(?![!-(*-~])")
+_TICKET = lazy_re(r"[A-Z]{2,8}-[0-9]{1,6}(?![!-(*-~])")
 _BEFORE_VALUES = "はがをに値"
 # What follows a place or a method, and no value.
-_NO_VALUE = re.compile(
+_NO_VALUE = lazy_re(
     r"[」』\"'`”]?[ \t]?"
     r"(?:を(?:ご)?参照|に(?:記載|保存|格納|送信|あり|ある)|で(?:導出|ハッシュ)|から(?:取得|読)|テーブル|ヘッダー|カラム)"
 )
@@ -82,7 +83,7 @@ _OTHER = with_value(
     r"[」』\"'`”]?[ \t]?(?:です|でした|だった)(?:が|けど|けれど)、?[ぁ-ヿ一-鿿]{1,12}?は、?[ \t]{0,4}"
     r"(?P<quote>[「『\"'`“])?(?=[!-~])"
 )
-_SETTLED = re.compile(r"[」』\"'`”]?[ \t]?(?:に変|に設定|にし|です|でした|を使)")
+_SETTLED = lazy_re(r"[」』\"'`”]?[ \t]?(?:に変|に設定|にし|です|でした|を使)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,24 +192,24 @@ _FOREIGN = (
     ),
 )
 # Where a sentence ends, as far as a value may be told in it.
-_STOP = re.compile(r"[\n。；!！?？]|\.(?=\s)|;[ \t]")
+_STOP = lazy_re(r"[\n。；!！?？]|\.(?=\s)|;[ \t]")
 _SENTENCE = 72
 _SHORTEST_NAME = 2
 _LONGEST_END = 10
 _SHORTEST_END = 7
-_TELLING = re.compile(r"[0-9!-&*+/<-@^_`{-~“「『‘]")
+_TELLING = lazy_re(r"[0-9!-&*+/<-@^_`{-~“「『‘]")
 # What binds a value to a name that stands before it.
-_BINDS = re.compile(
+_BINDS = lazy_re(
     r"[ \t]{0,2}[:=：＝][ \t]{0,4}"
     r"|[ \t](?:ist|lautet|war|est|sera|es|era|será|é|è|is|jest|to|är|er|on|je|là|adalah|[—–-])"
     r"(?:[ \t](?:jetzt|nun|ab sofort|ahora|agora|adesso|ora|nu|nyní|теперь|maintenant|désormais))?[ \t]{0,2}:?[ \t]{1,3}"
     r"|(?:是|为|為|[改换換变變更][成为為]|设[为成置]|更新为|重置为)了?[ \t]{0,3}|[은는][ \t]{1,2}|(?<=[^\x00-\x7f])[ \t]{1,2}(?=[!-~])"
 )
 _OPENED = with_value(OPEN)
-_SENT_CODE = re.compile(
+_SENT_CODE = lazy_re(
     r"[「『\[【(（\"'`]?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})(?![0-9A-Za-z分秒位年月]|[ \t][分秒位]|[ -.][0-9])"
 )
-_NO_CODE = re.compile(r"[ \t](?:min|sec|sek|hour|heure|stunde|hora|ora|ore|char|digit|мин|час|분|초)", re.IGNORECASE)
+_NO_CODE = lazy_re(r"[ \t](?:min|sec|sek|hour|heure|stunde|hora|ora|ore|char|digit|мин|час|분|초)", re.IGNORECASE)
 
 
 def _ends(names: str) -> tuple[Anchor, ...]:
@@ -294,7 +295,7 @@ class Pairs:
         return spans
 
 
-_NAMED = re.compile(
+_NAMED = lazy_re(
     r"(?P<password>passw|パスワード|密码|密碼|口令|mot de passe|contrase|senha)"
     r"|secret|token|api[ _-]?key|[a-z]_key|access key|シークレット|トークン|キー|密钥|密鑰|令牌|clé|schlüssel|jeton",
     re.IGNORECASE,
@@ -337,12 +338,12 @@ class NewValues:
         return spans
 
 
-_CODE_BEHIND = re.compile(
+_CODE_BEHIND = lazy_re(
     r"(?: (?:is|as) (?:your|the|ihr|dein)| est votre| ist ihr| es (?:tu|su)|您的|你的)[^\n.;:。]{0,40}?"
     r"(?:\bcode|otp\b|passcode|\bpin\b|código|验证码|驗證碼|校验码|动态码)",
     re.IGNORECASE,
 )
-_CODE_BEFORE = re.compile(
+_CODE_BEFORE = lazy_re(
     r"(?<![\w.,/#-])(?:[A-Za-z]-)?([0-9]{3}[ -][0-9]{3}|[0-9]{4,8})[」』\]】)）\"'`]?[ \t]?[是为]?\Z"
 )
 _LONGEST_CODE = 14
@@ -379,15 +380,15 @@ class CodesBefore:
 
 
 # A line with a word for it, and a paragraph that has nothing but the value.
-_ALONE = re.compile(
+_ALONE = lazy_re(
     r"[^\n]{0,120}[.:。：!！]?[ \t]{0,4}\r?\n(?:[ \t]{0,4}\r?\n)?[ \t]{0,8}([!-~]{8,64})[ \t]{0,4}(?=\r?\n[ \t]{0,4}\r?\n|\r?\n?\Z)"
 )
-_SENDS = re.compile(
+_SENDS = lazy_re(
     r"送り|送付|送信し|知らせ|連絡|伝え|共有し|案内|記載|発行し|通知し|以下|下記|次の|こちら|\b(?:here|below|following|send|sending|sent"
     r"|share|sharing|attach|is:|folgt|anbei|ci-dessous|voici|aquí|abaixo|segue|qui)\b|如下|以下",
     re.IGNORECASE,
 )
-_MIXED = re.compile(r"(?=[^a-z]*+[a-z])(?=[^A-Z]*+[A-Z])(?=[^0-9]*+[0-9])(?!#)[^\s./:()<>{}\[\]|`]++")
+_MIXED = lazy_re(r"(?=[^a-z]*+[a-z])(?=[^A-Z]*+[A-Z])(?=[^0-9]*+[0-9])(?!#)[^\s./:()<>{}\[\]|`]++")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import re
 
+from orihon.system.patterns import lazy_re
+
 LONGEST = 256
 
 # Code, templates, addresses and places in the file system are no secrets, whatever they are called.
-_CODE = re.compile(
+_CODE = lazy_re(
     r"""\$[\w{(]|\{|<|%[sdr(]|\[|\(|\*+$|\.{2,}|…|//|--|\#\{|@@|!{1,2}(?:\(|[a-z_]\w*+[.(\[])
     |[A-Za-z_][\w.]*+(?:->|::)?[(\[{]                     # a call, an index, a type with parameters
     |(?:env|file|ssm|vault|op|sops|keyring|keychain|bw|doppler|akv|gsm|asm|secretsmanager|ref\+\w{1,16}):[\w/.]
@@ -25,9 +27,9 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 # Every branch begins with a literal: such a search takes a third of the time.
-_TEMPLATE_INSIDE = re.compile(r"\$\{|\$\(|\{\{|%\(|<[a-z_ -]+>|\{[a-z_.]+\}|\.\.\.|…|xxxx|XXXX|\*\*\*|••|\(\)$")
+_TEMPLATE_INSIDE = lazy_re(r"\$\{|\$\(|\{\{|%\(|<[a-z_ -]+>|\{[a-z_.]+\}|\.\.\.|…|xxxx|XXXX|\*\*\*|••|\(\)$")
 # These two are for values in small letters: an expression that does not care for them takes three times as long.
-_DUMMY = re.compile(
+_DUMMY = lazy_re(
     r"(?:your|my|the|some|our)[-_ .]?(?:own|api|secret|access|auth|private|super|new|real|actual|strong|key|token"
     r"|password|pass|client)\b.*"
     r"|(?:insert|enter|replace|change|put|paste|example|sample|dummy|fake|placeholder|redacted|masked|hidden|removed"
@@ -36,7 +38,7 @@ _DUMMY = re.compile(
     r"(?:[-_ .]?[a-z]{1,12}+){0,6}+[!?]?",
 )
 # Words with a digit that name things: algorithms, formats, versions, numbered variables.
-_THING = re.compile(
+_THING = lazy_re(
     r"(?:sha|md|aes|rsa|utf|base|oauth|http|ipv|ed|hs|rs|es|pbkdf|argon|bcrypt|scrypt|hmac|curve|secp|x|py|python|node"
     r"|gpt|claude|llama|qwen|gemini|user|test|key|token|pass|password|passwd|pwd|secret|value|val|arg|param|var|field"
     r"|item|foo|bar|baz|line|step|phase|level|version|v|row|col|table|part|str|string|int|uint|float|bytes?|char|bool"
@@ -48,34 +50,32 @@ _ALGORITHM = (
     r"(?:pbkdf2|aws4|s?crypt|bcrypt|argon2(?:id|[di])?|hmac|sha[0-9]{0,3}|md5|aes[0-9]{0,3}|rsa[0-9]{0,4}|ecdsa|ed25519"
     r"|[rhep]s[0-9]{3}|gcm|cbc|ctr|x?chacha20|poly1305|scram|digest|plain|base64)"
 )
-_ALGORITHMS = re.compile(rf"{_ALGORITHM}(?:[-_/](?:{_ALGORITHM}|[0-9]{{1,4}}|signed|hashed|encoded|encrypted))++")
-_NUMBER = re.compile(r"[+-]?v?[0-9][0-9.,:_/\-TZ+]*(?:[a-zA-Z%]{1,3}|min|sec|days?|hours?|tokens?|bytes)?")
-_DASHED_NAME = re.compile(r"[a-z]+[0-9]{0,2}(?:-(?:[a-z]+[0-9]{0,2}|v?[0-9]{1,4}))+")
-_IDENTIFIER = re.compile(
+_ALGORITHMS = lazy_re(rf"{_ALGORITHM}(?:[-_/](?:{_ALGORITHM}|[0-9]{{1,4}}|signed|hashed|encoded|encrypted))++")
+_NUMBER = lazy_re(r"[+-]?v?[0-9][0-9.,:_/\-TZ+]*(?:[a-zA-Z%]{1,3}|min|sec|days?|hours?|tokens?|bytes)?")
+_DASHED_NAME = lazy_re(r"[a-z]+[0-9]{0,2}(?:-(?:[a-z]+[0-9]{0,2}|v?[0-9]{1,4}))+")
+_IDENTIFIER = lazy_re(
     # Words between underscores or before a number, constants, what is divided by dots.
     r"_*[a-z]+[0-9]{0,2}(?:[_.](?:[a-z]+[0-9]{0,3}|v?[0-9]{1,3}))+_*|[a-z]+(?:-[a-z]+)*-v?[0-9]{1,2}"
     r"|[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|[A-Z]+"
     r"|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+"
 )
 # A word and a number, as people choose them, unless the word is what variables, fields and errors are named.
-_NUMBERED_WORD = re.compile(
+_NUMBERED_WORD = lazy_re(
     r"(?![a-z_]*?(?:pass|pwd|secret|token|key|cred|var|ref|env|val|param|conf|default|err|code|msg|label|field|text))"
     r"[a-z]{3,24}(?:_[a-z]{2,24}){0,3}_[0-9]{2,6}"
 )
 # What a line of a log says: ``input=1200``, ``profile=stage-1``.
-_FIELD = re.compile(rf"[a-z_]{{2,24}}=(?:[0-9]{{1,9}}(?:/?[a-z]{{1,2}})?|{_DASHED_NAME.pattern})")
-_FILE = re.compile(
+_FIELD = lazy_re(rf"[a-z_]{{2,24}}=(?:[0-9]{{1,9}}(?:/?[a-z]{{1,2}})?|{_DASHED_NAME.pattern})")
+_FILE = lazy_re(
     r"[\w./@-]+\.(?:jsonl?|ya?ml|txt|py|[jt]sx?|env|pem|key|cfg|ini|toml|sh|md|log|crt|xml|html?|css|go|rs|java|php|rb"
     r"|c|cc|cpp|h|sql|db|lock|gz|zip|png|com|org|net|io|dev|jp|local)(?::[0-9]+)?",
     re.IGNORECASE,
 )
-_NO_SECRET = re.compile(
-    # Addresses, files, numbers, words in camel case, options, paths, calls.
-    rf"[\w.+-]+@[\w-]+\.[\w.:/~-]+|(?i:{_FILE.pattern})|{_NUMBER.pattern}"
-    r"|_?[a-z]+(?:[A-Z][a-z]+)*|(?:[A-Z][a-z]+)+|[A-Z]{1,4}[a-z]+"
-    r"|(?:[/\-=>|\\]|\./).*|.*(?:://|\(\)).*",
-    re.DOTALL,
-)
+# Addresses and files, all of which have a dot; numbers and words in camel case.
+_DOTTED_THING = lazy_re(rf"[\w.+-]+@[\w-]+\.[\w.:/~-]+|(?i:{_FILE.pattern})")
+_NUMBER_OR_WORD = lazy_re(rf"{_NUMBER.pattern}|_?[a-z]+(?:[A-Z][a-z]+)*|(?:[A-Z][a-z]+)+|[A-Z]{{1,4}}[a-z]+")
+# Options and paths begin with one of these.
+_NO_BEGINNING = ("/", "-", "=", ">", "|", "\\", "./")
 _NO_PASSWORDS = """
     password passwd passphrase secret token credential credentials string hidden field label value text input
     number bearer basic digest access refresh jwt oauth opaque plain plaintext bcrypt argon scrypt base hash
@@ -88,7 +88,7 @@ _NO_PASSWORDS = """
 """
 _WORDS = frozenset(_NO_PASSWORDS.split())
 # Words with a capital and a digit between dots are a password, unless one of them is what fields or modules are named.
-_DOTTED_WORDS = re.compile(
+_DOTTED_WORDS = lazy_re(
     r"(?!(?i:[a-z0-9.]*?(?:pass|pwd|auth|login|label|user|form|field|secret|token|cred|config|setting)))"
     r"(?!(?i:(?:[a-z0-9]++\.)*?(?:key|conf|env|base|utf|sha|md[45]|http|s3|db|sql|util|client|server|test|step|page|item"
     r"|value|get)))"
@@ -114,15 +114,15 @@ _OF_PHRASES = """
 """
 _BINDING_WORDS = frozenset(_OF_PHRASES.split())
 _SHORTEST_SPACED, _LONGEST_SPACED = 8, 64
-_MARK = re.compile(r"[!@#$%^&*~+=?]")
-_DIGIT = re.compile(r"[0-9]")
-_LETTER = re.compile(r"[A-Za-z]")
+_MARK = lazy_re(r"[!@#$%^&*~+=?]")
+_DIGIT = lazy_re(r"[0-9]")
+_LETTER = lazy_re(r"[A-Za-z]")
 # No word between dots or underscores: capitals, small letters and figures in one long run.
-_RANDOM_RUN = re.compile(
+_RANDOM_RUN = lazy_re(
     r"(?=[a-z0-9]{0,20}[A-Z])(?=[A-Z0-9]{0,20}[a-z])(?=[A-Za-z]{0,20}[0-9][A-Za-z]{0,20}[0-9])[A-Za-z0-9]{20}"
 )
 # From a capital to something else, or back.
-_TURN = re.compile(r"[A-Z](?=[^A-Z])|[^A-Z](?=[A-Z])")
+_TURN = lazy_re(r"[A-Z](?=[^A-Z])|[^A-Z](?=[A-Z])")
 
 
 def is_strong(value: str, *, is_password: bool, least: int = 6) -> bool:
@@ -139,7 +139,11 @@ def is_strong(value: str, *, is_password: bool, least: int = 6) -> bool:
         return is_password and value.isdigit()
     if value.isalnum() and has_digit:
         return not _is_plain_name(value)
-    if _CODE.match(value) or _TEMPLATE_INSIDE.search(value) or _DUMMY.fullmatch(value.lower()):
+    # Code and templates have marks, but for one.
+    is_word = value.replace("_", "a").isalnum() and "xxxx" not in value and "XXXX" not in value
+    if not is_word and (_CODE.match(value) or _TEMPLATE_INSIDE.search(value)):
+        return False
+    if _DUMMY.fullmatch(value.lower()):
         return False
     return not _is_name(value, is_password=is_password, has_digit=has_digit)
 
@@ -219,9 +223,20 @@ def _is_name(value: str, *, is_password: bool, has_digit: bool) -> bool:
             return False
         is_chosen = value.count("-") >= 2 or (len(value) >= 8 and _DOTTED_WORDS.fullmatch(value) is not None)
         return not (is_password and has_digit and is_chosen) or _FILE.fullmatch(value) is not None
-    if _NO_SECRET.fullmatch(value):
+    if _is_other_thing(value):
         return True
     return not is_password and (_DASHED_NAME.fullmatch(value.replace("/", "-")) or _FIELD.fullmatch(value)) is not None
+
+
+def _is_other_thing(value: str) -> bool:
+    """Is it an address, a file, a number, a word in camel case, an option, a path, a call?"""
+    return (
+        value.startswith(_NO_BEGINNING)
+        or "://" in value
+        or "()" in value
+        or ("." in value and _DOTTED_THING.fullmatch(value) is not None)
+        or _NUMBER_OR_WORD.fullmatch(value) is not None
+    )
 
 
 def _is_plain_word(value: str) -> bool:

@@ -29,14 +29,13 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from orihon.errors import InvalidSettings
 from orihon.guard.masking.judgement import is_env_secret, is_strong
+from orihon.system.patterns import lazy_re
 
 if TYPE_CHECKING:
     from orihon.settings import Settings
 
 SHORTEST = 6
-_NAME = re.compile(
-    r"pass(?:word|wd|phrase|code)?$|pwd$|secret|token|credential|(?:^|_)key$|api_?key|_key_|private", re.I
-)
+_NAME = lazy_re(r"pass(?:word|wd|phrase|code)?$|pwd$|secret|token|credential|(?:^|_)key$|api_?key|_key_|private", re.I)
 # Up to so many, each is looked for by itself.
 _FEW = 12
 
@@ -159,7 +158,7 @@ class PlainTexts:
 
 MOST = 10_000
 #: What stands in the place of a secret: its kind and a keyed hash.
-PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_]*\]#[0-9a-f]{8,}")
+PLACEHOLDER = lazy_re(r"\[[A-Z][A-Z0-9_]*\]#[0-9a-f]{8,}")
 
 
 class Vault:

@@ -28,6 +28,7 @@ from orihon.guard.masking.values import (
     spaced_at,
     with_value,
 )
+from orihon.system.patterns import lazy_re
 
 # What may follow "=" or ":" and then the end of a word, and is no secret: too little, or a word. Of those with marks
 # nothing is said, nor of the words after which the value comes only.
@@ -106,8 +107,9 @@ _BOUND = (
     r"(?P<line>(?:[|>][+-]?[1-9]?[ \t]{0,4})?\r?\n[ \t]{0,12}(?:\r?\n[ \t]{0,12})?(?:```\w{0,12}\r?\n[ \t]{0,12})?)?"
     r"(?:(?:<t[dh]>|<dd>|<code>|Bearer|bearer|Token|token|ApiKey|Key"
     r"|[Ss]ec(?:ure|ret)\w{1,16}(?:(?:::|\.)\w{1,8})?\()[ \t]{0,2}"
-    # What makes bytes or a text of another form of the value.
-    r"|(?:new[ ])?(?:[A-Za-z]\w{0,24}(?:\.|::|\(\)\.)){0,3}(?:\[\]byte|bytes?|bytearray|from|from_?hex|unhexlify|atob"
+    # What makes bytes or a text of another form of the value; first a quick look whether anything is called.
+    r"|(?=[\w.:()\[\] ]{0,160}?\(\\{0,4}[\"'`])"
+    r"(?:new[ ])?(?:[A-Za-z]\w{0,24}(?:\.|::|\(\)\.)){0,3}(?:\[\]byte|bytes?|bytearray|from|from_?hex|unhexlify|atob"
     r"|\w{0,16}(?:[Dd]ecode|[Ee]ncode)\w{0,8}|[Gg]et_?[Bb]ytes|[Ss]tring|str|hex2bin|FromBase64String|FromHex\w{0,6}"
     r"|(?:SymmetricKey\(data:[ ])?Data)\((?=\\{0,4}[\"'`]))?"
 )
@@ -145,7 +147,7 @@ _BINDING = with_value(f"(?:{'|'.join((_OTHERWISE, _BOUND, _CALL, _BESIDE, _ARGUM
 _NOTHING = (None,) * _BINDING.groups
 # Behind a name in a sentence.
 _IN_SENTENCES = (" ", "\t", "*")
-_SAYS = re.compile(r"[ \t]{0,3}(?:are|is|:|=)")
+_SAYS = lazy_re(r"[ \t]{0,3}(?:are|is|:|=)")
 _BEFORE_PAIRS = ("and", "/", "&", "+")
 _PAIR = with_value(
     r"[ \t]{0,3}(?:(?:(?:(?:have|has|were|got)[ \t])?(?:changed|rotated|updated|reset)[,;:.]?[ \t])?"
@@ -153,13 +155,13 @@ _PAIR = with_value(
     rf"[ \t]{{0,2}}(?:/|:|,|and)[ \t]{{0,2}}{OPEN}"
 )
 
-_OUTSIDE = re.compile(rf"{OUTSIDE}{{1,256}}")
+_OUTSIDE = lazy_re(rf"{OUTSIDE}{{1,256}}")
 # Behind a name: no value begins so.
 _NO_VALUE = ("=[", "={", "=(")
 # A longer value that is none is not looked at again for every name in it.
 _LONG_VALUE = 48
 # In a sentence only a value with one of these is a secret, or one in quotes; so far from its name it stands at most.
-_TELLING = re.compile(r"[\x00-\t\x0b-\x1f!-'*+/0-9<-`{-\x7f“「『‘]")
+_TELLING = lazy_re(r"[\x00-\t\x0b-\x1f!-'*+/0-9<-`{-\x7f“「『‘]")
 _REACH = 192
 _SHELL_WORDS = frozenset(("", "-", "export", "ENV", "ARG", "set", "env", "-e", "setx", "declare -x", "Environment="))
 # Docker and others take a variable of the environment behind these, anywhere on the line.

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from orihon.errors import InvalidSettings
 from orihon.guard.masking.anchors import SecretSpan
+from orihon.system.patterns import lazy_re
 
 WINDOW = 4096
 WINDOW_OVERLAP = 1024
@@ -31,7 +32,7 @@ SECONDS_PER_WINDOW = 0.002
 
 logger = logging.getLogger("orihon.guard")
 
-_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_NAME = lazy_re(r"[A-Z][A-Z0-9_]*")
 
 
 class UserPatterns:
@@ -107,9 +108,9 @@ def _compiled(name: str, pattern: str) -> Any:
 
 # A repeat without an upper bound that gives back what it took; a possessive one (``++``) does not.
 _LOOP = r"(?<![*+}?])(?:[*+]|\{[0-9]*,\})(?!\+)"
-_LOOP_IN_LOOP = re.compile(rf"\([^()]*{_LOOP}[^()]*\){_LOOP}")
-_ESCAPE_OR_CLASS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_INNERMOST_GROUP = re.compile(r"\(([^()]*)\)")
+_LOOP_IN_LOOP = lazy_re(rf"\([^()]*{_LOOP}[^()]*\){_LOOP}")
+_ESCAPE_OR_CLASS = lazy_re(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_INNERMOST_GROUP = lazy_re(r"\(([^()]*)\)")
 
 
 def _repeats_nest(pattern: str) -> bool:
@@ -128,8 +129,8 @@ def _repeats_nest(pattern: str) -> bool:
 SECONDS = 1.0
 
 
-_ESCAPED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
-_BEGINS_A_LINE = re.compile(r"(?:\(\?[a-z]+\))?\^#\+ ")
+_ESCAPED = lazy_re(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+_BEGINS_A_LINE = lazy_re(r"(?:\(\?[a-z]+\))?\^#\+ ")
 
 
 class TimedPatterns:

@@ -23,6 +23,7 @@ import secrets
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
+from operator import itemgetter
 from typing import Any, ClassVar, Final
 
 from orihon.errors import InvalidInput, InvalidMessage
@@ -30,6 +31,7 @@ from orihon.guard.mask_key import KEY_BYTES
 from orihon.guard.masking.anchors import (
     DEEPEST,
     SEEN_AS,
+    SEEN_LIKE,
     UNSEEN_PLACES,
     WIDE_PLACES,
     Encoded,
@@ -46,6 +48,7 @@ from orihon.guard.masking.known_values import LIVE, PLACEHOLDER, VAULT, PlainTex
 from orihon.guard.masking.patterns import UserPatterns
 from orihon.guard.masking.rules import SHORTEST_TEXT, built_in_finders
 from orihon.system import jsonio
+from orihon.system.patterns import lazy_re
 from orihon.values.message.strings import map_named, name_for
 from orihon.values.task import TaskKey
 
@@ -55,7 +58,7 @@ _BLOCK = 64  # bytes of SHA-256
 _MOST_PASSES = 4
 # How far a secret lies at most from the placeholder that makes it one.
 _SEAM = 600
-_FEW = 4
+_FEW = 8
 # So near to where a part of a text was cut, half a word may look like a secret.
 _EDGE = 64
 
@@ -193,7 +196,7 @@ class Redactor:
         if views.is_ascii:
             return self._found(views, places, depth)
         unseen = places.pop(UNSEEN_PLACES, [])
-        odd = odd_places(views, places.pop(WIDE_PLACES, []))
+        odd = sorted(odd_places(views, places.pop(WIDE_PLACES, [])))
         hiding = sorted((*unseen, *odd)) if odd else unseen
         if not hiding:
             return self._found(views, places, depth)
@@ -205,7 +208,8 @@ class Redactor:
         spans = self._found(views, places, depth)
         for start, end in parts:
             hidden = unseen[bisect_left(unseen, start) : bisect_left(unseen, end)]
-            seen = Views(_as_seen(text[start:end], {text[place] for place in hidden}, has_odd=bool(odd)), judged)
+            has_odd = bisect_left(odd, start) < bisect_left(odd, end)
+            seen = Views(_as_seen(text[start:end], {text[place] for place in hidden}, has_odd=has_odd), judged)
             places = self._finders.places(seen)
             places.pop(UNSEEN_PLACES, None)
             places.pop(WIDE_PLACES, None)
@@ -299,8 +303,8 @@ def has_placeholder(text: str) -> bool:
 
 def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
     """The spans in order, overlapping ones as one, so that no rest of a secret stays."""
-    # The sort is stable: of two kinds with the same place, the more telling one leads.
-    (start, end, name), *others = sorted(spans, key=lambda span: (span[0], -span[1]))
+    # The sorts are stable: of two kinds with the same place, the more telling one leads.
+    (start, end, name), *others = sorted(sorted(spans, key=itemgetter(1), reverse=True), key=itemgetter(0))
     for next_start, next_end, next_name in others:
         if next_start < end:
             end = max(end, next_end)
@@ -311,13 +315,13 @@ def _merged(spans: list[SecretSpan]) -> Iterator[SecretSpan]:
 
 
 # What of a JSON text is neither space nor structure, and what of that stands outside of quotes.
-_JSON_VALUE = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^\s\[\]{}:,"]++', re.DOTALL)
-_JSON_BARE = re.compile(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity")
-_JSON_BEFORE = re.compile(r'(\\{0,7}")[ \t]{0,8}:[ \t\r\n]{0,32}(?:\[[^\]\[{}":]{0,200})?\Z')
+_JSON_VALUE = lazy_re(r'"(?:[^"\\]++|\\.)*+"|[^\s\[\]{}:,"]++', re.DOTALL)
+_JSON_BARE = lazy_re(r"-?[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?|true|false|null|NaN|-?Infinity")
+_JSON_BEFORE = lazy_re(r'(\\{0,7}")[ \t]{0,8}:[ \t\r\n]{0,32}(?:\[[^\]\[{}":]{0,200})?\Z')
 _BEFORE_BARE = " \t\n:,["
-_JSON_AFTER = re.compile(r"[ \t\r\n]{0,32}(?:[,\]}]|\Z)")
-_ESCAPE_START = re.compile(r"\\u[0-9A-Fa-f]{0,3}\Z|\\\Z")
-_ESCAPE_END = re.compile(r"u[0-9A-Fa-f]{4}|.", re.DOTALL)
+_JSON_AFTER = lazy_re(r"[ \t\r\n]{0,32}(?:[,\]}]|\Z)")
+_ESCAPE_START = lazy_re(r"\\u[0-9A-Fa-f]{0,3}\Z|\\\Z")
+_ESCAPE_END = lazy_re(r"u[0-9A-Fa-f]{4}|.", re.DOTALL)
 
 
 def _is_json(text: str) -> bool:
@@ -406,10 +410,11 @@ def _missing_quote(text: str, start: int, end: int) -> str:
 
 
 def _as_seen(text: str, unseen: set[str], *, has_odd: bool) -> str:
-    if has_odd or len(unseen) > _FEW:
+    hiding = SEEN_LIKE.keys() & set(text) if has_odd else unseen
+    if len(hiding) > _FEW:
         return text.translate(SEEN_AS)
-    for character in unseen:  # much faster than a table
-        text = text.replace(character, "")
+    for character in hiding:  # much faster than a table
+        text = text.replace(character, SEEN_LIKE[character])
     return text
 
 

@@ -34,6 +34,7 @@ from orihon.guard.masking.providers import (
     UNDERSCORED,
     Prefixed,
 )
+from orihon.system.patterns import lazy_re
 
 # A key starts where no word is going on: ``task-12`` and ``laughs_1`` are none. Some things end with a
 # letter or digit and still end a word: escapes such as \n and \u003e in quoted text, %3D in addresses,
@@ -63,8 +64,8 @@ _AWS_SECRET = rf"{_ASSIGN}()[A-Za-z0-9/+]{{30,}}+={{0,2}}"
 
 # Where a line ends, and the next one; a half of a key that goes on there, and the least that both together have.
 _BREAKS = ("\n", "\r\n", "\\\n")
-_REST = re.compile(r"[ \t]{0,8}([A-Za-z0-9_+/=.-]{6,256}+)(?=[ \t]{0,4}(?:[\r\n\"'`,;)]|$))")
-_RANDOM = re.compile(r"[A-Za-z0-9]*+\Z|(?=[^A-Z]*+[A-Z])(?=[^a-z]*+[a-z])[^0-9]*+[0-9]")
+_REST = lazy_re(r"[ \t]{0,8}([A-Za-z0-9_+/=.-]{6,256}+)(?=[ \t]{0,4}(?:[\r\n\"'`,;)]|$))")
+_RANDOM = lazy_re(r"[A-Za-z0-9]*+\Z|(?=[^A-Z]*+[A-Z])(?=[^a-z]*+[a-z])[^0-9]*+[0-9]")
 _LONGEST_HALF, _HALF, _LEAST_BROKEN = 96, 36, 24
 # So many of one character end no key.
 _RUN = 10

@@ -21,6 +21,7 @@ from orihon.guard.masking.judgement import (
     is_spaced_secret,
     is_strong,
 )
+from orihon.system.patterns import lazy_re
 
 # How many characters of a value, which may be that of a password, are a secret.
 Judge = Callable[[str, bool], int]
@@ -31,7 +32,7 @@ OPEN: Final = r"(?P<quote>\\{0,4}[rbuf]?[\"'`“「『‘])?"
 OUTSIDE: Final = r"[!#-&(-;=?-\[\]-_a-~]"
 # Code, templates and placeholders begin with one of these.
 _NO_VALUE = r"[\[{<(]"
-_UNQUOTED_END = re.compile(r"[,;&|]")
+_UNQUOTED_END = lazy_re(r"[,;&|]")
 _TRAILING = ".,;:)]}|?"
 # The opening quote, what may follow inside, and what closes.
 _QUOTED = (
@@ -47,18 +48,18 @@ _IN_QUOTES = "|".join(rf"(?<={opening}){inside}{_WIDTH}(?=[{closing}\\])" for op
 _VALUE = rf"(?(quote)(?:{_IN_QUOTES})|{OUTSIDE}{_WIDTH})"
 
 # Behind the quote that opens it, which is no backtick: commands stand there.
-_PHRASE = re.compile(r"(?<!`)(?:[a-z]{3,10} ){3,23}+[a-z]{3,10}(?=[\"'”」』’\\])")
-_TOLD_PHRASE = re.compile(r"(?:[A-Za-z]{1,12} ){3,23}+[a-z]{1,12}(?=[.!]?[\"'”」』’\\])")
-_SPACED = re.compile(
+_PHRASE = lazy_re(r"(?<!`)(?:[a-z]{3,10} ){3,23}+[a-z]{3,10}(?=[\"'”」』’\\])")
+_TOLD_PHRASE = lazy_re(r"(?:[A-Za-z]{1,12} ){3,23}+[a-z]{1,12}(?=[.!]?[\"'”」』’\\])")
+_SPACED = lazy_re(
     r"(?<=\")[!#-\[\]-~]++(?: [!#-\[\]-~]++){1,5}+(?=[\"\\])|(?<=')[!-&(-\[\]-~]++(?: [!-&(-\[\]-~]++){1,5}+(?=['\\])"
 )
-_DASHED_PHRASE = re.compile(r"(?:[a-z]{3,10}-){3,23}+[a-z]{3,10}")
+_DASHED_PHRASE = lazy_re(r"(?:[a-z]{3,10}-){3,23}+[a-z]{3,10}")
 
 
 def with_value(binding: str) -> re.Pattern[str]:
     """An expression for what binds a value to its name, and for the value, if there is one; a quote holds one word
     only. ``binding`` has the group ``quote``, and ends with it."""
-    return re.compile(rf"(?>{binding})(?P<value>(?!{_NO_VALUE}){_VALUE})?")
+    return lazy_re(rf"(?>{binding})(?P<value>(?!{_NO_VALUE}){_VALUE})?")
 
 
 def secret_in(views: Views, start: int, written: str, kind: str, judge: Judge) -> SecretSpan | None:
@@ -113,7 +114,8 @@ def listed(written: str, is_password: bool) -> int:
 
 def assigned(written: str, is_password: bool) -> int:
     """After the mark of an assignment."""
-    taken = _UNQUOTED_END.split(written, maxsplit=1)[0].rstrip(_TRAILING)
+    ends = _UNQUOTED_END.search(written)
+    taken = (written if ends is None else written[: ends.start()]).rstrip(_TRAILING)
     taken = taken if "(" in taken else taken.partition(")")[0]
     return len(taken) if is_strong(taken, is_password=is_password, least=5 if is_password else 8) else 0
 

@@ -76,6 +76,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("orihon_model_cost_total", "counter", "Cost of those tokens at the prices of the settings.", ("model",)),
     Family(counts.MODEL_SECONDS, "histogram", "Time until a model had answered, attempts included."),
     Family(counts.SAVED_TOKENS, "counter", "Tokens that folding has kept from being sent (estimate).", (), _ZERO),
+    Family(counts.PROXY_REQUESTS, "counter", "Requests through the proxy, by what the model got.", ("view",)),
     Family(counts.TOOL_CALLS, "counter", "Calls of tools.", ("status",), (("success",), ("error",))),
     Family(counts.TOOL_SECONDS, "histogram", "Time that a call of a tool took."),
     Family("orihon_scrape_duration_seconds", "gauge", "Time that collecting these figures took."),

@@ -23,12 +23,13 @@ def check_placement(
 ) -> None:
     """Where the folder is, against where the row's status says that it is. ``in_use``: its owner may just move it.
 
-    ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row.
+    ``is_known_beside``: the catalogue is in a database, and ``tasks.db`` of the base folder has the task's row, or one
+    that is on its way.
     """
     if len(places) > 1:
         _check_twins(places, report)
     elif row is None:
-        kind = "not_moved" if is_known_beside else "no_row"
+        kind = "no_row" if not is_known_beside else "half_moved" if places[0].is_in_database else "not_moved"
         report(Finding("catalogue", kind, f"{places[0].position}/", severity="warning"))
     elif not places:
         _check_absence(row, report)
@@ -37,6 +38,8 @@ def check_placement(
         if wanted is not None and not in_use and not places[0].is_right_for(row.status):
             fields = {"status": row.status.value, "place": places[0].position, "wanted": wanted}
             report(Finding("catalogue", "misplaced", f"{places[0].position}/", severity="warning", fields=fields))
+        if is_known_beside and not in_use:
+            report(Finding("catalogue", "half_moved", "tasks.db", severity="warning"))
         if FOLDER_LOST in row.metadata:
             report(Finding("catalogue", "found_again", f"{places[0].position}/", severity="warning"))
 

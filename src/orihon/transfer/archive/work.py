@@ -84,7 +84,7 @@ class Work:
         if storage is None:
             from orihon.drivers.objects import FolderStorage
 
-            storage = FolderStorage(base.path)
+            storage = FolderStorage(base.path, may_be_links=(FOLDER,))
         self._shelf = Shelf(storage)
 
     def _storage(self) -> ObjectStorage | None:

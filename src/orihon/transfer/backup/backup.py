@@ -47,6 +47,7 @@ from orihon.transfer.backup.vault import (
     Memory,
     VaultIdentity,
     VaultKey,
+    run_order,
     storage_at,
 )
 from orihon.values.task import TaskStatus, folder
@@ -196,7 +197,7 @@ class _Run:
         newest = self._vault.judged(runs[-1], key, identity) if runs else None
         if newest is not None:
             self._vault.refuse_foreign(newest)
-            if made and newest.run > max(made, begun) and self._given is None:
+            if made and run_order(newest.run) > max(map(run_order, (made, begun))) and self._given is None:
                 raise InvalidInput("backup_other_copy", place=place, run=newest.run, ours=made)
         last = begun if begun in runs else made
         if was not in ("", identity.vault):

@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
+from orihon.guard.mask_key import KEY_FILE
 from orihon.system import jsonio
 from orihon.system.files import is_tame, wrapping
 from orihon.tasks.base import is_id
@@ -20,6 +21,10 @@ from orihon.tasks.place import PLACES
 
 #: Stands for the base folder itself where a task's name is expected; sorts after every one of them.
 BASE = "~"
+#: What of the base folder itself is in a backup: files, and folders. No key that signs or lets somebody in: whoever has
+#: made the backup would have it.
+BASE_FILES = ("tasks.db", KEY_FILE, "mcp_tools.json")
+BASE_FOLDERS = ("archive", "aside", "audit", "keys")
 #: Bytes of one entry; a file of a terabyte has some twenty million.
 LONGEST_ENTRY = 1 << 28
 
@@ -61,7 +66,9 @@ class FileEntry:
         try:
             pieces = tuple(Chunk(_digest(sha256), _size(size)) for sha256, size in record["pieces"])
             entry = cls(record["task"], record["place"], record["name"], pieces, str(record.get("seen", "")))
-            is_placed = entry.task == BASE or (is_id(entry.task) and entry.place in PLACES)
+            top, slash, _ = entry.name.partition("/")
+            is_of_base = entry.task == BASE and top in (BASE_FOLDERS if slash else BASE_FILES)
+            is_placed = is_of_base or (is_id(entry.task) and entry.place in PLACES)
             if not is_placed or not is_tame(entry.name):
                 raise ValueError(ascii(entry.name)[:80])
         except (KeyError, TypeError, AttributeError) as error:

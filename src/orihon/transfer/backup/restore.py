@@ -34,7 +34,7 @@ from orihon.tasks.place import PLACES
 from orihon.transfer.backup.backup import refuse_database
 from orihon.transfer.backup.manifest import FileEntry
 from orihon.transfer.backup.snapshot import opened_copy, statement
-from orihon.transfer.backup.vault import BackupInfo, BackupRepository, VaultIdentity, VaultKey, storage_at
+from orihon.transfer.backup.vault import BackupInfo, BackupRepository, VaultIdentity, VaultKey, run_order, storage_at
 
 _POWERS = ("grants", "admins", "tasks_to_run", "notices")
 
@@ -147,7 +147,7 @@ def _strange(
         if info.standing == "foreign":
             yield DamagedStore("backup_foreign", run=info.run, place=vault.place, time=info.created_at)
     for run, by in sorted(wanted.items()):
-        if run not in runs and run >= identity.oldest:
+        if run not in runs and run_order(run) >= run_order(identity.oldest):
             yield DamagedStore("backup_missing", run=run, place=vault.place, by=by)
 
 

@@ -40,7 +40,10 @@ KEY_FILE = "backup.key"
 MEMORY = "backups.json"
 _KEY = re.compile(rb"([0-9a-f]{64}) ([0-9a-f]{16})\s*")
 _MOST_VAULTS = 64
-_RUN = re.compile(r"[0-9]{6,12}-[0-9TZ]{1,40}")
+_RUN = re.compile(r"([0-9]{6,12})-[0-9TZ]{1,40}")
+_LAST_NUMBER = 10**12 - 1
+# What an object of ours never is.
+_NO_OBJECT = ("object_link", "object_large")
 _SIGN_SECONDS = 60.0
 _SILENCE = timedelta(hours=1)
 
@@ -70,6 +73,12 @@ class BackupInfo:
     @property
     def signed_fields(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name not in ("mac", "standing")}
+
+
+def run_order(run: str) -> tuple[int, str]:
+    """Which run came first: by its number, which may have more digits than another. No run is before all."""
+    found = _RUN.fullmatch(run)
+    return (int(found[1]) if found else -1, run)
 
 
 class VaultKey:
@@ -205,19 +214,22 @@ class BackupRepository:
     def runs(self) -> list[str]:
         """The names of all backups, oldest first."""
         names = (name.removeprefix("runs/").removesuffix(".json") for name in self._names("runs"))
-        return sorted(name for name in names if _RUN.fullmatch(name))
+        return sorted((name for name in names if _RUN.fullmatch(name)), key=run_order)
 
     def next_run(self) -> str:
         """A name for the next one. The number orders them, whatever the clock says."""
         # Also of those that never ended: their manifests may still be there.
         begun = [name.removeprefix("manifests/") for name in self._names("manifests")]
-        numbers = [int(run.partition("-")[0]) for run in (*self.runs(), *begun) if _RUN.fullmatch(run)]
-        return f"{max(numbers, default=0) + 1:06d}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        last = max((*self.runs(), *begun), key=run_order, default="")
+        number = max(run_order(last)[0], 0)
+        if number >= _LAST_NUMBER:  # the next one would be nobody's
+            raise DamagedStore("backup_numbers", place=self.place, key=f"manifests/{last}")
+        return f"{number + 1:06d}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
 
     def info(self, run: str) -> BackupInfo:
         """What is known about a backup."""
         try:
-            found: dict[str, Any] = jsonio.decode(self._storage.read(f"runs/{run}.json").data)
+            found: dict[str, Any] = jsonio.decode(self._small(f"runs/{run}.json"))
             if found["version"] != VERSION:
                 raise ValueError(f"version {found['version']}")
             return BackupInfo(
@@ -258,11 +270,13 @@ class BackupRepository:
     def identity(self, key: VaultKey | None = None) -> VaultIdentity | None:
         """Whose vault this is: ``None`` when nobody has said so yet. With its ``key``, what it says is proved."""
         try:
-            data = self._storage.read(_VAULT).data
+            data = self._small(_VAULT)
         except StorageUnavailable as error:
             if error.reason != "object_gone":
                 raise
             return None
+        except ValueError as error:
+            raise DamagedStore("backup_vault", place=self.place) from error
         try:
             found = jsonio.decode(data)
             unkeyed = {str(run): str(sha256) for run, sha256 in found["unkeyed"].items()}
@@ -295,6 +309,8 @@ class BackupRepository:
         try:
             digest = self._storage.download(f"manifests/{info.run}", path)
         except StorageUnavailable as error:
+            if error.reason in _NO_OBJECT:
+                raise self._unusable(info.run, "it is not what was written") from error
             if error.reason != "object_gone":
                 raise
             raise self._unusable(info.run, "it is missing") from error
@@ -307,6 +323,15 @@ class BackupRepository:
             yield from read_manifest(path)
         except ValueError as error:
             raise self._unusable(info.run, str(error)) from error
+
+    def _small(self, key: str) -> bytes:
+        """A description; ``ValueError`` for what none of ours is."""
+        try:
+            return self._storage.read(key).data
+        except StorageUnavailable as error:
+            if error.reason in _NO_OBJECT:
+                raise ValueError(error.reason) from error
+            raise
 
     def _unusable(self, run: str, detail: str) -> DamagedStore:
         return DamagedStore("backup_manifest", run=run, place=self.place, detail=detail)
@@ -339,6 +364,8 @@ class BackupRepository:
         except StorageUnavailable as error:
             if error.reason == "object_gone":
                 raise DamagedStore("backup_chunk_missing", **named) from error
+            if error.reason in _NO_OBJECT:
+                raise DamagedStore("backup_chunk_changed", **named) from error
             raise
         if len(data) != piece.size or hashlib.sha256(data).hexdigest() != piece.sha256:
             raise DamagedStore("backup_chunk_changed", **named)

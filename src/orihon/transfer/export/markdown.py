@@ -24,6 +24,7 @@ from orihon.transfer.export.about import (
 from orihon.transfer.export.message_view import MessagePiece, call_arguments, call_name, pieces_of, pretty
 from orihon.transfer.export.prose import one_line, visible
 from orihon.transfer.export.story import FoldBegins, FoldEnds, OpenTask, Story, StoryMessage
+from orihon.values.message.message import Message
 from orihon.values.records import Fold
 
 _TICKS = re.compile("`+")
@@ -84,14 +85,22 @@ def _message(told: StoryMessage) -> Iterator[str]:
     title = [str(stored.seq), role_name(message.role), plain(name)]
     yield "### " + " · ".join(filter(None, title))
     yield f"<sub>{' · '.join(filter(None, _notes(told)))}</sub>"
-    for piece in pieces_of(message):
-        yield _piece(piece, in_fence=message.role == "tool")
-    for call in message.tool_calls:
-        yield f"→ **{plain(call_name(call))}** {plain(call.id)}".rstrip()
-        yield fenced(call_arguments(call), "json" if call.name else "")
+    yield from content_blocks(message)
     if told.preview is not None:
         yield f"*{text('export.preview', fold=told.preview.id)}*"
         yield fenced(told.preview.text)
+
+
+def content_blocks(message: Message, shortened: str | None = None) -> Iterator[str]:
+    """What a message says, or what stands for that, and the calls that it makes."""
+    if shortened is None:
+        for piece in pieces_of(message):
+            yield _piece(piece, in_fence=message.role == "tool")
+    else:
+        yield fenced(shortened)
+    for call in message.tool_calls:
+        yield f"→ **{plain(call_name(call))}** {plain(call.id)}".rstrip()
+        yield fenced(call_arguments(call), "json" if call.name else "")
 
 
 def _notes(told: StoryMessage) -> Iterator[str]:

@@ -17,13 +17,14 @@ from typing import Any, Literal
 
 from orihon.audit.trail import audited
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.connect import catalogue_exists, open_catalogue
+from orihon.catalogue.connect import catalogue_beside, catalogue_exists, open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StorageUnavailable, TaskBusy, TaskNotFound
 from orihon.guard.logs import enter_task, leave_task
 from orihon.settings import Settings, load_settings
 from orihon.system import ProgressObserver
 from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
+from orihon.tasks.place import folders_of
 from orihon.tasks.task_name import is_subject, task_about
 from orihon.transfer.migrate.move import Move
 from orihon.transfer.migrate.rows import carry_the_rest
@@ -132,6 +133,26 @@ def migrate_tasks(
             carry_the_rest(sides.other, sides.home)
         act.details["moved"] = sum(one.outcome not in ("skipped", "failed") for one in outcomes)
     return MigrationReport(source, target, dry_run, tuple(outcomes))
+
+
+def finish_moves(base_dir: Path, settings: Settings) -> list[str]:
+    """End the moves into the database that were broken off when the records were there and the row was not.
+
+    Returns the tasks that have arrived. What a live process moves is left to it.
+    """
+    beside = catalogue_beside(base_dir, settings)
+    if beside is None:
+        return []
+    with beside:
+        marked = [beside.tasks.get(uuid) for uuid in beside.tasks.in_move()]
+    done: list[str] = []
+    for row in marked:
+        place = folders_of(base_dir, settings).find(row.uuid)
+        if place is not None and place.is_in_database:
+            source = row.backend if row.backend in BACKENDS and row.backend != "postgres" else "files"
+            report = migrate_tasks(base_dir, settings, source=source, target="postgres", tasks=[row.uuid])
+            done += [task.uuid for task in report.tasks if task.outcome == "finished"]
+    return done
 
 
 def _refuse_pair(source: str, target: str, settings: Settings) -> None:

@@ -15,6 +15,7 @@ from functools import partial
 
 from orihon.audit.trail import audit_of
 from orihon.catalogue.connect import is_known_beside
+from orihon.catalogue.rows import IN_MOVE
 from orihon.catalogue.sealed_db import SealedTasks
 from orihon.errors import DamagedStore, OrihonError, StorageError, TaskNotFound
 from orihon.guard import KEY_COPY, KEY_FILE
@@ -22,6 +23,7 @@ from orihon.guard.mask_key import key_trouble
 from orihon.search.maintenance import damage_in_index, invalidate_bookmark
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase, is_id
+from orihon.tasks.proxy_trouble import read_trouble
 from orihon.tasks.verify.database import damage_in
 from orihon.tasks.verify.findings import Finding, Severity
 from orihon.tasks.verify.folder import check_permissions, report_leftovers
@@ -107,6 +109,9 @@ def _check_base(base: OpenBase) -> Iterator[Finding]:
         severity: Severity = "error" if trouble[1] == "lost" else "warning"
         yield Finding("mask_key", trouble[1], trouble[0], severity=severity, fields={"key": KEY_FILE, "copy": KEY_COPY})
     yield from _check_index(base)
+    if (proxied := read_trouble(base.path)) is not None:
+        told = {"why": proxied.why, "at": proxied.at, "count": proxied.count}
+        yield Finding("proxy", "degraded", "proxy.json", severity="warning", fields=told)
     left: list[Finding] = []
     report_leftovers("base", base.leftovers(in_tasks=False), base.path, left.append)
     yield from left
@@ -133,7 +138,8 @@ def _check_task(base: OpenBase, uuid: str) -> list[Finding]:
     try:
         if base.catalogue is None:
             return [finding for place in places for finding in verify_folder(uuid, None, place, base.settings)]
-        beside = row is None and is_known_beside(base.path, base.settings, uuid)
+        is_on_its_way = row is None or (row.requested or "").startswith(IN_MOVE)
+        beside = is_on_its_way and is_known_beside(base.path, base.settings, uuid)
         findings = verify_placed(uuid, row, places, base.settings, in_use=in_use, is_known_beside=beside)
     except StorageError as error:
         # What keeps us from one task must not keep us from the others.

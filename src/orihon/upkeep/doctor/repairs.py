@@ -27,18 +27,13 @@ from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
 from orihon.system.files import keep_aside, move_aside, remove_abandoned, remove_leftovers, wrapping
 from orihon.tasks.base import OpenBase, remove_left
+from orihon.tasks.folder_rows import enter_folder, owners_store, usage_from_folder
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import TaskPlace, reached_epoch
 from orihon.tasks.verify.findings import Finding
 from orihon.tasks.verify.folder import everything_in, open_to_others
-from orihon.upkeep.doctor.rebuild import (
-    count_calls,
-    owners_store,
-    rescued_rows,
-    row_from_folder,
-    usage_from_folder,
-    with_calls,
-)
+from orihon.transfer.migrate import finish_moves
+from orihon.upkeep.doctor.rebuild import count_calls, rescued_rows
 from orihon.values.task import TaskStatus
 
 logger = logging.getLogger("orihon.doctor")
@@ -64,7 +59,7 @@ class Operation:
 
     @property
     def catalogue(self) -> Catalogue:
-        catalogue = self.base.open_catalogue(create=True)
+        catalogue = self.base.open_catalogue(create=True, enter=False)
         assert catalogue is not None
         return catalogue
 
@@ -104,7 +99,7 @@ class Operation:
 
 def make_catalogue(operation: Operation) -> None:
     """A new ``tasks.db``; the rows come from the folders, one by one."""
-    operation.base.open_catalogue(create=True)
+    operation.base.open_catalogue(create=True, enter=False)
 
 
 def replace_catalogue(operation: Operation) -> None:
@@ -170,11 +165,13 @@ def _readable_usage(base: OpenBase, row: TaskRow) -> list[UsageRow]:
 
 def adopt_folder(operation: Operation) -> None:
     """A row for a folder that has none."""
-    place, settings = operation.place, operation.base.settings
-    row = row_from_folder(place, settings)
-    used = usage_from_folder(place, settings, row)
-    operation.catalogue.tasks.adopt(with_calls(row, used))
-    operation.catalogue.usage.replace(row.uuid, used)
+    enter_folder(operation.catalogue, operation.place, operation.base.settings)
+
+
+def finish_move(operation: Operation) -> None:
+    """The row follows the records into the database."""
+    if operation.uuid not in finish_moves(operation.base.path, operation.base.settings):
+        raise TaskNotFound("no_row", uuid=operation.uuid)
 
 
 def unite_folders(operation: Operation) -> None:
@@ -321,6 +318,7 @@ REPAIRS: Mapping[tuple[str, str], Repair] = {
     ("catalogue", "damaged"): replace_catalogue,
     ("catalogue", "two_folders"): unite_folders,
     ("catalogue", "no_row"): adopt_folder,
+    ("catalogue", "half_moved"): finish_move,
     ("catalogue", "no_folder"): note_loss,
     ("catalogue", "found_again"): forget_loss,
     ("catalogue", "misplaced"): settle_folder,

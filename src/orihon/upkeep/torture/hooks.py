@@ -251,7 +251,7 @@ class _SqliteFile(apsw.VFSFile):
             self._hooks.made(call, lambda: opening(vfs.below, name, flags), new=new)
         self._file = self._hooks.known(path)
 
-    def xWrite(self, data: bytes, offset: int) -> None:
+    def xWrite(self, data: Any, offset: int) -> None:
         def write(part: bytes) -> int:
             super(_SqliteFile, self).xWrite(part, offset)
             return len(part)

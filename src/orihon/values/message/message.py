@@ -9,7 +9,7 @@ read-only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -56,6 +56,7 @@ class Message:
     tool_name: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
     dialect: str = "chat"
+    unsent: tuple[str, ...] = ()  # fields of ``extra`` that a program keeps for itself
 
     @classmethod
     def build(
@@ -68,8 +69,12 @@ class Message:
         tool_call_id: str | None = None,
         name: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        unsent: Iterable[str] = (),
     ) -> Message:
-        """A chat message in modern form, from checked values; ``extra`` is the caller's data, never notes."""
+        """A chat message in modern form, from checked values; ``extra`` is the caller's data, never notes.
+
+        Its fields that ``unsent`` names are kept, and no provider sees them.
+        """
         text, parts = read_content(content)
         if parts is not None:
             check_depth(content, "content")
@@ -83,7 +88,9 @@ class Message:
             chat.read_text(tool_name, "tool_name"),
             _checked_extra(extra) if extra is not None else {},
         )
-        return message.as_chat()[0] if chat.is_old(message.role, message.tool_calls, message.extra) else message
+        if chat.is_old(message.role, message.tool_calls, message.extra):
+            message = message.as_chat()[0]
+        return replace(message, unsent=tuple(unsent)) if unsent else message
 
     @classmethod
     def from_chat(cls, data: Mapping[str, Any]) -> Message:
@@ -154,6 +161,8 @@ class Message:
             body["parts"] = [part.data for part in self.parts]
         if self.extra:
             body["extra"] = self.extra
+        if self.unsent:
+            body["unsent"] = [*self.unsent]
         return body
 
     @classmethod
@@ -171,6 +180,7 @@ class Message:
             body.get("name"),
             body.get("tool_name"),
             body.get("extra") or {},
+            unsent=tuple(body.get("unsent") or ()),
         )
 
     def request(self) -> dict[str, Any]:
@@ -188,7 +198,8 @@ class Message:
         if name := self.name or (self.tool_name if self.role == "tool" else None):
             data["name"] = wire_name(name)
         if self.extra:
-            data.update((key, value) for key, value in wire_fields(self.extra) if key not in data)
+            taken = {*data, *self.unsent}
+            data.update((key, value) for key, value in wire_fields(self.extra) if key not in taken)
         return data
 
     @property

@@ -32,6 +32,11 @@ RESPONSE_ONLY = frozenset(
         "usage",
     )
 )
+# Fields beside the common ones that some provider takes in a request; what else a program hands over is its own.
+SENT_FIELDS = RESPONSE_ONLY | {
+    *("audio", "cache_control", "images", "partial", "prefix", "refusal", "weight"),
+    *("extra_content", "reasoning", "reasoning_content", "reasoning_details", "thinking", "thinking_blocks"),
+}
 _CALL_RESPONSE_ONLY = frozenset(("index",))
 # Only a user may send these; anyone else's are named in a text.
 _USER_ONLY_KINDS = frozenset(("image", "file", "audio"))

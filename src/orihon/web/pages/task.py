@@ -9,9 +9,10 @@ from typing import Any
 from orihon.catalogue.rows import CLEANED
 from orihon.errors import NoSuchMessage, OrihonError
 from orihon.reports.overview import kept_summary
+from orihon.settings import Settings
 from orihon.tasks.chain import ChainLink, task_chain
 from orihon.tasks.inheritance import inheritable_summary
-from orihon.tasks.reader import Stream
+from orihon.tasks.reader import StoredMessage, Stream
 from orihon.tasks.view_reader import ViewReading
 from orihon.transfer.export.message_view import (
     ContentBlock,
@@ -23,7 +24,8 @@ from orihon.transfer.export.message_view import (
     shown_message,
 )
 from orihon.transfer.export.story import StoryMessage
-from orihon.values.records import Fold
+from orihon.values.records import Fold, ModelCall
+from orihon.values.tokens.prices import PriceList
 from orihon.values.view import history
 from orihon.web.call import Call, Page, PageRoute
 from orihon.web.conversation import Broken, Closed, ConversationRange, ConversationReader, Stretch, inside
@@ -214,9 +216,10 @@ def shown_item(item: Any, memory: TaskMemory, visible: set[int], *, whole: bool 
 
 # ---- tabs ------------------------------------------------------------------------------------------------------------
 
-TABS = ("conversation", "tools", "plans", "summaries", "changes", "questions", "chain")
+TABS = ("conversation", "calls", "tools", "plans", "summaries", "changes", "questions", "chain")
 _PAGE = 50
 _LONGEST_RESULT = 4_000
+_MOST_LOOKED_AT = 2_000
 
 
 def contents(call: Call, task: TaskHead, tab: str) -> dict[str, Any]:
@@ -234,6 +237,42 @@ def _records(call: Call, task: TaskHead, stream: Stream) -> tuple[list[dict[str,
     last = min(task.store.count(stream), (call.given["before"] or 10**15) - 1)
     first = max(1, last - _PAGE + 1)
     return list(task.store.read(stream, first, last))[::-1], first if first > 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownModelCall:
+    """A request to a model: the answer that it got, and what it took."""
+
+    answer: StoredMessage
+    cost: float | None
+
+    @property
+    def cached(self) -> float | None:
+        """The share of what went out that the provider had in its cache."""
+        usage = None if self.answer.call is None else self.answer.call.usage
+        return None if usage is None or not usage.input else usage.cached / usage.input
+
+
+def _calls(call: Call, task: TaskHead) -> dict[str, Any]:
+    """The requests to models, the newest first; of a long stretch without any, no more than the stretch."""
+    if task.store is None:
+        return {"calls": [], "more": None}
+    last = min(task.store.count("messages"), (call.given["before"] or 10**15) - 1)
+    first, found = last + 1, list[ShownModelCall]()
+    while first > 1 and len(found) < _PAGE and last - first < _MOST_LOOKED_AT:
+        start = max(1, first - _PAGE)
+        for stored in reversed(list(task.store.messages(start, first - 1))):
+            if stored.call is not None:
+                found.append(ShownModelCall(stored, _cost(stored.call, task.settings)))
+        first = start
+    return {"calls": found, "more": first if first > 1 else None}
+
+
+def _cost(made: ModelCall, settings: Settings) -> float | None:
+    prices = PriceList(settings).of(settings.llm.provider, made.model)
+    if made.cost is not None or prices is None or made.usage is None:
+        return made.cost
+    return prices.of_tokens(made.usage.input, made.usage.cached, made.usage.output)
 
 
 def _tools(call: Call, task: TaskHead) -> dict[str, Any]:
@@ -324,6 +363,7 @@ def _chain(call: Call, task: TaskHead) -> dict[str, Any]:
 
 
 _CONTENTS = {
+    "calls": _calls,
     "tools": _tools,
     "plans": _plans,
     "summaries": _summaries,

@@ -1,0 +1,319 @@
+"""The application: what comes in over HTTP, which wire it is, and how the answer goes back byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from orihon.errors import InvalidInput, OrihonError
+from orihon.proxy.events import EventReader
+from orihon.proxy.service import Exchange, ProxyService, refusal
+from orihon.proxy.upstream import (
+    ProxyAddress,
+    Upstream,
+    decoded,
+    decoder,
+    plain,
+    request_headers,
+    response_headers,
+)
+from orihon.proxy.windows import is_overflow
+from orihon.proxy.wire import Answer, Wire
+from orihon.proxy.wires import BY_NAME, WIRES
+from orihon.system import jsonio
+from orihon.texts import text
+
+logger = logging.getLogger("orihon.proxy")
+
+HEALTH = "/orihon/health"
+_TOKEN_HEADER = "x-orihon-token"  # noqa: S105 - its name
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_COUNTING = {"/v1/messages/count_tokens": "messages", "/v1/responses/compact": "responses"}
+_TRIES_TO_CONNECT = 3
+_NAP = 0.2
+_MOST_ERROR_BYTES = 1 << 20
+_OK, _UNAUTHORIZED, _FORBIDDEN, _BAD_GATEWAY, _UNAVAILABLE, _BAD_REQUEST = 200, 401, 403, 502, 503, 400
+
+
+class ProxyApp:
+    """The proxy of one base over HTTP."""
+
+    def __init__(
+        self,
+        service: ProxyService,
+        upstreams: dict[str, str],
+        *,
+        token: str | None = None,
+        names: frozenset[str] = frozenset(),
+        health: Callable[[], dict[str, Any]] = dict,
+        touched: Callable[[str, str], object] = lambda wrap, uuid: None,
+    ) -> None:
+        """``upstreams``: by provider; ``names``: by which clients may call this server; empty: any.
+
+        ``touched`` is told once of each task that a wrap's requests become.
+        """
+        self._service = service
+        self._upstreams = upstreams
+        self._token = token
+        self._names = names
+        self._health = health
+        self._tell_touched = touched
+        self._touched: set[tuple[str, str]] = set()
+        self._upstream = Upstream()
+        self._by_path: dict[str, Wire] = {wire.path: wire for wire in WIRES}
+        self.app = Starlette(routes=[Route("/{path:path}", self._answer, methods=_METHODS)])
+
+    async def close(self) -> None:
+        await self._upstream.close()
+
+    async def _answer(self, request: Request) -> Response:
+        raw_path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
+        if request.url.path == HEALTH:
+            state = self._health()
+            return JSONResponse(state, _OK if state.get("healthy", True) else _UNAVAILABLE)
+        try:
+            address = ProxyAddress.of(raw_path)
+        except InvalidInput as error:
+            return JSONResponse({"error": {"message": str(error), "type": "orihon_error"}}, _BAD_REQUEST)
+        headers = plain(request.headers.raw)
+        if (refused := self._refused(address, headers)) is not None:
+            return refused
+        wire = self._by_path.get(address.wire_path) if request.method == "POST" else None
+        counting = BY_NAME.get(_COUNTING.get(address.wire_path, "")) if request.method == "POST" else None
+        upstream = address.upstream or self._upstreams[self._provider(address.wire_path, headers)]
+        target = upstream + address.path + (f"?{request.url.query}" if request.url.query else "")
+        if wire is None and counting is None:
+            return await self._relay(request, target)
+        try:
+            raw = await request.body()
+        except ClientDisconnect:
+            return Response(status_code=_BAD_REQUEST)
+        body = decoded(raw, headers.get("content-encoding", ""))
+        if counting is not None:
+            return await self._count(request, counting, upstream, target, body, raw, address)
+        assert wire is not None
+        try:
+            exchange = await run_in_threadpool(self._service.take, wire, upstream, body, headers, address.session)
+        except Exception as error:
+            if not isinstance(error, OrihonError):
+                logger.exception("a request failed")
+            return _own(wire, error)
+        if exchange is None:
+            return await self._relay(request, target, raw)
+        if address.wrap and exchange.uuid and (address.wrap, exchange.uuid) not in self._touched:
+            self._touched.add((address.wrap, exchange.uuid))
+            self._tell_touched(address.wrap, exchange.uuid)
+        return await self._exchange(request, exchange, target, raw)
+
+    def _refused(self, address: ProxyAddress, headers: dict[str, str] | Any) -> Response | None:
+        """Pages of other sites, other names for this machine, and whoever has no token."""
+        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+        is_page = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers
+        if is_page or (self._names and host.lower() not in self._names):
+            return JSONResponse({"error": {"message": text("proxy.from_a_page"), "type": "orihon_error"}}, _FORBIDDEN)
+        if self._token is None:
+            return None
+        given = headers.get(_TOKEN_HEADER) or address.token or ""
+        if self._service.conversations.digests.same(given, self._token):
+            return None
+        return JSONResponse({"error": {"message": text("proxy.token"), "type": "orihon_error"}}, _UNAUTHORIZED)
+
+    def _provider(self, path: str, headers: Any) -> str:
+        is_anthropic = path.startswith("/v1/messages") or "anthropic-version" in headers
+        return "anthropic" if is_anthropic else "openai"
+
+    # ---- what passes as it is --------------------------------------------------------------------------------------
+
+    async def _relay(self, request: Request, target: str, raw: bytes | None = None) -> Response:
+        headers = request_headers(request.headers.raw, is_changed=False)
+        has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
+        content: Any = raw if raw is not None else request.stream() if has_body else None
+        if content is not None and raw is None and "content-length" in request.headers:
+            headers.append(("Content-Length", request.headers["content-length"]))
+        try:
+            response = await self._upstream.send(request.method, target, headers, content)
+        except httpx.HTTPError as error:
+            return _own(WIRES[0], error, _BAD_GATEWAY)
+        return _streamed(response, _passed(response))
+
+    async def _count(
+        self, request: Request, wire: Wire, upstream: str, target: str, body: bytes, raw: bytes, address: ProxyAddress
+    ) -> Response:
+        headers = plain(request.headers.raw)
+        changed = None
+        understood = await run_in_threadpool(self._service.request, wire, upstream, body, headers, address.session)
+        if understood is not None:
+            try:
+                changed = await run_in_threadpool(self._service.counted, understood)
+            except OrihonError as error:
+                logger.warning("a count is about what the client has sent: %s", error)
+        if changed is None:
+            return await self._relay(request, target, raw)
+        sent = request_headers(request.headers.raw, is_changed=True)
+        try:
+            response = await self._upstream.send("POST", target, sent, changed)
+        except httpx.HTTPError as error:
+            return _own(wire, error, _BAD_GATEWAY)
+        return _streamed(response, _passed(response), view="folded")
+
+    # ---- a request and its answer ------------------------------------------------------------------------------------
+
+    async def _exchange(self, request: Request, exchange: Exchange, target: str, raw: bytes) -> Response:
+        wire = exchange.request.wire
+        try:
+            response = await _unless_gone(request, self._sent(request, exchange, target, raw))
+        except BaseException as error:
+            await _in_thread(self._service.release, exchange)
+            if isinstance(error, ClientDisconnect):
+                return Response(status_code=_BAD_REQUEST)  # that nobody reads
+            if isinstance(error, httpx.HTTPError):
+                return _own(wire, error, _BAD_GATEWAY, view=exchange.view, uuid=exchange.uuid)
+            raise
+        if response.status_code != _OK:
+            await _in_thread(self._service.release, exchange)
+            return _streamed(response, _passed(response), view=exchange.view, uuid=exchange.uuid)
+        is_stream = "event-stream" in response.headers.get("content-type", "")
+        body = self._events(response, exchange) if is_stream else self._whole(response, exchange)
+        return _streamed(response, body, view=exchange.view, uuid=exchange.uuid)
+
+    async def _sent(self, request: Request, exchange: Exchange, target: str, raw: bytes) -> httpx.Response:
+        """The answer's head; of a request that was too long, the answer to a shorter one."""
+        response = await self._try(request, exchange, target, raw)
+        if response.status_code in (_OK, _UNAUTHORIZED, _FORBIDDEN) or exchange.taken is None:
+            return response
+        said = await _error_text(response)
+        if not is_overflow(response.status_code, said):
+            return response
+        if not await run_in_threadpool(self._service.overflowed, exchange, response.status_code, said):
+            return response
+        await response.aclose()
+        return await self._try(request, exchange, target, raw)
+
+    async def _try(self, request: Request, exchange: Exchange, target: str, raw: bytes) -> httpx.Response:
+        headers = request_headers(request.headers.raw, is_changed=exchange.is_changed)
+        content = exchange.body if exchange.is_changed else raw
+        for attempt in range(_TRIES_TO_CONNECT):
+            try:
+                return await self._upstream.send("POST", target, headers, content)
+            except httpx.ConnectError:  # nothing was sent
+                if attempt == _TRIES_TO_CONNECT - 1:
+                    raise
+                await asyncio.sleep(_NAP * (attempt + 1))
+        raise AssertionError
+
+    async def _events(self, response: httpx.Response, exchange: Exchange) -> AsyncIterator[bytes]:
+        """The stream as it comes. Its end goes on when the answer is kept."""
+        reader = exchange.request.wire.reader()
+        events = EventReader(reader)
+        read = decoder(response.headers.get("content-encoding", ""))
+        try:
+            async for piece in response.aiter_raw():
+                events.feed(read(piece))
+                if events.is_over and not exchange.is_over:
+                    await _in_thread(self._service.finish, exchange, reader.built())
+                yield piece
+            events.end()
+        finally:
+            await _in_thread(self._service.finish, exchange, reader.built())
+            await response.aclose()
+
+    async def _whole(self, response: httpx.Response, exchange: Exchange) -> AsyncIterator[bytes]:
+        """An answer in one piece, kept before it goes on."""
+        pieces: list[bytes] = []
+        answer: Answer | None = None
+        try:
+            pieces = [piece async for piece in response.aiter_raw()]
+            body = decoded(b"".join(pieces), response.headers.get("content-encoding", ""))
+            try:
+                value = jsonio.decode(body)
+                answer = exchange.request.wire.whole(value) if isinstance(value, dict) else None
+            except ValueError:
+                logger.warning("an answer was no JSON")
+            await _in_thread(self._service.finish, exchange, answer)
+            for piece in pieces:
+                yield piece
+        finally:
+            await _in_thread(self._service.finish, exchange, answer)
+            await response.aclose()
+
+
+async def _unless_gone(request: Request, work: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
+    """What the work comes to; ``ClientDisconnect`` as soon as nobody waits for it any more."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        leaving.cancel()
+        if not working.done():
+            working.cancel()
+            with suppress(asyncio.CancelledError, httpx.HTTPError):
+                await (await working).aclose()
+
+
+async def _in_thread(act: Callable[..., object], *given: Any) -> None:
+    """Done to its end, also when whoever waits for it is gone."""
+    await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, partial(act, *given)))
+
+
+async def _error_text(response: httpx.Response) -> str:
+    """What an error says; it is kept, to be passed on."""
+    pieces = [piece async for piece in response.aiter_raw()]
+    response.extensions["orihon_body"] = pieces
+    whole = b"".join(pieces)[:_MOST_ERROR_BYTES]
+    try:
+        return decoded(whole, response.headers.get("content-encoding", "")).decode("utf-8", "replace")
+    except Exception:  # noqa: BLE001 - somebody else's bytes
+        return ""
+
+
+async def _passed(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        read = response.extensions.get("orihon_body")
+        if read is not None:
+            for piece in read:
+                yield piece
+            return
+        async for piece in response.aiter_raw():
+            yield piece
+    finally:
+        await response.aclose()
+
+
+def _streamed(
+    response: httpx.Response, body: AsyncIterator[bytes], *, view: str | None = None, uuid: str | None = None
+) -> Response:
+    answer = StreamingResponse(body, response.status_code)
+    answer.raw_headers = [*response_headers(response.headers), *_own_headers(view, uuid)]
+    return answer
+
+
+def _own_headers(view: str | None, uuid: str | None) -> list[tuple[bytes, bytes]]:
+    given = {"x-orihon-view": view, "x-orihon-task": uuid}
+    return [(name.encode(), value.encode()) for name, value in given.items() if value is not None]
+
+
+def _own(
+    wire: Wire, error: Exception, status: int = _UNAVAILABLE, *, view: str | None = None, uuid: str | None = None
+) -> Response:
+    """An error of ours, in the shape of the wire."""
+    body = refusal(wire, error)
+    if isinstance(error, httpx.HTTPError):
+        body = wire.error(status, "upstream_error", text("proxy.upstream", error=str(error) or type(error).__name__))
+    answer = JSONResponse(body, status)
+    answer.raw_headers += _own_headers(view or "degraded", uuid)
+    return answer
