@@ -29,7 +29,7 @@ SOURCE = PACKAGE.parent
 
 # What a number may be at most. The second is what is wanted in the end, where that is less.
 BUDGETS: dict[str, tuple[int, int]] = {
-    "entries at the top of the package": (28, 28),  # with proxy/ and mcp/
+    "entries at the top of the package": (29, 29),  # with proxy/, mcp/ and adapters/
     "modules at its root": (4, 4),
     "names in __all__": (25, 25),
     "Python lines in src": (101_000, 75_000),

@@ -20,6 +20,7 @@ LANGUAGES = ("en", "ja")
 #: The files of a language and how the keys of their texts begin. Large rooms have several files, so that a quick
 #: command reads little; an error belongs to the room of its class.
 _FILES = {
+    "adapters": ("adapters",),
     "audit": ("audit",),
     "classic": ("memory", "old_tools"),
     "cli": ("cli",),
