@@ -136,6 +136,12 @@ def _codex_patch(path: Path, old: str, new: str) -> Step:
     return Reply("", calls=[("exec_command", {"cmd": f"apply_patch <<'EOF'\n{patch}EOF"})])
 
 
+#: It asks for a WebSocket first, as it does of its own provider.
+_CODEX_PROVIDER = (
+    'model_providers.here={name="here",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses",'
+    "supports_websockets=true}"
+)
+
 CODEX = Client(
     "codex",
     "responses",
@@ -143,7 +149,7 @@ CODEX = Client(
     [
         *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "-m", "scripted"),
         *("-c", 'model_provider="here"'),
-        *("-c", 'model_providers.here={name="here",base_url="{url}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}'),
+        *("-c", _CODEX_PROVIDER),
         WANTED,
     ],
     {"OPENAI_API_KEY": KEY},

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,45 @@ def test_other_paths_are_relayed(tmp_path: Path) -> None:
         )
         assert upstream.requests[-2].raw == b"\x00\xff"
         assert upstream.requests[-2].path == "/v1/nothing?a=b"
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_what_cannot_be_read_passes_aloud_and_is_refused_where_strict(
+    strict: bool, upstream: Upstream, tmp_path: Path
+) -> None:
+    bodies = [(b"no JSON", ""), (b"[1]", ""), (b'{"model": "m"}', ""), (b"no gzip", "gzip")]
+    with proxy(tmp_path / "base", upstream.base_url, strict=strict) as server:
+        for number, (wire, (raw, encoding)) in enumerate(product(WIRES, bodies), start=1):
+            headers = {"content-encoding": encoding} if encoding else {}
+            address = server.address + BY_NAME[wire].path
+            answer = httpx.post(address, content=raw, headers=headers, trust_env=False, timeout=60)
+            assert answer.headers["x-orihon-view"] == "degraded"
+            if strict:
+                assert (answer.status_code, upstream.requests) == (400, [])
+                said = answer.json()
+                assert said == BY_NAME[wire].error(400, "orihon_error", said["error"]["message"])
+            else:
+                assert upstream.requests[-1].raw == raw
+                assert server.health()["requests"]["degraded"] == number
+        assert server.health()["trouble"]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_our_own_refusals_have_the_shape_of_the_wire(wire: str, upstream: Upstream, tmp_path: Path) -> None:
+    path = BY_NAME[wire].path
+    upgrade = {"upgrade": "websocket", "connection": "upgrade"}
+    with proxy(tmp_path / "base", upstream.base_url, token="open") as server:
+        answers = [
+            httpx.post(server.address + path, json={}, trust_env=False),
+            httpx.post(server.address + path, json={}, headers={"origin": "http://elsewhere"}, trust_env=False),
+            httpx.post(server.address + "/t/open/to/ftp://x" + path, json={}, trust_env=False),
+            httpx.get(server.address + "/t/open" + path, headers=upgrade, trust_env=False),
+        ]
+    assert [answer.status_code for answer in answers] == [401, 403, 400, 426]
+    assert upstream.requests == []
+    for answer in answers:
+        said = answer.json()
+        assert said == BY_NAME[wire].error(answer.status_code, "orihon_error", said["error"]["message"])
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -272,6 +311,7 @@ def test_a_count_is_about_what_would_be_sent(upstream: Upstream, tmp_path: Path)
         ]
     through, direct = (count.json()["input_tokens"] for count in counts)
     assert through < WINDOW < direct
+    assert counts[0].headers["x-orihon-view"] == "folded"
 
 
 @pytest.mark.parametrize("wire", WIRES)

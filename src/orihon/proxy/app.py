@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -43,7 +43,15 @@ _COUNTING = {"/v1/messages/count_tokens": "messages", "/v1/responses/compact": "
 _TRIES_TO_CONNECT = 3
 _NAP = 0.2
 _MOST_ERROR_BYTES = 1 << 20
-_OK, _UNAUTHORIZED, _FORBIDDEN, _BAD_GATEWAY, _UNAVAILABLE, _BAD_REQUEST = 200, 401, 403, 502, 503, 400
+_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _UPGRADE_REQUIRED, _BAD_GATEWAY, _UNAVAILABLE = (
+    200,
+    400,
+    401,
+    403,
+    426,
+    502,
+    503,
+)
 
 
 class ProxyApp:
@@ -82,16 +90,16 @@ class ProxyApp:
         if request.url.path == HEALTH:
             state = self._health()
             return JSONResponse(state, _OK if state.get("healthy", True) else _UNAVAILABLE)
+        headers = plain(request.headers.raw)
         try:
             address = ProxyAddress.of(raw_path)
         except InvalidInput as error:
-            return JSONResponse({"error": {"message": str(error), "type": "orihon_error"}}, _BAD_REQUEST)
-        headers = plain(request.headers.raw)
+            return _refusal(_spoken(raw_path, headers), _BAD_REQUEST, str(error))
         if (refused := self._refused(address, headers)) is not None:
             return refused
         wire = self._by_path.get(address.wire_path) if request.method == "POST" else None
         counting = BY_NAME.get(_COUNTING.get(address.wire_path, "")) if request.method == "POST" else None
-        upstream = address.upstream or self._upstreams[self._provider(address.wire_path, headers)]
+        upstream = address.upstream or self._upstreams[_spoken(address.wire_path, headers).provider]
         target = upstream + address.path + (f"?{request.url.query}" if request.url.query else "")
         if wire is None and counting is None:
             return await self._relay(request, target)
@@ -99,7 +107,7 @@ class ProxyApp:
             raw = await request.body()
         except ClientDisconnect:
             return Response(status_code=_BAD_REQUEST)
-        body = decoded(raw, headers.get("content-encoding", ""))
+        body = _legible(raw, headers.get("content-encoding", ""))
         if counting is not None:
             return await self._count(request, counting, upstream, target, body, raw, address)
         assert wire is not None
@@ -108,34 +116,35 @@ class ProxyApp:
         except Exception as error:
             if not isinstance(error, OrihonError):
                 logger.exception("a request failed")
-            return _own(wire, error)
+            is_theirs = isinstance(error, InvalidInput) and error.reason == "proxy_unreadable"
+            return _own(wire, error, _BAD_REQUEST if is_theirs else _UNAVAILABLE)
         if exchange is None:
-            return await self._relay(request, target, raw)
+            return await self._relay(request, target, raw, view="degraded")
         if address.wrap and exchange.uuid and (address.wrap, exchange.uuid) not in self._touched:
             self._touched.add((address.wrap, exchange.uuid))
             self._tell_touched(address.wrap, exchange.uuid)
         return await self._exchange(request, exchange, target, raw)
 
-    def _refused(self, address: ProxyAddress, headers: dict[str, str] | Any) -> Response | None:
-        """Pages of other sites, other names for this machine, and whoever has no token."""
+    def _refused(self, address: ProxyAddress, headers: Mapping[str, str]) -> Response | None:
+        """Pages of other sites, other names for this machine, whoever has no token, and what is no HTTP request."""
+        wire = _spoken(address.wire_path, headers)
         host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
         is_page = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers
         if is_page or (self._names and host.lower() not in self._names):
-            return JSONResponse({"error": {"message": text("proxy.from_a_page"), "type": "orihon_error"}}, _FORBIDDEN)
-        if self._token is None:
-            return None
-        given = headers.get(_TOKEN_HEADER) or address.token or ""
-        if self._service.conversations.digests.same(given, self._token):
-            return None
-        return JSONResponse({"error": {"message": text("proxy.token"), "type": "orihon_error"}}, _UNAUTHORIZED)
-
-    def _provider(self, path: str, headers: Any) -> str:
-        is_anthropic = path.startswith("/v1/messages") or "anthropic-version" in headers
-        return "anthropic" if is_anthropic else "openai"
+            return _refusal(wire, _FORBIDDEN, text("proxy.from_a_page"))
+        if self._token is not None:
+            given = headers.get(_TOKEN_HEADER) or address.token or ""
+            if not self._service.conversations.digests.same(given, self._token):
+                return _refusal(wire, _UNAUTHORIZED, text("proxy.token"))
+        if headers.get("upgrade", "").lower() == "websocket":  # by this status Codex knows to go on over HTTP, at once
+            return _refusal(wire, _UPGRADE_REQUIRED, text("proxy.websocket"))
+        return None
 
     # ---- what passes as it is --------------------------------------------------------------------------------------
 
-    async def _relay(self, request: Request, target: str, raw: bytes | None = None) -> Response:
+    async def _relay(
+        self, request: Request, target: str, raw: bytes | None = None, *, view: str | None = None
+    ) -> Response:
         headers = request_headers(request.headers.raw, is_changed=False)
         has_body = "content-length" in request.headers or "transfer-encoding" in request.headers
         content: Any = raw if raw is not None else request.stream() if has_body else None
@@ -144,22 +153,23 @@ class ProxyApp:
         try:
             response = await self._upstream.send(request.method, target, headers, content)
         except httpx.HTTPError as error:
-            return _own(WIRES[0], error, _BAD_GATEWAY)
-        return _streamed(response, _passed(response))
+            return _own(_spoken(request.url.path, request.headers), error, _BAD_GATEWAY)
+        return _streamed(response, _passed(response), view=view)
 
     async def _count(
         self, request: Request, wire: Wire, upstream: str, target: str, body: bytes, raw: bytes, address: ProxyAddress
     ) -> Response:
         headers = plain(request.headers.raw)
-        changed = None
-        understood = await run_in_threadpool(self._service.request, wire, upstream, body, headers, address.session)
-        if understood is not None:
-            try:
+        changed, view = None, "whole"
+        try:
+            understood = await run_in_threadpool(self._service.request, wire, upstream, body, headers, address.session)
+            if understood is not None:
                 changed = await run_in_threadpool(self._service.counted, understood)
-            except OrihonError as error:
-                logger.warning("a count is about what the client has sent: %s", error)
+        except OrihonError as error:
+            logger.warning("a count is about what the client has sent: %s", error)
+            view = "degraded"
         if changed is None:
-            return await self._relay(request, target, raw)
+            return await self._relay(request, target, raw, view=view)
         sent = request_headers(request.headers.raw, is_changed=True)
         try:
             response = await self._upstream.send("POST", target, sent, changed)
@@ -248,6 +258,21 @@ class ProxyApp:
             await response.aclose()
 
 
+def _spoken(path: str, headers: Mapping[str, str]) -> Wire:
+    """The wire whose clients would ask for this, whether it is one of its paths or not."""
+    is_anthropic = "/v1/messages" in path or "anthropic-version" in headers
+    return BY_NAME["messages" if is_anthropic else "chat"]
+
+
+def _legible(raw: bytes, encoding: str) -> bytes:
+    """What the client has said; of what cannot be unpacked, nothing."""
+    try:
+        return decoded(raw, encoding)
+    except Exception as error:  # noqa: BLE001 - somebody else's bytes
+        logger.warning("a body could not be unpacked: %s", error)
+        return b""
+
+
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
     """What the work comes to; ``ClientDisconnect`` as soon as nobody waits for it any more."""
     working = asyncio.ensure_future(work)
@@ -305,6 +330,11 @@ def _streamed(
 def _own_headers(view: str | None, uuid: str | None) -> list[tuple[bytes, bytes]]:
     given = {"x-orihon-view": view, "x-orihon-task": uuid}
     return [(name.encode(), value.encode()) for name, value in given.items() if value is not None]
+
+
+def _refusal(wire: Wire, status: int, said: str) -> Response:
+    """Why a request is not passed on at all."""
+    return JSONResponse(wire.error(status, "orihon_error", said), status)
 
 
 def _own(

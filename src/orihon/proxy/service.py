@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from orihon.base import Base
-from orihon.errors import BudgetExceeded, OrihonError
+from orihon.errors import BudgetExceeded, InvalidInput, OrihonError
 from orihon.proxy.conversation import Conversation, Outgoing
 from orihon.proxy.conversations import Conversations, Request, Taken
 from orihon.proxy.windows import Windows
@@ -111,9 +111,19 @@ class ProxyService:
     def take(
         self, wire: Wire, upstream: str, raw: bytes, headers: Mapping[str, str], session: str | None
     ) -> Exchange | None:
-        """Both at once: on a busy machine each way to another thread and back costs as much as the work."""
+        """Both at once: on a busy machine each way to another thread and back costs as much as the work.
+
+        ``None``: nobody can tell what is said; it passes as it is, and that is said aloud.
+        """
         request = self.request(wire, upstream, raw, headers, session)
-        return None if request is None else self.begin(request, raw, headers)
+        if request is not None:
+            return self.begin(request, raw, headers)
+        error = InvalidInput("proxy_unreadable", path=wire.path, field=wire.array)
+        self._say(str(error), "-")
+        if self.strict:
+            raise error
+        self.counts["degraded"] += 1
+        return None
 
     def begin(self, request: Request, raw: bytes, headers: Mapping[str, str]) -> Exchange:
         """Take a request in, durably, and make what goes to the model of it. Raises only where ``strict``."""
