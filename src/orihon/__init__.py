@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orihon.adapters.wrap import wrap as wrap
     from orihon.audit import AuditFilter as AuditFilter
     from orihon.audit import AuditLogger as AuditLogger
     from orihon.audit import AuditRecord as AuditRecord
@@ -225,6 +226,7 @@ logging.getLogger("orihon").addHandler(logging.NullHandler())
 
 #: Where each public name lives; loaded when it is first asked for.
 _TABLE = {
+    "orihon.adapters.wrap": "wrap",
     "orihon.audit": (
         "AuditFilter AuditLogger AuditRecord AuditReport ComplianceAuditLog acting_as audit_records "
         "forget_person verify_audit"
