@@ -321,7 +321,7 @@ WORK = [
     "SELECT count(*) FROM sqlite_master",
 ]
 REFUSALS = ("locked", "no such table", "unable to open")   # not: "malformed"; the folder of a task moves
-rounds, targets = 0, []
+rounds, targets, answers = 0, [], []
 
 def hammer(stays):
     global rounds
@@ -337,7 +337,7 @@ def hammer(stays):
                 continue
             for statement in WORK:
                 try:
-                    other.execute(statement).fetchall()
+                    answers.append(other.execute(statement).fetchall())
                 except sqlite3.OperationalError as error:
                     assert any(words in str(error) for words in REFUSALS), error
             if stays:
@@ -477,6 +477,149 @@ os._exit(0)
         tmp_path,
     )
     assert said == [["child", "database is locked"], ["inherited", [[1]]], ["parent", 1]]
+
+
+# ---- the other copy takes the log away -------------------------------------------------------------------------------
+
+SWITCHING = """
+WITHOUT_LOG = ("DELETE", "TRUNCATE", "PERSIST")   # modes that write to the database itself
+
+def switched(path, mode):
+    other = sqlite3.connect(path, timeout=0, isolation_level=None)
+    assert other.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0] == mode.lower()
+    return other
+"""
+
+
+def test_nothing_is_lost_while_a_thread_takes_the_log_away_whenever_it_can(tmp_path: Path) -> None:
+    """``journal_mode = DELETE`` and the like, and writing without a log, while we open, write and close."""
+    said = run(
+        HAMMER
+        + """
+WORK = [
+    "PRAGMA journal_mode = DELETE", "CREATE TABLE IF NOT EXISTS foreign_table (x)",
+    "INSERT INTO foreign_table VALUES (randomblob(3000))", "BEGIN IMMEDIATE",
+    "INSERT INTO foreign_table VALUES (randomblob(300000))", "COMMIT", "DELETE FROM foreign_table",
+    "PRAGMA journal_mode = TRUNCATE", "VACUUM", "SELECT count(*) FROM sqlite_master",
+]
+REFUSALS = (*REFUSALS, "within a transaction", "no transaction")
+
+def open_task():
+    base = Base(base_dir, context_storage={"backend": "sqlite"})
+    task = base.task("me")
+    task.add("user", "before")
+    targets[:] = databases()
+    return base, task
+
+base.close()
+base, task = open_task()
+thread = threading.Thread(target=hammer, args=[""], daemon=True)
+thread.start()
+number = 0
+while number < 24 or (answers.count([("delete",)]) < 3 and thread.is_alive()):
+    say("task", base.enqueue(f"task {number}"))
+    task.add("user", f"message {number}")
+    say("message", task.uuid, f"message {number}")
+    number += 1
+    if number % 3 == 0:
+        task.close()
+        base.close()
+        before = rounds
+        while rounds == before and thread.is_alive():
+            pass   # the files are the other copy's
+        base, task = open_task()
+assert thread.is_alive()
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert len(said) >= 48
+    found(tmp_path, said)
+
+
+def test_a_transaction_without_a_log_is_waited_for(tmp_path: Path) -> None:
+    """In the same process nobody meets the locks of the other copy; its journal looked like one of a dead process."""
+    said = run(
+        SWITCHING
+        + """
+import apsw
+from orihon.drivers.sqlite import connect, transaction
+from orihon.errors import StorageUnavailable
+
+path = base_dir / "some.db"
+connection = connect(path, timeout=0, create=True)
+with transaction(connection):
+    connection.execute("CREATE TABLE t (x, filler)")
+    connection.execute("INSERT INTO t VALUES (0, zeroblob(300000))")
+for mode in WITHOUT_LOG:
+    connection.close()
+    viewer = switched(path, mode)
+    for begin in ("BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"):
+        viewer.execute("PRAGMA cache_size = 1")
+        viewer.execute(begin)
+        viewer.execute("SELECT count(*) FROM t").fetchall()
+        if begin != "BEGIN":
+            viewer.execute("UPDATE t SET filler = randomblob(300000)")   # goes to the file before the end
+        for open_it in (connect, lambda path, timeout: connect(path, timeout=timeout, create=True)):
+            try:
+                open_it(path, timeout=0)
+            except StorageUnavailable as error:
+                say("waits", error.reason)
+        if begin != "BEGIN":
+            viewer.execute("UPDATE t SET x = x + 1")
+        viewer.execute("COMMIT")
+    connection = connect(path, timeout=20)
+    with transaction(connection):
+        connection.execute("UPDATE t SET x = x + 10")
+    viewer.execute("SELECT x FROM t").fetchall()
+    try:
+        viewer.execute("PRAGMA journal_mode = DELETE")
+    except sqlite3.OperationalError as error:
+        say("refused", str(error))
+    say("both", viewer.execute("SELECT x FROM t").fetchone()[0], connection.execute("SELECT x FROM t").get)
+    viewer.close()
+say("whole", connection.execute("PRAGMA integrity_check").get)
+os._exit(0)
+""",
+        tmp_path,
+    )
+    assert [words for words in said if words[0] == "waits"] == [["waits", "locked"]] * 18
+    assert [words for words in said if words[0] == "refused"] == [["refused", "database is locked"]] * 3
+    assert [words[1:] for words in said if words[0] == "both"] == [[12, 12], [24, 24], [36, 36]]
+    assert said[-1] == ["whole", "ok"]
+
+
+def test_what_a_killed_one_has_begun_without_a_log_is_taken_back(tmp_path: Path) -> None:
+    """And what was acknowledged before is there, read by one who only looks, too."""
+    with Base(tmp_path, context_storage={"backend": "sqlite"}) as base:
+        task = base.task("me")
+        task.add("user", "hello")
+        task.close()
+        uuid = task.uuid or ""
+    run(
+        SWITCHING
+        + """
+for path in databases():
+    other = switched(path, "DELETE")
+    other.execute("CREATE TABLE filler AS SELECT randomblob(500000) AS x")
+    other.execute("PRAGMA cache_size = 1")
+    other.execute("BEGIN")
+    other.execute("UPDATE filler SET x = zeroblob(500000)")
+    other.execute("DROP TABLE " + other.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchone()[0])
+    assert Path(f"{path}-journal").stat().st_size
+os.kill(os.getpid(), 9)
+""",
+        tmp_path,
+        status=-signal.SIGKILL,
+    )
+    assert len(list(tmp_path.rglob("*-journal"))) == 2
+    with Base(tmp_path, context_storage={"backend": "sqlite"}) as base:
+        assert base.sql("SELECT uuid FROM tasks") == [{"uuid": uuid}]
+        assert not base.verify(uuid)
+        task = base.task("me")
+        assert [message["content"] for message in task.messages()][-1] == "hello"
+        task.close()
+    assert not list(tmp_path.rglob("*-journal"))
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------

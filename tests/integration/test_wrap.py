@@ -1,360 +1,309 @@
-"""``orihon.wrap``: the clients of the SDKs with a task under them, on all wires, streamed and not, async and not."""
+"""``orihon wrap`` with real processes: one proxy for all wraps of a base, and it ends with them, however they end."""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
+import pty
+import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
+import httpx
 import pytest
 
-import orihon
-from orihon import Base, Task, aio
-from orihon.adapters import common
-from orihon.errors import InvalidInput
-from orihon.system import jsonio
-from tests.upstream import CutConnection, Reply, Step, Upstream
+from orihon.llm.scripted import Reply, ScriptedModel, ScriptedRequest
+from orihon.proxy.running import ProxyPlace
+from orihon.tasks.base import OpenBase
+from orihon.values.task import TaskStatus
+from tests.damage import settings_for
 
-MODEL = "scripted"
-SYSTEM = "You are careful. Never delete anything."
-WINDOW = 4_000
-TURNS = 8
-SECRET = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
-RUN = {"type": "object", "properties": {"command": {"type": "string"}}}
-CONFIG: dict[str, Any] = {"llm": {"openai": {"context_length": WINDOW}}}
-WIRES = ["chat", "responses", "messages"]
+ORIHON = Path(sys.executable).with_name("orihon")
+PROGRAM = Path(__file__).with_name("wrapped_program.py")
+_PATIENCE = 120.0
 
 
-def output(number: int) -> str:
-    """What the tool says in a turn: too long for the window after a few of them."""
-    return f"line of turn {number}: the file part_{number}.py is fine\n" * 50
+def _answer(request: ScriptedRequest) -> Reply:
+    return Reply(f"answer {len(request.body['messages'])}")
 
 
-def script() -> list[Step]:
-    turns: list[Step] = [Reply(f"turn {n}", calls=[("run", {"command": f"cat part_{n}.py"})]) for n in range(TURNS)]
-    return [*turns, Reply("all done")]
+class Wraps:
+    """A base, a provider behind it, and wraps that were started before them."""
+
+    def __init__(self, folder: Path, model: ScriptedModel) -> None:
+        self.model = model
+        self.base = folder / "contexts"
+        self.home, self.cwd = folder / "home", folder / "cwd"
+        self.home.mkdir()
+        self.cwd.mkdir()
+        self.place = ProxyPlace(self.base)
+        self.started: list[subprocess.Popen[str]] = []
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "ORIHON_LANG": "en",
+            "http_proxy": "http://127.0.0.1:9",  # of the network; nobody asks it for this machine
+            "ORIHON_PROXY__LINGER_SECONDS": "1",
+            "OPENAI_BASE_URL": f"{self.model.base_url}/v1",
+        }
+
+    def start(self, *steps: object, before: tuple[str, ...] = (), **more: Any) -> subprocess.Popen[str]:
+        """A wrap around our program."""
+        command = [str(ORIHON), "--base-dir", str(self.base), "wrap", *before, "--", sys.executable, str(PROGRAM)]
+        options: dict[str, Any] = {
+            "stdin": subprocess.PIPE,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+            "env": self.environment,
+            "cwd": self.cwd,
+            **more,
+        }
+        process = subprocess.Popen([*command, *map(str, steps)], text=True, **options)
+        self.started.append(process)
+        return process
+
+    def run(self, *steps: object, before: tuple[str, ...] = (), given: str = "") -> tuple[int, list[str], str]:
+        process = self.start(*steps, before=before)
+        out, err = process.communicate(given, timeout=_PATIENCE)
+        return process.returncode, out.splitlines(), err
+
+    def wait_for_end(self) -> None:
+        """The proxy ends by itself."""
+        until(lambda: not self.place.is_alive())
+
+    def end(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            for stream in (process.stdin, process.stdout, process.stderr):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+            process.wait()
+        if (left := self.place.running()) is not None:
+            with suppress(ProcessLookupError):
+                os.kill(left.pid, signal.SIGTERM)
+            self.wait_for_end()
+
+
+@pytest.fixture
+def wraps(tmp_path: Path) -> Iterator[Wraps]:
+    with ScriptedModel(_answer) as model:
+        made = Wraps(tmp_path, model)
+        try:
+            yield made
+        finally:
+            made.end()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    give_up = time.monotonic() + _PATIENCE
+    while not is_so():
+        assert time.monotonic() < give_up
+        time.sleep(0.05)
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def say(process: subprocess.Popen[str], said: str = "") -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{said}\n")
+    process.stdin.flush()
+
+
+def test_a_program_runs_as_ever_and_its_conversation_is_kept(wraps: Wraps) -> None:
+    steps = ("ask", "one", *("ask", "many words " * 300) * 9, "read", "exit", 7)
+    status, out, err = wraps.run(*steps, before=("--json", "--window", "3000"), given="typed\n")
+    assert status == 7, err
+    assert [out[0], out[-1], len(out)] == ["answer 1", "typed", 11]
+    assert [request.path for request in wraps.model.requests if request.body] == ["/v1/chat/completions"] * 10
+    report = json.loads(err)
+    assert report["status"] == 7
+    (task,) = report["conversations"]
+    assert (task["messages"], task["calls"], task["title"]) == (20, 10, "one")
+    assert report["folds"] == task["folds"] > 0
+    assert report["saved_tokens"] == task["saved_tokens"] > 1000
+    assert list(wraps.home.iterdir()) == list(wraps.cwd.iterdir()) == []
+    wraps.wait_for_end()
+    row = OpenBase(wraps.base, settings_for("files")).needed_catalogue().tasks.get(task["task"])
+    assert row.status is TaskStatus.PAUSED
+    assert sorted(path.name for path in wraps.place.folder.iterdir()) == ["alive", "lock", "proxy.log"]
+    assert (wraps.place.folder / "proxy.log").read_text() == ""
+
+
+def test_wraps_share_a_proxy_and_one_that_is_killed_leaves_its_program_none_the_worse(wraps: Wraps) -> None:
+    steps = ("pid", "env", "OPENAI_BASE_URL", "ask", "hello", "read", "ask", "again")
+    both = [wraps.start(*steps), wraps.start(*steps)]
+    pids, addresses = zip(*((int(line(one)), line(one)) for one in both), strict=True)
+    ports = {address.split("/")[2] for address in addresses}
+    assert len(ports) == 1
+    assert addresses[0] != addresses[1], "each has a session of its own"
+    assert [line(one) for one in both] == ["answer 1"] * 2
+    proxy = wraps.place.running()
+    assert proxy is not None
+    assert proxy.token
+    _nobody_reads(proxy.token)
+    with httpx.Client(trust_env=False) as client:
+        assert client.get(f"http://127.0.0.1:{proxy.port}/v1/models").status_code == 401
+    both[0].kill()
+    both[0].wait()
+    say(both[1], "go on")
+    assert [line(both[1]), line(both[1])] == ["go on", "answer 3"]
+    assert both[1].wait(_PATIENCE) == 0
+    time.sleep(3)  # longer than it lingers
+    assert wraps.place.running() == proxy, "the program of the killed wrap needs it"
+    say(both[0], "go on")
+    assert [line(both[0]), line(both[0])] == ["go on", "answer 3"]
+    wraps.wait_for_end()
+    until(lambda: not Path(f"/proc/{pids[0]}").exists())
+
+
+def _nobody_reads(secret: str) -> None:
+    """Arguments are for everybody."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            assert secret.encode() not in path.read_bytes()
+
+
+def test_a_proxy_that_is_killed_is_started_again_under_the_program(wraps: Wraps) -> None:
+    process = wraps.start("ask", "one", "read", "ask", "two")
+    assert line(process) == "answer 1"
+    before = wraps.place.running()
+    assert before is not None
+    os.kill(before.pid, signal.SIGKILL)
+    say(process, "go on")
+    assert [line(process), line(process)] == ["go on", "answer 3"]
+    after = wraps.place.running()
+    assert after is not None
+    assert (after.port, after.token) == (before.port, before.token)
+    assert after.pid != before.pid
+    _, err = process.communicate(timeout=_PATIENCE)
+    assert process.returncode == 0
+    assert "has ended; it is started again" in err
+    assert f"back at port {before.port}" in err
+    assert "conversations: 1; messages kept: 4; folds: 0" in err
+
+
+def test_where_the_proxy_cannot_come_back_it_is_said_what_to_do(wraps: Wraps) -> None:
+    process = wraps.start("ask", "one", "read")
+    assert line(process) == "answer 1"
+    proxy = wraps.place.running()
+    assert proxy is not None
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with wraps.place.locked():  # nobody starts it meanwhile
+            os.kill(proxy.pid, signal.SIGKILL)
+            until(lambda: not wraps.place.is_alive())
+            other.bind(("127.0.0.1", proxy.port))
+            other.listen()
+        assert process.stderr is not None
+        assert "has ended" in process.stderr.readline()
+        assert f"orihon --base-dir {wraps.base} proxy --port {proxy.port}" in process.stderr.readline()
+    say(process)
+    assert process.wait(_PATIENCE) == 0
+
+
+def test_signals_and_the_way_a_program_ends_are_passed_on(wraps: Wraps) -> None:
+    numbers = (signal.SIGUSR1, signal.SIGINT, signal.SIGHUP, signal.SIGWINCH, signal.SIGTERM)
+    process = wraps.start("signals", len(numbers), "die", signal.SIGTERM.value)
+    assert line(process) == "ready"
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.05)
+    out, err = process.communicate(timeout=_PATIENCE)
+    assert sorted(map(int, out.split())) == sorted(numbers)
+    assert process.returncode == -signal.SIGTERM
+    assert "No request came through the proxy" in err
+
+
+def test_a_key_of_the_terminal_reaches_the_program_once(wraps: Wraps) -> None:
+    with _terminal() as (ours, theirs):
+        process = wraps.start(
+            "signals",
+            1,
+            "exit",
+            3,
+            before=("-q",),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            preexec_fn=_takes_terminal,
+        )
+        os.close(theirs)
+        shown = b""
+        while b"ready" not in shown:
+            shown += os.read(ours, 1000)
+        os.write(ours, b"\x03")
+        assert process.wait(_PATIENCE) == 3
+        with suppress(OSError):  # the other side is closed
+            while piece := os.read(ours, 1000):
+                shown += piece
+    assert shown.split()[1:] in ([b"^C2"], [b"^C", b"2"])
 
 
 @contextmanager
-def open_task(folder: Path, name: str = "wrapped", **config: Any) -> Iterator[Task]:
-    with Base(folder / "contexts", {**CONFIG, **config}) as base:
-        task = base.task(name)
-        try:
-            yield task
-        finally:
-            if task.is_open:
-                task.close()
+def _terminal() -> Iterator[tuple[int, int]]:
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
 
 
-def sdk(upstream: Upstream, wire: str, *, is_async: bool = False) -> Any:
-    url = upstream.base_url if wire == "messages" else f"{upstream.base_url}/v1"
-    kind: Any = {
-        ("messages", False): anthropic.Anthropic,
-        ("messages", True): anthropic.AsyncAnthropic,
-        ("openai", False): openai.OpenAI,
-        ("openai", True): openai.AsyncOpenAI,
-    }["messages" if wire == "messages" else "openai", is_async]
-    return kind(base_url=url, api_key="sk-test", max_retries=0, timeout=120)
+def _takes_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def request(wire: str, entries: list[Any], *, has_tools: bool = True) -> dict[str, Any]:
-    """The arguments of a call; ``entries`` are the program's own list."""
-    asked: dict[str, Any] = {"model": MODEL}
-    if wire == "chat":
-        tools: list[Any] = [{"type": "function", "function": {"name": "run", "parameters": RUN}}]
-        asked["messages"] = [{"role": "system", "content": SYSTEM}, *entries]
-    elif wire == "responses":
-        tools = [{"type": "function", "name": "run", "parameters": RUN, "strict": False}]
-        asked |= {"input": list(entries), "instructions": SYSTEM, "store": False}
-    else:
-        tools = [{"name": "run", "input_schema": RUN}]
-        asked |= {"messages": list(entries), "system": SYSTEM, "max_tokens": 500}
-    return asked | ({"tools": tools} if has_tools else {})
+def test_a_proxy_that_was_started_by_hand_is_used_and_left_alone(wraps: Wraps, tmp_path: Path) -> None:
+    command = [str(ORIHON), "--base-dir", str(wraps.base), "proxy", "--port", "0", "--json", "--window", "50000"]
+    by_hand = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=wraps.environment)
+    wraps.started.append(by_hand)
+    until(lambda: wraps.place.running() is not None)
+    found = wraps.place.running()
+    assert found is not None
+    status, out, err = wraps.run("env", "OPENAI_BASE_URL", "ask", "one")
+    assert (status, out[1]) == (0, "answer 1"), err
+    assert out[0].startswith(f"http://127.0.0.1:{found.port}/w/")
+    status, _, err = wraps.run("ask", "one", before=("--window", "9000"))
+    assert status == 2
+    assert "in use with another window (50000)" in err
+    # Of another base: neither nested, nor is a proxy started.
+    wraps.place = ProxyPlace(tmp_path / "other")
+    command = [str(ORIHON), "--base-dir", str(tmp_path / "other"), "wrap", "--", "env"]
+    address = f"http://127.0.0.1:{found.port}/to/{wraps.model.base_url}/v1"
+    environment = {**wraps.environment, "OPENAI_BASE_URL": address}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    assert ended.returncode == 0
+    assert f"OPENAI_BASE_URL={address}\n" in ended.stdout
+    assert "another base already" in ended.stderr
+    assert not (tmp_path / "other").exists()
+    time.sleep(2)  # longer than one for wraps would linger
+    assert by_hand.poll() is None
+    wraps.place = ProxyPlace(wraps.base)
 
 
-def calls_of(client: Any, wire: str) -> Any:
-    return {"chat": lambda: client.chat.completions, "responses": lambda: client.responses}.get(
-        wire, lambda: client.messages
-    )()
-
-
-def final_of(stream: Any, wire: str) -> Any:
-    names = {"chat": "get_final_completion", "responses": "get_final_response", "messages": "get_final_message"}
-    return getattr(stream, names[wire])()
-
-
-def said_in(wire: str, answer: Any) -> tuple[list[Any], list[str], str]:
-    """The entries that go back with the next request, the ids of its calls, its text."""
-    if wire == "chat":
-        message = answer.choices[0].message
-        entry = message.model_dump(exclude_none=True, include={"role", "content", "tool_calls"})
-        return [entry], [call.id for call in message.tool_calls or ()], message.content or ""
-    if wire == "responses":
-        items = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in answer.output]
-        return items, [item.call_id for item in answer.output if item.type == "function_call"], answer.output_text
-    blocks = [block.model_dump() for block in answer.content]
-    text = "".join(block.text for block in answer.content if block.type == "text")
-    return (
-        [{"role": "assistant", "content": blocks}],
-        [block.id for block in answer.content if block.type == "tool_use"],
-        text,
-    )
-
-
-def results(wire: str, calls: list[str], number: int) -> list[Any]:
-    if wire == "chat":
-        return [{"role": "tool", "tool_call_id": call, "content": output(number)} for call in calls]
-    if wire == "responses":
-        return [{"type": "function_call_output", "call_id": call, "output": output(number)} for call in calls]
-    return [
-        {
-            "role": "user",
-            "content": [{"type": "tool_result", "tool_use_id": call, "content": output(number)} for call in calls],
-        }
-    ]
-
-
-def work(client: Any, wire: str, *, streamed: bool) -> list[Any]:
-    """A program as they all are: it keeps a list and sends it whole."""
-    entries: list[Any] = [{"role": "user", "content": "Look at all parts. The budget is 4711 yen."}]
-    for number in range(TURNS + 1):
-        if streamed:
-            with calls_of(client, wire).stream(**request(wire, entries)) as stream:
-                answer = final_of(stream, wire)
-        else:
-            answer = calls_of(client, wire).create(**request(wire, entries))
-        more, calls, _ = said_in(wire, answer)
-        entries += [*more, *results(wire, calls, number)] if calls else more
-    return entries
-
-
-async def async_work(client: Any, wire: str, *, streamed: bool) -> list[Any]:
-    entries: list[Any] = [{"role": "user", "content": "Look at all parts. The budget is 4711 yen."}]
-    for number in range(TURNS + 1):
-        if streamed:
-            async with calls_of(client, wire).stream(**request(wire, entries)) as stream:
-                answer = await final_of(stream, wire)
-        else:
-            answer = await calls_of(client, wire).create(**request(wire, entries))
-        more, calls, _ = said_in(wire, answer)
-        entries += [*more, *results(wire, calls, number)] if calls else more
-    return entries
-
-
-def check_kept(task: Task, upstream: Upstream) -> None:
-    """All of it is in the log, once; what went out fitted; the provider had nothing against it."""
-    assert upstream.flaws == []
-    log = [stored.message for stored in task.log()]
-    assert [message.text for message in log if message.role == "tool"] == [output(n) for n in range(TURNS)]
-    assert [message.text for message in log if message.role == "assistant" and message.text] == [
-        *(f"turn {n}" for n in range(TURNS)),
-        "all done",
-    ]
-    assert [message.text for message in log if message.role == "system"] == [SYSTEM]
-    assert [compression.kind for compression in task.compressions()].count("compress") > 0
-    last = upstream.turns[-1].raw
-    assert b"4711" in last
-    assert len(last) < len(jsonio.encode([output(n) for n in range(TURNS)]))
-    assert task.row.model == MODEL
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_long_piece_of_work(wire: str, streamed: bool, tmp_path: Path) -> None:
-    with Upstream(script()) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, wire), task)
-        entries = work(client, wire, streamed=streamed)
-        assert said_text(wire, entries[-1]) == "all done"
-        check_kept(task, upstream)
-
-
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("wire", WIRES)
-def test_the_same_in_an_async_program(wire: str, streamed: bool, tmp_path: Path) -> None:
-    async def main(upstream: Upstream) -> None:
-        async with aio.Base(tmp_path / "contexts", CONFIG) as base:
-            task = await base.task("wrapped")
-            async with orihon.wrap(sdk(upstream, wire, is_async=True), task) as client:
-                entries = await async_work(client, wire, streamed=streamed)
-            assert said_text(wire, entries[-1]) == "all done"
-            check_kept(task._of, upstream)
-            await task.close()
-
-    with Upstream(script()) as upstream:
-        asyncio.run(main(upstream))
-
-
-def said_text(wire: str, entry: Any) -> str:
-    content = entry["content"]
-    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
-
-
-def test_a_new_process_goes_on_with_the_view(tmp_path: Path) -> None:
-    """The list of a program begins with ``task.messages()``: nothing of it is stored twice, folds stay folds."""
-    with Upstream([*script(), Reply("again"), Reply("and again")]) as upstream:
-        with open_task(tmp_path) as task:
-            work(orihon.wrap(sdk(upstream, "chat"), task), "chat", streamed=False)
-            before = len(task.log())
-        with open_task(tmp_path) as task:
-            history: list[Any] = task.messages()
-            assert len(history) < before
-            client = orihon.wrap(sdk(upstream, "chat"), task)
-            for said in ("one more", "and one"):
-                history.append({"role": "user", "content": said})
-                answer = client.chat.completions.create(model=MODEL, messages=history)
-                history.append(answer.choices[0].message.model_dump(exclude_none=True))
-            assert [stored.message.text for stored in task.log(before + 1)] == [
-                "one more",
-                "again",
-                "and one",
-                "and again",
-            ]
-        assert upstream.flaws == []
-        assert b"4711" in upstream.turns[-1].raw
-
-
-def test_what_others_have_written_is_recognised(tmp_path: Path) -> None:
-    with Upstream([Reply("hello you"), Reply("yes")]) as upstream, open_task(tmp_path) as task:
-        task.add("system", "Be brief.")
-        task.add("user", "hello")
-        client = orihon.wrap(sdk(upstream, "chat"), task)
-        history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hello"}]
-        client.chat.completions.create(model=MODEL, messages=history)
-        task.add("user", "another program was here")
-        client.chat.completions.create(model=MODEL, messages=task.messages())
-        assert [stored.message.text for stored in task.log()] == [
-            "Be brief.",
-            "hello",
-            "hello you",
-            "another program was here",
-            "yes",
-        ]
-
-
-def test_secrets_go_to_the_provider_and_not_to_the_disk(tmp_path: Path) -> None:
-    ask: list[Any] = [{"role": "user", "content": f"my key is {SECRET}"}]
-    with Upstream([Reply("noted"), Reply("still noted")]) as upstream:
-        with open_task(tmp_path) as task:
-            orihon.wrap(sdk(upstream, "chat"), task).chat.completions.create(model=MODEL, messages=ask)
-        with open_task(tmp_path) as task:  # recognised although the log has it masked
-            more: list[Any] = [*ask, {"role": "assistant", "content": "noted"}, {"role": "user", "content": "and now?"}]
-            orihon.wrap(sdk(upstream, "chat"), task).chat.completions.create(model=MODEL, messages=more)
-            assert len(task.log()) == 4
-            assert SECRET not in "".join(stored.message.text for stored in task.log())
-        assert all(SECRET.encode() in request.raw for request in upstream.turns)
-
-
-def test_who_goes_back_gets_what_he_sent(tmp_path: Path) -> None:
-    with Upstream([Reply("a"), Reply("b")]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, "chat"), task)
-        for said in ("first try", "second try"):
-            client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": said}])
-        assert [message["content"] for message in upstream.turns[-1].body["messages"]] == ["second try"]
-        assert [stored.message.text for stored in task.log()] == ["first try", "a", "second try", "b"]
-        task.undo()
-        assert "first try" in str(task.messages())
-
-
-def test_the_provider_remembers(tmp_path: Path) -> None:
-    with Upstream([Reply("one"), Reply("two")]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, "responses"), task)
-        first = client.responses.create(model=MODEL, input="hello")
-        client.responses.create(model=MODEL, input="more", previous_response_id=first.id)
-        assert upstream.turns[-1].body["previous_response_id"] == first.id
-        assert [stored.message.text for stored in task.log()] == ["hello", "one", "more", "two"]
-
-
-def test_a_plain_stream_and_other_calls(tmp_path: Path) -> None:
-    ask: list[Any] = [{"role": "user", "content": "hello"}]
-    with Upstream([Reply("in pieces"), Reply("raw")]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, "chat"), task)
-        pieces = client.chat.completions.create(model=MODEL, messages=ask, stream=True)
-        assert "".join(piece.choices[0].delta.content or "" for piece in pieces if piece.choices) == "in pieces"
-        ask += [{"role": "assistant", "content": "in pieces"}, {"role": "user", "content": "more"}]
-        raw = client.with_options(timeout=60).chat.completions.with_raw_response.create(model=MODEL, messages=ask)
-        assert raw.parse().choices[0].message.content == "raw"
-        assert [model.id for model in client.models.list()] == [MODEL]
-        assert [stored.message.text for stored in task.log()] == ["hello", "in pieces", "more", "raw"]
-        other = orihon.wrap(sdk(upstream, "messages"), task)
-        assert other.messages.count_tokens(model=MODEL, messages=ask).input_tokens > 0
-
-
-def test_an_answer_that_is_cut_off_is_kept_beside_the_conversation(tmp_path: Path) -> None:
-    ask: list[Any] = [{"role": "user", "content": "hello"}]
-    with Upstream([CutConnection(400), Reply("whole")]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, "chat"), task)
-        with pytest.raises(Exception, match=r"(?i)closed|incomplete|connection"):
-            list(client.chat.completions.create(model=MODEL, messages=ask, stream=True))
-        assert client.chat.completions.create(model=MODEL, messages=ask).choices[0].message.content == "whole"
-        assert [entry["content"] for entry in task.messages() if entry["role"] == "assistant"] == ["whole"]
-
-
-def test_a_provider_that_counts_more_gets_less(tmp_path: Path) -> None:
-    with Upstream(script(), window=2_000) as upstream, open_task(tmp_path) as task:
-        work(orihon.wrap(sdk(upstream, "chat"), task), "chat", streamed=False)
-        assert any(request.status == 400 for request in upstream.requests)
-        assert [stored.message.text for stored in task.log()][-1] == "all done"
-
-
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_task_of_somebody_else_is_refused_in_the_words_of_the_sdk(wire: str, tmp_path: Path) -> None:
-    conflict = anthropic.ConflictError if wire == "messages" else openai.ConflictError
-    with Upstream([Reply("never")]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, wire), task)
-        with Base(tmp_path / "contexts") as other, other.task("wrapped", take_over=True) as taken:
-            with pytest.raises(conflict):
-                calls_of(client, wire).create(**request(wire, [{"role": "user", "content": "hello"}]))
-            assert taken.log() == []
-        assert upstream.requests == []
-
-
-def test_what_can_never_fit_is_refused_as_the_provider_would(tmp_path: Path) -> None:
-    huge: list[Any] = [{"role": "system", "content": "a rule of many words " * 2_000}, {"role": "user", "content": "x"}]
-    with Upstream([]) as upstream, open_task(tmp_path) as task:
-        client = orihon.wrap(sdk(upstream, "chat"), task)
-        with pytest.raises(openai.BadRequestError) as refused:
-            client.chat.completions.create(model=MODEL, messages=huge)
-        assert refused.value.type == "context_length_exceeded"
-        assert upstream.requests == []
-
-
-def test_what_is_no_client_and_what_is_no_open_task(tmp_path: Path) -> None:
-    with Upstream([]) as upstream, open_task(tmp_path) as task:
-        nobody: Any = object()
-        with pytest.raises(InvalidInput, match="object"):
-            orihon.wrap(nobody, task)
-        task.close()
-        with pytest.raises(InvalidInput):
-            orihon.wrap(sdk(upstream, "chat"), task)
-
-
-def test_a_version_that_was_not_tested_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda package: "99.1")
-    monkeypatch.setattr(common, "_warned", set())
-    with Upstream([]) as upstream, open_task(tmp_path) as task:
-        with pytest.warns(UserWarning, match=r"openai 99\.1.*1\.60.*4"):
-            orihon.wrap(sdk(upstream, "chat"), task)
-        orihon.wrap(sdk(upstream, "chat"), task)  # warnings are errors in here
-
-
-def test_the_example_runs_and_leaves_its_task(tmp_path: Path) -> None:
-    example = Path(__file__).parents[2] / "examples" / "openai_sdk.py"
-    assert len(example.read_text(encoding="utf-8").splitlines()) < 40
-    (tmp_path / "notes.txt").write_text("The deadline is the 3rd of May.")
-    steps = [Reply("", calls=[("read_file", {"path": "notes.txt"})]), Reply("It is the 3rd of May.")]
-    with Upstream(steps) as upstream:
-        told = {"OPENAI_BASE_URL": f"{upstream.base_url}/v1", "OPENAI_API_KEY": "sk-test", "MODEL": MODEL}
-        done = subprocess.run(
-            [sys.executable, str(example)], cwd=tmp_path, env={**os.environ, **told}, capture_output=True, text=True
-        )
-    assert done.stdout.strip() == "It is the 3rd of May.", done.stderr
-    assert upstream.flaws == []
-    with Base(tmp_path / "contexts") as base:
-        assert [found.row.final_message_count for found in base.tasks("completed").tasks] == [5]
+def test_what_is_not_installed_is_said_before_anything_is_started(wraps: Wraps) -> None:
+    command = [str(ORIHON), "--base-dir", str(wraps.base), "wrap", "codex", "--", "exec"]
+    environment = {**wraps.environment, "PATH": str(wraps.cwd)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_PATIENCE, check=False)
+    assert ended.returncode == 2
+    assert "codex is not installed" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not wraps.base.exists()

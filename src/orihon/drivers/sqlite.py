@@ -24,7 +24,7 @@ from orihon.drivers import sqlite_guard
 from orihon.drivers.sqlite_locks import use_description_locks
 from orihon.errors import DamagedStore, NewerSchema, StorageError, StorageUnavailable
 from orihon.system.clock import is_stopped
-from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.system.files import hidden_beside, make_private_folder, open_private, sync_folder, wrapping, write_new
 from orihon.system.files import storage_error as unavailable
 from orihon.system.holding import held_too_long, let_finish, lock_holders
 
@@ -356,8 +356,8 @@ def connect(
     with wrapping(path):
         if path.is_symlink():  # it would lead elsewhere whoever writes; see ``open_private``
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-        if create and not path.exists():  # to open and close an existing one would drop SQLite's own locks here
-            os.close(open_private(path, os.O_RDWR | os.O_CREAT))
+        while create and not path.exists():
+            _make(path)
     with database_errors(path, timeout):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = SqliteConnection(path, timeout=timeout, flags=flags, shared=shared)
@@ -367,6 +367,27 @@ def connect(
             connection.close()  # or it would keep its lock on the file for as long as somebody holds the error
             raise
         return connection
+
+
+def _make(path: Path) -> None:
+    """A new database, whole; one that somebody makes meanwhile stays as it is."""
+    hidden = hidden_beside(path)
+    try:
+        write_new(hidden, [_new_database()])  # and closed: later that would drop the locks of who has it open
+        with suppress(FileExistsError, FileNotFoundError):  # the latter: taken for a leftover
+            os.link(hidden, path)
+    finally:
+        hidden.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def _new_database() -> bytes:
+    """An empty one in WAL mode: it has a log from the first moment on; ``sqlite_guard`` says what that keeps off."""
+    with closing(apsw.Connection(":memory:")) as empty:
+        empty.execute("PRAGMA user_version = 0")
+        page = bytearray(empty.serialize("main"))
+    page[18:20] = b"\2\2"  # see SQLite's "Database File Format": written and read with a log
+    return bytes(page)
 
 
 def _set_up(connection: SqliteConnection, durable: bool) -> None:

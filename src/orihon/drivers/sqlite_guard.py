@@ -10,6 +10,10 @@ Besides, while this process has a connection, it holds
 - while it writes or checkpoints, a lock on the whole file (``flock``, which SQLite does not use): SQLite's may be gone.
   Unlike the others it tells the process that has it.
 
+A database whose log another program has taken away (``journal_mode``) gets it back before it is used: without one, the
+locks of the process are all there is. That is done while nobody is at it: a lock of a description meets those of the
+other copy, too.
+
 So SQLite itself never removes the log; who closes the last connection does it here, when nobody else can come. To close
 a file also drops the locks that the other copy has on it: nothing is closed while that has any.
 
@@ -25,7 +29,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
@@ -42,6 +46,7 @@ _INDEX_USE, _INDEX_USES = 120, 8
 #: The byte of the index (``-shm``) that each process holds that has it open.
 _INDEX_IN_USE = 128
 _INDEX_BYTES = 132
+_MAGIC = b"SQLite format 3\0"
 _DESCRIPTORS = Path("/proc/self/fd")
 _SET: int | None = getattr(fcntl, "F_OFD_SETLK", None) if _DESCRIPTORS.is_dir() else None
 _LONGEST_NAP = 0.01
@@ -55,6 +60,9 @@ def _lock(kind: int, byte: int, number: int = 1) -> bytes:
 
 
 _HERE, _ONLY = _lock(fcntl.F_RDLCK, _SOMEBODY), _lock(fcntl.F_WRLCK, _SHARED, _SHARED_BYTES)
+#: Nobody reads, writes or opens it, by whatever copy of SQLite, with a log or without; and what ends that.
+_ALONE, _AWAY = (_lock(kind, _DOOR, _SHARED_BYTES + 2) for kind in (fcntl.F_WRLCK, fcntl.F_UNLCK))
+_OTHERS = _lock(fcntl.F_UNLCK, _DOOR, _SHARED_BYTES + 1)
 _SHUT, _OPEN = _lock(fcntl.F_WRLCK, _DOOR), _lock(fcntl.F_UNLCK, _DOOR)
 _FIRST, _USED = _lock(fcntl.F_WRLCK, _INDEX_IN_USE), _lock(fcntl.F_RDLCK, _INDEX_IN_USE)
 _QUIET, _BUSY = _lock(fcntl.F_WRLCK, _INDEX_USE, _INDEX_USES), _lock(fcntl.F_UNLCK, _INDEX_USE, _INDEX_USES)
@@ -79,18 +87,35 @@ class FileGuard:
     # ---- somebody is here ------------------------------------------------------------------------------------------
 
     def hold(self, path: str, seconds: float, meanwhile: Callable[[], object]) -> None:
-        """Keep the log and the index of the database, once it has a log; ``path`` is where it lies.
+        """Keep the log and the index of the database, unless it is new; ``path`` is where it lies.
 
         Where the system refuses such locks it goes on without.
         """
         with self._holding, suppress(OSError):
-            if self.is_held or not self._has_log(path):
+            if self.is_held or os.pread(self._file, len(_MAGIC), 0) != _MAGIC:
                 return
-            # Refused only while the last one of before is removing its log.
-            if not _patiently(lambda: _try(self._file, _HERE), seconds, meanwhile):
-                raise apsw.BusyError("the write-ahead log is being removed")
+            if not _patiently(lambda: self._is_kept(path), seconds, meanwhile):
+                raise apsw.BusyError("database is locked")
             self._hold_index(f"{path}-shm", seconds, meanwhile)
             self.is_held = True
+
+    def _is_kept(self, path: str) -> bool:
+        """Has it a log from now on? Refused while somebody removes the log, or works without one."""
+        is_logged = self._has_log(path)
+        if not _try(self._file, _HERE if is_logged else _ALONE):
+            return False
+        try:
+            if not is_logged and not self._has_log(path):
+                _give_log(path)
+            if is_logged and not self._has_log(path):  # taken away in just this moment
+                _set(self._file, _AWAY)
+                return False
+        except BaseException:
+            _set(self._file, _AWAY)
+            raise
+        _set(self._file, _HERE)  # without a gap
+        _set(self._file, _OTHERS)
+        return True
 
     def _hold_index(self, name: str, seconds: float, meanwhile: Callable[[], object]) -> None:
         if self._index is None or not _is_same(self._index, name):  # never twice: see is_beside_another
@@ -103,8 +128,7 @@ class FileGuard:
         _patiently(lambda: _try(index, _USED), seconds, meanwhile)
 
     def _has_log(self, path: str) -> bool:
-        is_wal = os.pread(self._file, 2, 18) == b"\2\2"
-        return is_wal and not Path(f"{path}-journal").exists()  # a journal that is to be rolled back needs us away
+        return os.pread(self._file, 2, 18) == b"\2\2" and not _is_to_be_rolled_back(f"{path}-journal")
 
     def is_alone(self) -> bool:
         """Does no other process have the database open, and no other connection of this one?"""
@@ -251,6 +275,23 @@ class Patience:
 def _set(descriptor: int, lock: bytes) -> None:
     assert _SET is not None
     fcntl.fcntl(descriptor, _SET, lock)
+
+
+def _is_to_be_rolled_back(journal: str) -> bool:
+    """Somebody was killed who wrote without a log; a journal that is over is gone, empty, or begins with a zero."""
+    with suppress(FileNotFoundError), open(journal, "rb") as file:
+        return file.read(1) not in (b"", b"\0")
+    return False
+
+
+def _give_log(path: str) -> None:
+    """Another program has set ``journal_mode``; the caller has the database to itself.
+
+    Our own locks would be in SQLite's way, so this connection takes none; what was broken off it takes back.
+    """
+    with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE, vfs="unix-none")) as connection:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # no index, which others could see
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 
 def _is_same(descriptor: int, name: str) -> bool:

@@ -50,7 +50,10 @@ _PAGE = 1000
 #: Files of a base that are written whole, and folders with such files.
 _OF_BACKUPS = ("backup.key", "backups.json")
 _OWN_FILES = frozenset(
-    (KEY_FILE, KEY_COPY, "web.key", "mcp_tools.json", "proxy.json", "sizes.json", REDACTING, REPACKING, *_OF_BACKUPS)
+    (
+        *(KEY_FILE, KEY_COPY, REDACTING, REPACKING, *_OF_BACKUPS),
+        *("tasks.db", "search.db", "proxy.db", "web.key", "mcp_tools.json", "proxy.json", "sizes.json"),
+    )
 )
 _OWN_FOLDERS = ("archive", "aside", "audit", KEYS, "mirrored", "moving", "responses", "scratch")
 #: A folder that is not finished after so long belongs to a process that has died.
