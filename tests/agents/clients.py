@@ -44,7 +44,6 @@ class Client:
     steps: Callable[[Path], list[Step]]
     aside: Aside | None = None
     window: int = 24_000  # so small that the work does not fit it
-    session: str = ""  # in the address, of a client that has no name for its conversations and does not repeat them
     is_append_only: bool = True  # does it send again what it has sent, and only add to it?
     needs: Sequence[str] = field(default=())  # programs that have to be on the machine
 
@@ -85,8 +84,7 @@ class Client:
     def run(self, url: str, folder: Path, home: Path) -> str:
         """From start to end; what it has said."""
         home.mkdir(parents=True, exist_ok=True)
-        address = url + self.session
-        return finished(self.command(address), self.variables(address, home), folder)
+        return finished(self.command(url), self.variables(url, home), folder)
 
 
 def finished(command: Sequence[str], environment: Mapping[str, str], folder: Path) -> str:
@@ -285,7 +283,6 @@ SMOLAGENTS = Client(
     _OPENAI,
     _played(_ended_by(_shell_only("run"), lambda said: Reply("", calls=[("final_answer", {"answer": said})]))),
     window=12_000,
-    session="/s/smolagents",  # it says again what the model has said, but in other words
 )
 
 OPENHANDS = Client(
@@ -351,7 +348,6 @@ AIDER = Client(
     {**_OPENAI, "AIDER_MAX_CHAT_HISTORY_TOKENS": "1000000"},  # or it has the model summarize in between
     _aider_steps,
     window=16_000,
-    session="/s/aider",
     is_append_only=False,
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -257,6 +258,101 @@ def test_without_an_id_another_past_is_another_conversation(upstream: Upstream, 
         ]
         assert len(logs) == 1
         assert not any(text.startswith(other) for text in logs[0])
+
+
+def as_aider(history: list[tuple[str, str]], files: str, wish: str) -> list[dict[str, Any]]:
+    """What was said before, then the files as they are now, then the wish with a reminder, which the next has."""
+    said = [{"role": "user", "content": "Do it like this."}, {"role": "assistant", "content": "Ok."}]
+    for asked, answer in history:
+        said += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer.rstrip()}]
+    said += [{"role": "user", "content": files}, {"role": "assistant", "content": "Ok."}]
+    return [*said, {"role": "user", "content": f"{wish}\n\nRemember: only blocks."}]
+
+
+def as_smolagents(task: str, done: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    """The calls of the model in words, with whatever they had before them."""
+    said = [{"role": "user", "content": task}]
+    for call, result in done:
+        said.append({"role": "assistant", "content": f"Calling tools:\n[{{'id': '{call}', 'function': 'run'}}]"})
+        said.append({"role": "user", "content": f"Observation:\n{result}"})
+    return said
+
+
+def test_a_history_that_is_written_anew_stays_one_task(tmp_path: Path) -> None:
+    """Without an id; two at once, turn about, in the same words but for what the model has said."""
+    base = tmp_path / "base"
+
+    def script(request: Request) -> Reply:
+        if request.body.get("tools"):
+            return Reply("", calls=[("run", {"command": "ls"})])
+        return Reply(f"Answer {request.number} is long enough to be known again wherever it stands.\n")
+
+    with Upstream(script) as upstream, proxy(base, upstream.base_url) as server:
+        talks: list[list[tuple[str, str]]] = [[], []]
+        works: list[list[tuple[str, str]]] = [[], []]
+        for turn in range(4):
+            for number in range(2):
+                aider = Agent("chat", server.address, system="Act as an expert.", has_tools=False)
+                aider.entries = as_aider(talks[number], f"files {number} {turn}", f"Wish {turn}")
+                aider.ask()
+                talks[number].append((f"Wish {turn}", aider.entries[-1]["content"]))
+                worker = Agent("chat", server.address, system="You solve tasks.")
+                worker.entries = as_smolagents("New task", works[number])
+                worker.ask()
+                works[number].append((worker.open_calls[0], f"result {number} {turn}"))
+    tasks = tasks_of(base)
+    assert len(tasks) == 4
+    for name, histories in (("files", talks), ("result", works)):
+        for number, _ in enumerate(histories):
+            own, other = f"{name} {number} ", f"{name} {1 - number} "
+            (log,) = [log for log in (texts_of(base, task.uuid) for task in tasks) if any(own in one for one in log)]
+            assert not any(other in one for one in log)
+    assert upstream.flaws == []
+    assert clean(base) == []
+
+
+def test_an_answer_that_two_have_got_tells_nobody_apart(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    reply = "The same words for everybody who asks, and enough of them."
+    with Upstream(lambda _: Reply(reply)) as upstream, proxy(base, upstream.base_url) as server:
+        for turn, history in enumerate(([], [], [("Wish", reply)])):
+            agent = Agent("chat", server.address, system="Act as an expert.", has_tools=False)
+            agent.entries = as_aider(history, f"files {turn}", "Wish")
+            agent.ask()
+    assert len(tasks_of(base)) == 3
+
+
+@pytest.mark.parametrize("cut", ["before the index", "before the client", "before all"])
+def test_after_a_kill_a_request_without_an_id_goes_on_in_its_task(cut: str, tmp_path: Path) -> None:
+    """The answer is on disk, and the client has not got it: it asks again."""
+    folders = [tmp_path / "base", tmp_path / "after"]
+    settings = [load_settings({"context_storage": {"base_dir": str(folder)}}) for folder in folders]
+    service = ProxyService(Base(folders[0], settings[0]))
+    agent = Agent("chat", "")
+    agent.say("Hello")
+    raw = jsonio.encode(agent.body())
+    wire = BY_NAME["chat"]
+    answer = wire.whole({"id": "1", "choices": [{"message": {"role": "assistant", "content": "Hello to you."}}]})
+    if cut == "before all":
+        service.conversations.index.keep = lambda *_: None  # type: ignore[method-assign]
+    taken = service.take(wire, "http://127.0.0.1:1", raw, {}, None)
+    assert taken is not None
+    if cut == "before the index":
+        service.conversations.keep_answer = lambda *_: None  # type: ignore[method-assign]
+    service.finish(taken, answer)
+    shutil.copytree(folders[0], folders[1])  # as a kill would leave it
+    service.close()
+    again = ProxyService(Base(folders[1], settings[1]))
+    once_more = again.take(wire, "http://127.0.0.1:1", raw, {}, None)
+    assert once_more is not None
+    again.end(once_more, answer, True)
+    third = again.take(wire, "http://127.0.0.1:1", raw, {}, None)  # who has got it is somebody else
+    assert third is not None
+    again.release(third)
+    again.close()
+    assert once_more.uuid == taken.uuid
+    assert third.uuid != once_more.uuid
+    assert clean(folders[1]) == []
 
 
 def test_the_same_words_at_the_same_time_are_two_conversations(tmp_path: Path) -> None:

@@ -227,6 +227,7 @@ class ProxyApp:
         reader = exchange.request.wire.reader()
         events = EventReader(reader)
         read = decoder(response.headers.get("content-encoding", ""))
+        is_whole = False
         try:
             async for piece in response.aiter_raw():
                 events.feed(read(piece))
@@ -234,14 +235,16 @@ class ProxyApp:
                     await _in_thread(self._service.finish, exchange, reader.built())
                 yield piece
             events.end()
+            is_whole = True
         finally:
-            await _in_thread(self._service.finish, exchange, reader.built())
+            await _in_thread(self._service.end, exchange, reader.built(), is_whole)
             await response.aclose()
 
     async def _whole(self, response: httpx.Response, exchange: Exchange) -> AsyncIterator[bytes]:
         """An answer in one piece, kept before it goes on."""
         pieces: list[bytes] = []
         answer: Answer | None = None
+        is_whole = False
         try:
             pieces = [piece async for piece in response.aiter_raw()]
             body = decoded(b"".join(pieces), response.headers.get("content-encoding", ""))
@@ -253,8 +256,9 @@ class ProxyApp:
             await _in_thread(self._service.finish, exchange, answer)
             for piece in pieces:
                 yield piece
+            is_whole = True
         finally:
-            await _in_thread(self._service.finish, exchange, answer)
+            await _in_thread(self._service.end, exchange, answer, is_whole)
             await response.aclose()
 
 

@@ -44,6 +44,7 @@ class ConversationStep:
     digest: bytes
     seqs: list[int]
     is_result: bool
+    is_answer: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Conversation:
         self.is_busy = False
         self.used_at = time.monotonic()
         self.steps: list[ConversationStep] = []
+        self.is_told = True  # has the client got the answer at the end?
         self._digests = digests
         self._system: set[str] = set()
         self._folds: tuple[int, tuple[Fold, ...]] = (0, ())
@@ -78,11 +80,12 @@ class Conversation:
     def _store(self) -> Any:
         return self.task.context.message_store
 
-    def known(self, kind: str, session: bytes | None) -> KnownConversation:
-        """How the index keeps it."""
+    def known(self, kind: str, session: bytes | None, *, unheard: int = 0) -> KnownConversation:
+        """How the index keeps it; ``unheard``: so many steps at its end are an answer that the client may not have."""
         chains = self._digests.chains(self.seed, (step.digest for step in self.steps))
         first, tip = (chains[0], chains[-1]) if chains else (self.seed, self.seed)
-        return KnownConversation(self.uuid, self.seed, first, tip, session, len(self.steps), kind)
+        asked = chains[-1 - unheard] if 0 < unheard < len(chains) else None
+        return KnownConversation(self.uuid, self.seed, first, tip, session, len(self.steps), kind, asked)
 
     # ---- in ------------------------------------------------------------------------------------------------------
 
@@ -92,6 +95,11 @@ class Conversation:
             if step.digest != digest:
                 return place
         return min(len(self.steps), len(digests))
+
+    def is_asked_again(self, digests: Sequence[bytes]) -> bool:
+        """Is this the request whose answer is the end, once more, by a client that may never have got it?"""
+        place = self.common(digests)
+        return not self.is_told and place == len(digests) and all(step.is_answer for step in self.steps[place:])
 
     def take(self, asked: ParsedRequest, digests: Sequence[bytes], *, after: int = 0) -> None:
         """Append what is new, durably. Where the client has gone back or said something else, the view follows.
@@ -110,6 +118,7 @@ class Conversation:
             element, digest = asked.elements[place - after], digests[place - after]
             scribe.step(place, digest, self.wire.messages(element))
         self._write(scribe.written())
+        self.is_told = True
 
     def _scribe(self) -> Scribe:
         tail = self._store.task_store.tail
@@ -131,7 +140,7 @@ class Conversation:
                 self.steps[-1].seqs.append(seq)
             for place, digest in marks:
                 del self.steps[place:]
-                self.steps.append(ConversationStep(digest, [seq], message.role == "tool"))
+                self.steps.append(ConversationStep(digest, [seq], message.role == "tool", message.role == "assistant"))
 
     def _go_back(self, place: int) -> int:
         """The client goes on from an earlier step: what came after it is folded away, and stays in the log.
@@ -273,13 +282,16 @@ class Conversation:
 
     # ---- back ----------------------------------------------------------------------------------------------------
 
-    def answered(self, answer: Answer, model: str, after: int, sent: int) -> None:
-        """Keep an answer to the request that ended with step ``after``; ``sent``: our count of that request."""
+    def answered(self, answer: Answer, model: str, after: int, sent: int) -> int | None:
+        """Keep an answer to the request that ended with step ``after``; ``sent``: our count of that request.
+
+        Returns its number in the log, unless it is no step of the conversation.
+        """
         if not answer.elements:
-            return
+            return None
         if not answer.is_complete or len(self.steps) != after:
             self._keep_aside(answer)
-            return
+            return None
         scribe = self._scribe()
         for place, element in enumerate(answer.elements, start=after):
             scribe.step(place, self._digests.element(self.wire, element), self.wire.messages(element))
@@ -291,6 +303,7 @@ class Conversation:
             self.task.context.report_usage(answer.usage, sent, call=call)
         except OrihonError as error:  # figures; the answer is kept
             logger.warning("%s: %s", self.uuid, error)
+        return int(self._store.task_store.tail.seq)
 
     def _keep_aside(self, answer: Answer) -> None:
         """What was cut off, or came when the client had gone on already: in the log, and out of the view."""

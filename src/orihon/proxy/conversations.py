@@ -1,8 +1,9 @@
 """The conversations of a base, as far as they are open here: found by what a request says, opened, put to rest.
 
 A request goes on with a conversation whose every step it repeats, or, under the client's own id, with the one that
-begins with the same step. In doubt it is a new one: two conversations are never mixed. One that is at work on a request
-is not given another.
+begins with the same step. A client without an id that writes its history anew is known by the last answer that it got,
+if nobody else has got the like. In doubt it is a new one: two conversations are never mixed. One that is at work on a
+request is not given another.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from orihon.base import Base
 from orihon.errors import OrihonError, StateError, TaskBusy
 from orihon.guard import load_key
+from orihon.proxy.answers import marks_given, marks_repeated
 from orihon.proxy.conversation import Conversation
 from orihon.proxy.identity import ClientIdentity, KeyedDigests
 from orihon.proxy.index import ConversationIndex, KnownConversation
 from orihon.proxy.scribe import steps_of
-from orihon.proxy.wire import ParsedRequest, Wire, first_words
+from orihon.proxy.wire import Answer, ParsedRequest, Wire, first_words
 from orihon.proxy.wires import BY_NAME
 from orihon.tasks.reader import reading_task
 from orihon.values.task import FINISHED, TaskKey, TaskStatus
@@ -36,6 +38,8 @@ PROXY = "proxy"
 _STRIPES = 64
 _LONGEST_TITLE = 120
 _SECONDS_TO_END = 1.0
+#: Conversations that one process has open at most, and then some.
+_MOST_LEFT = 2000
 _NAP = 0.02
 #: Clients whose requests without tools are never the conversation itself.
 _AGENTS = ("claude-code", "codex", "opencode")
@@ -90,8 +94,7 @@ class Conversations:
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._lock = threading.Lock()
         self._stripes = [threading.RLock() for _ in range(_STRIPES)]
-        if self.index.is_new:
-            self._rebuild()
+        self._rebuild()
 
     # ---- finding ---------------------------------------------------------------------------------------------------
 
@@ -106,8 +109,8 @@ class Conversations:
             conversation = None
             if pointed is not None:
                 conversation = self._free(pointed.uuid)
-            elif (known := self._match(request, chains)) is not None:
-                conversation = self._still(self._free(known.uuid), request, digests)
+            elif (uuid := self._match(request, chains)) is not None:
+                conversation = self._still(self._free(uuid), request, digests, chains)
             kind = self._kind(request, seed) if conversation is None else self._known_kind(conversation)
             after = 0 if pointed is None or conversation is None else pointed.steps
             if conversation is None:
@@ -125,29 +128,65 @@ class Conversations:
     def look(self, request: Request) -> Conversation | None:
         """The conversation that a request would go on with; nothing is written. For who only wants to count."""
         digests = [self.digests.element(request.wire, element) for element in request.asked.elements]
-        known = self._match(request, self.digests.chains(self._seed(request), digests))
-        conversation = None if known is None else self._opened(known.uuid)
+        uuid = self._match(request, self.digests.chains(self._seed(request), digests))
+        conversation = None if uuid is None else self._opened(uuid)
         return conversation if conversation is not None and conversation.common(digests) > 0 else None
 
-    def keep(self, taken: Taken, response: str = "") -> None:
+    def keep(self, taken: Taken) -> None:
         """Tell the index how a conversation stands."""
-        digest = self.digests.of(b"response", response.encode()) if response else None
+        self._indexed(taken.conversation, lambda: self.index.keep(taken.conversation.known(taken.kind, taken.session)))
+
+    def keep_answer(self, taken: Taken, answer: Answer, seq: int) -> None:
+        """The same with an answer at the end, which its client is about to get."""
+        conversation, has_id = taken.conversation, taken.session is not None
+        response = self.digests.of(b"response", answer.id.encode()) if answer.id else None
+
+        def kept() -> None:
+            unheard = 0 if has_id else len(answer.elements)
+            self.index.keep(conversation.known(taken.kind, taken.session, unheard=unheard), response)
+            if not has_id:
+                said = [one for element in answer.elements for one in conversation.wire.messages(element)]
+                self.index.keep_answer(conversation.uuid, seq, self._marks(conversation.seed, marks_given(said)))
+
+        self._indexed(conversation, kept)
+
+    def tell(self, taken: Taken, seq: int, *, is_told: bool) -> None:
+        """Whether the client has got the whole of the answer with that number in the log."""
+        conversation = taken.conversation
+        if taken.session is not None or seq not in conversation.steps[-1].seqs:
+            return  # under the client's own id it does not matter, and one that goes on has got it
+        conversation.is_told = is_told
+        if is_told:
+            self._indexed(conversation, lambda: self.index.tell(conversation.uuid))
+
+    def _indexed(self, conversation: Conversation, act: Callable[[], object]) -> None:
         try:
-            self.index.keep(taken.conversation.known(taken.kind, taken.session), digest)
+            act()
         except OrihonError as error:  # derived: the next request finds it by its own id, or begins a new one
-            logger.warning("%s: %s", taken.conversation.uuid, error)
+            logger.warning("%s: %s", conversation.uuid, error)
+
+    def _marks(self, seed: bytes, said: Iterable[str]) -> list[bytes]:
+        return [self.digests.of(b"answer", seed, one.encode("utf-8", "surrogatepass")) for one in said]
 
     def _seed(self, request: Request) -> bytes:
         has_tools = bool(request.wire.tools(request.body))
         return self.digests.seed(request.caller, request.wire, request.upstream, request.asked, has_tools=has_tools)
 
-    def _match(self, request: Request, chains: Sequence[bytes]) -> KnownConversation | None:
+    def _match(self, request: Request, chains: Sequence[bytes]) -> str | None:
         found = self.index.by_tip(chains)
         if len(found) == 1:
-            return found[0]
-        if request.caller.session is None or not chains or found:
+            return found[0].uuid
+        if not chains or found:
             return None  # nothing, or more than one: a new conversation
-        return next(iter(self.index.by_first(chains[0])), None)
+        if request.caller.session is None:
+            again = self.index.by_asked(chains[-1])
+            return again[0].uuid if len(again) == 1 else self._by_answer(request)
+        return next((known.uuid for known in self.index.by_first(chains[0])), None)
+
+    def _by_answer(self, request: Request) -> str | None:
+        seed, wire = self._seed(request), request.wire
+        said = [self._marks(seed, marks_repeated(wire.messages(element))) for element in request.asked.elements]
+        return self.index.by_answer([marks for marks in said if marks])
 
     def _pointed(self, request: Request) -> Pointed | None:
         told = request.body.get("previous_response_id")
@@ -188,7 +227,7 @@ class Conversations:
             time.sleep(_NAP)
 
     def _still(
-        self, conversation: Conversation | None, request: Request, digests: Sequence[bytes]
+        self, conversation: Conversation | None, request: Request, digests: Sequence[bytes], chains: Sequence[bytes]
     ) -> Conversation | None:
         """What was found, unless it has gone on while we waited for it: then somebody else began with the same words.
 
@@ -196,7 +235,9 @@ class Conversations:
         """
         if conversation is None or request.caller.session is not None:
             return conversation
-        if conversation.common(digests) == len(conversation.steps):
+        if conversation.common(digests) == len(conversation.steps) or conversation.is_asked_again(digests):
+            return conversation
+        if not self.index.by_tip(chains) and self._by_answer(request) == conversation.uuid:
             return conversation
         self.release(conversation)
         return None
@@ -220,7 +261,9 @@ class Conversations:
             task = self.base.task(uuid, take_over=True, inherit=False)
         except TaskBusy:
             return None
-        return self._hold(Conversation(task, wire, self.digests, known.seed))
+        conversation = Conversation(task, wire, self.digests, known.seed)
+        conversation.is_told = known.asked is None and known.steps == len(conversation.steps)
+        return self._hold(conversation)
 
     def _new(self, request: Request, seed: bytes, kind: str) -> Conversation:
         caller, wire = request.caller, request.wire
@@ -300,13 +343,20 @@ class Conversations:
         self.index.close()
 
     def _rebuild(self) -> None:
-        """The index again, from the tasks that came in this way."""
+        """What the index lacks, from the tasks that came in this way: all of them, or those that a kill left behind."""
         catalogue = self.base.open_catalogue()
         if catalogue is None:
             return
-        for row in self.base.rows():
+        running = (
+            ()
+            if self.index.is_new
+            else catalogue.tasks.page(status=TaskStatus.RUNNING, source=SOURCE, limit=_MOST_LEFT)
+        )
+        for row in self.base.rows() if self.index.is_new else running:
             about = row.metadata.get(PROXY)
             if row.key.task_source != SOURCE or not isinstance(about, Mapping) or row.status in FINISHED:
+                continue
+            if self.index.find(row.uuid) is not None:
                 continue
             try:
                 self._index_again(row.uuid, about)
@@ -314,13 +364,21 @@ class Conversations:
                 logger.warning("%s: %s", row.uuid, error)
 
     def _index_again(self, uuid: str, about: Mapping[str, Any]) -> None:
-        digests: list[bytes] = []
+        steps: list[tuple[bytes, bool]] = []  # and whether it is the model's
+        seed = bytes.fromhex(about["seed"])
+        session = bytes.fromhex(about["session"]) if about.get("session") else None
         with reading_task(self.base, uuid) as (store, _):
             for stored in store.messages():
                 for place, digest in steps_of(stored.message):
-                    del digests[place:]
-                    digests.append(digest)
-        seed = bytes.fromhex(about["seed"])
-        session = bytes.fromhex(about["session"]) if about.get("session") else None
-        chains = self.digests.chains(seed, digests) or [seed]
-        self.index.keep(KnownConversation(uuid, seed, chains[0], chains[-1], session, len(digests), str(about["kind"])))
+                    del steps[place:]
+                    steps.append((digest, stored.message.role == "assistant"))
+                if stored.call is not None and session is None:
+                    self.index.keep_answer(uuid, stored.seq, self._marks(seed, marks_given([stored.message])))
+        chains = self.digests.chains(seed, (digest for digest, _ in steps)) or [seed]
+        asked = None
+        if session is None and not self.index.is_new and steps and steps[-1][1]:  # a kill came before it was indexed
+            asked = next(
+                (chain for chain, (_, is_answer) in zip(chains[::-1], steps[::-1], strict=False) if not is_answer), None
+            )
+        kind = str(about["kind"])
+        self.index.keep(KnownConversation(uuid, seed, chains[0], chains[-1], session, len(steps), kind, asked))

@@ -37,6 +37,9 @@ class KnownConversation:
     session: bytes | None
     steps: int
     kind: str
+    asked: bytes | None = (
+        None  # the chain before the answer at its end, while nobody knows whether the client has got it
+    )
 
 
 class ConversationIndex:
@@ -59,7 +62,13 @@ class ConversationIndex:
     def _opened(self) -> SqliteConnection:
         schema = self._sql["schema"]
         return open_database(
-            self.path, schema=schema, steps=[], timeout=_TIMEOUT, durable=False, create=True, shared=True
+            self.path,
+            schema=schema,
+            steps=[self._sql["to_version_2"]],
+            timeout=_TIMEOUT,
+            durable=False,
+            create=True,
+            shared=True,
         )
 
     def close(self) -> None:
@@ -69,8 +78,7 @@ class ConversationIndex:
     def by_tip(self, chains: Sequence[bytes]) -> list[KnownConversation]:
         """The conversations whose last step is the latest of these, as far as one ends there at all."""
         for end in range(len(chains), 0, -_AT_ONCE):
-            asked = [chain.hex() for chain in chains[max(end - _AT_ONCE, 0) : end]]
-            found = self._known("by_tip", chains=jsonio.encode(asked).decode())
+            found = self._known("by_tip", chains=_listed(chains[max(end - _AT_ONCE, 0) : end]))
             if found:
                 places = {chain: place for place, chain in enumerate(chains)}
                 latest = max(places[known.tip] for known in found)
@@ -80,6 +88,10 @@ class ConversationIndex:
     def by_first(self, chain: bytes) -> list[KnownConversation]:
         """The conversations that begin with this step, the latest first."""
         return self._known("by_first", first=chain)
+
+    def by_asked(self, chain: bytes) -> list[KnownConversation]:
+        """The conversations that end with an answer to this, which may never have been heard."""
+        return self._known("by_asked", asked=chain)
 
     def of_session(self, session: bytes) -> list[KnownConversation]:
         """The conversations under a client's own id, the latest first."""
@@ -101,10 +113,40 @@ class ConversationIndex:
                 kept: dict[str, Any] = {"id": response, "uuid": known.uuid, "steps": known.steps}
                 self._connection.execute(self._sql["keep_response"], kept)
 
+    def tell(self, uuid: str) -> None:
+        """The client has got the answer that the conversation ends with."""
+        with self._lock, database_errors(self.path, _TIMEOUT):
+            self._connection.execute(self._sql["tell"], {"uuid": uuid})
+
+    def keep_answer(self, uuid: str, seq: int, marks: Sequence[bytes]) -> None:
+        """By what the answer with that number in the log is known again."""
+        if marks:
+            kept = {"uuid": uuid, "seq": seq, "marks": _listed(marks)}
+            with self._lock, database_errors(self.path, _TIMEOUT):
+                self._connection.execute(self._sql["keep_answer"], kept)
+
+    def by_answer(self, groups: Sequence[Sequence[bytes]]) -> str | None:
+        """The conversation that the latest of these is the last answer of, and of no other; each has several marks."""
+        known: dict[str, dict[str, bool]] = {}
+        every = [mark for marks in groups for mark in marks]
+        for start in range(0, len(every), _AT_ONCE):
+            for mark, uuid, is_last in self._rows("by_answer", marks=_listed(every[start : start + _AT_ONCE])):
+                known.setdefault(mark, {})[uuid] = bool(is_last)
+        for marks in reversed(groups):
+            found = [known[mark.hex()] for mark in marks if mark.hex() in known]
+            if found:
+                uuids = {uuid for one in found for uuid in one}
+                return (
+                    uuids.pop()
+                    if len(uuids) == 1 and all(is_last for one in found for is_last in one.values())
+                    else None
+                )
+        return None
+
     def forget(self, uuid: str) -> None:
         """A task that is there no longer."""
         with self._lock, database_errors(self.path, _TIMEOUT), transaction(self._connection):
-            for name in ("forget", "forget_responses"):
+            for name in ("forget", "forget_responses", "forget_answers"):
                 self._connection.execute(self._sql[name], {"uuid": uuid})
 
     def _known(self, name: str, **values: Any) -> list[KnownConversation]:
@@ -113,3 +155,7 @@ class ConversationIndex:
     def _rows(self, name: str, **values: Any) -> list[Any]:
         with self._lock, database_errors(self.path, _TIMEOUT):
             return list(self._connection.execute(self._sql[name], values))
+
+
+def _listed(digests: Sequence[bytes]) -> str:
+    return jsonio.encode([digest.hex() for digest in digests]).decode()

@@ -49,6 +49,7 @@ class Exchange:
     sent: int = 0  # tokens of it, by our count
     steps: int = 0  # of the conversation, with it
     is_over: bool = False
+    kept: int | None = None  # the number of its answer in the log, if that is a step of the conversation
 
     @property
     def uuid(self) -> str | None:
@@ -241,14 +242,22 @@ class ProxyService:
         try:
             if answer is not None:
                 with conversation.lock:
-                    conversation.answered(answer, exchange.request.model, exchange.steps, exchange.sent)
-                    if answer.is_complete:
-                        self.conversations.keep(taken, answer.id)
+                    seq = conversation.answered(answer, exchange.request.model, exchange.steps, exchange.sent)
+                    if seq is not None:
+                        self.conversations.keep_answer(taken, answer, seq)
+                    exchange.kept = seq
         except Exception as error:  # noqa: BLE001 - the client has its answer, and sends it again with the next request
             self._say(f"{type(error).__name__}: {error}", conversation.uuid, error)
         finally:
             self.conversations.release(conversation)
         self._fold_later(conversation)
+
+    def end(self, exchange: Exchange, answer: Answer | None, is_whole: bool) -> None:
+        """However it has ended: what there is of an answer is kept; has the client got the whole, or was it gone?"""
+        self.finish(exchange, answer)
+        if exchange.taken is not None and exchange.kept is not None:
+            self.conversations.tell(exchange.taken, exchange.kept, is_told=is_whole)
+            exchange.kept = None
 
     def release(self, exchange: Exchange) -> None:
         """The request has come to nothing."""
