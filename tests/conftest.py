@@ -11,6 +11,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -109,6 +110,8 @@ def _import_in_turn(config: pytest.Config) -> None:
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.getbasetemp() / "own-configuration"))
+    # A base of its own for each test; made only where it is used.
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp() / f"own-data-{time.monotonic_ns()}"))
     for name in list(os.environ):
         if name.startswith(
             (

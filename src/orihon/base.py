@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from orihon.settings import Settings, load_settings
+from orihon.settings.where import with_base_folder
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase
 from orihon.tasks.folder_rows import enter_folder
@@ -79,6 +80,8 @@ class Base(OpenBase):
         if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
             loaded = loaded.replace(**{"database.url": where, "context_storage.backend": "postgres"})
             where = None
+        if where is None:
+            loaded = with_base_folder(loaded)
         super().__init__(loaded.context_storage.base_dir if where is None else where, loaded, create=True)
         self._open_tasks: dict[str, Task] = {}  # a handle that was dropped still holds its lease
         self._opening = threading.RLock()

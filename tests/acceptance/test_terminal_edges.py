@@ -112,8 +112,9 @@ def test_a_newcomer_is_told_how_to_begin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], own_logging: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["list"]) == 2
-    assert "'orihon init' makes a new one" in capsys.readouterr().err
+    assert main(["list"]) == 0
+    assert "orihon demo" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_export_into_a_folder_that_is_missing_says_which(

@@ -7,6 +7,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,19 @@ def _source(lines: list[str]) -> str:
 
 def _is_code(source: str) -> bool:
     try:
-        parsed = ast.parse(source).body
+        found = parsed(source).body
     except SyntaxError:
         return False
-    return len(parsed) == 1 and (
-        isinstance(parsed[0], _CODE) or (isinstance(parsed[0], ast.Expr) and isinstance(parsed[0].value, ast.Call))
+    return len(found) == 1 and (
+        isinstance(found[0], _CODE) or (isinstance(found[0], ast.Expr) and isinstance(found[0].value, ast.Call))
     )
+
+
+def parsed(source: str) -> ast.Module:
+    """The syntax tree. Python 3.11 refuses when another one is made meanwhile, as a traceback in a log does."""
+    while True:
+        with suppress(SystemError):
+            return ast.parse(source)
 
 
 def run(steps: Iterable[str], names: dict[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,7 @@ from orihon.llm.scripted import Reply
 from orihon.settings.model import names
 from tests.helpers import refused
 from tests.seeds.copies import block as copy_of
+from tests.seeds.copies import parsed
 from tests.services import Database
 
 #: Classes whose order of arguments is 002's.
@@ -52,7 +53,7 @@ def block(name: str) -> str:
 
 
 def classes_in(name: str) -> dict[str, ast.ClassDef]:
-    return {node.name: node for node in ast.parse(block(name)).body if isinstance(node, ast.ClassDef)}
+    return {node.name: node for node in parsed(block(name)).body if isinstance(node, ast.ClassDef)}
 
 
 def functions_of(node: ast.ClassDef | ast.Module) -> dict[str, ast.FunctionDef]:
@@ -89,7 +90,7 @@ def has_methods(name: str, cls: str, *, private: tuple[str, ...] = ()) -> type:
 
 def queries_in(source: str) -> list[str]:
     """Every SELECT that a program has as a text."""
-    texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    texts = [node.value for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant)]
     return [text for text in texts if isinstance(text, str) and re.match(r"\s*SELECT\b", text)]
 
 
@@ -329,7 +330,7 @@ def test_4_1_the_store(here: Path) -> None:
     store = filled_store(here / "t", context_length=1000)
     assert isinstance(store, ours)
     assert store.db_path == here / "t" / "context.db"
-    written = ast.parse(block("4.1-store.python"))
+    written = parsed(block("4.1-store.python"))
     counted = next(
         one for one in ast.walk(written) if isinstance(one, ast.FunctionDef) and one.name == "get_statistics"
     )
@@ -657,7 +658,7 @@ def test_6_5_1_a_user_has_settings_of_its_own(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_6_6_1_workers_are_watched() -> None:
-    (watched,) = functions_of(ast.parse(block("6.6.1-monitor.python")))["monitor_workers"].args.args
+    (watched,) = functions_of(parsed(block("6.6.1-monitor.python")))["monitor_workers"].args.args
     assert watched.arg == "processes"
     orihon.monitor_workers([])
 
@@ -691,7 +692,7 @@ from pathlib import Path
 
 @pytest.mark.parametrize("name", ["6.6.2-statistics.python", "9.2-statistics.python"])
 def test_6_6_2_and_9_2_the_documents_own_program_counts_what_we_count(name: str, worked: Path) -> None:
-    function = next(iter(functions_of(ast.parse(block(name)))))
+    function = next(iter(functions_of(parsed(block(name)))))
     program = HEAD + block(name) + f"\nprint(json.dumps({function}()))\n"
     theirs = json.loads(run_program(worked, program).stdout)
     ours = getattr(orihon, function)(worked / "logs/contexts")
@@ -706,7 +707,7 @@ def test_6_6_2_and_9_2_the_documents_own_program_counts_what_we_count(name: str,
 
 def test_9_2_the_report(worked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls_like(
-        functions_of(ast.parse(block("9.2-statistics.python")))["print_statistics_report"],
+        functions_of(parsed(block("9.2-statistics.python")))["print_statistics_report"],
         orihon.print_statistics_report,
         is_method=False,
     )
@@ -835,7 +836,7 @@ def test_10_1_patterns_that_a_program_adds_are_masked(here: Path) -> None:
 
 def test_10_2_1_folders_and_databases_are_private(here: Path) -> None:
     modes = re.findall(r"mode=(0o\d+)", block("10.2.1-private.python"))
-    written = functions_of(ast.parse(block("10.2.1-private.python")))
+    written = functions_of(parsed(block("10.2.1-private.python")))
     folder = orihon.create_context_directory(here / "a" / "b")
     orihon.create_database(folder / "context.db")
     orihon.create_database(folder / "context.db")
@@ -852,7 +853,7 @@ def test_10_2_2_text_is_never_part_of_a_statement(here: Path) -> None:
     role, content = "user", "'); DROP TABLE messages; --"
     statement = next(
         node.value
-        for node in ast.walk(ast.parse(block("10.2.2-parameters.python")))
+        for node in ast.walk(parsed(block("10.2.2-parameters.python")))
         if isinstance(node, ast.Constant) and str(node.value).startswith("INSERT")
     )
     store = MessageStore(here / "t")
@@ -920,7 +921,7 @@ def test_11_2_what_was_folded_while_a_task_was_worked_on(here: Path) -> None:
 
 def test_11_3_a_thousand_messages(here: Path) -> None:
     """Without its limits in seconds; ``test_multiprocess_throughput`` there measures nothing but ``time.sleep``."""
-    written = functions_of(ast.parse(block("11.3-speed.python")))
+    written = functions_of(parsed(block("11.3-speed.python")))
     source = ast.unparse(written["test_large_context_performance"])
     source, changed = re.subn(r"assert \w+_duration < [\d.]+", "pass", source)
     assert changed == 2
@@ -954,8 +955,8 @@ def test_12_1_2_the_maintenance_script(worked: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("CONTEXT_STORAGE_BASE_DIR", "logs/contexts")
     source = block("12.1.2-maintenance.python")
     calls = source[source.index("    # アーカイブ") :]
-    exec(textwrap.dedent(calls), {name: getattr(orihon, name) for name in functions_of(ast.parse(source))})
-    for name, written in functions_of(ast.parse(source)).items():
+    exec(textwrap.dedent(calls), {name: getattr(orihon, name) for name in functions_of(parsed(source))})
+    for name, written in functions_of(parsed(source)).items():
         assert [argument.arg for argument in written.args.args] in (["days"], [])
         getattr(orihon, name)(**{argument.arg: 30 for argument in written.args.args})
     assert orihon.collect_global_statistics(worked / "logs/contexts")["total_contexts"] == 2
@@ -1160,7 +1161,7 @@ def test_3_4_the_tree_of_the_documents_own_store_is_imported(tmp_path: Path, is_
     assert folder == Path("logs/contexts/github/me/tool/issue_7")
     program = HEAD + block("4.1-store.python") + f"\ncontext_dir = Path({str(folder)!r})\n" + OLD_PROGRAM
     if is_packed:
-        pack = functions_of(ast.parse(block("12.1.2-maintenance.python")))["archive_old_contexts"]
+        pack = functions_of(parsed(block("12.1.2-maintenance.python")))["archive_old_contexts"]
         program += "\nlogger = logging.getLogger()\n" + ast.unparse(pack) + "\narchive_old_contexts(days=-1)\n"
     run_program(tmp_path, program)
     assert (tmp_path / folder / "context.db.gz").exists() is is_packed

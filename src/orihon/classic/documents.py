@@ -197,7 +197,8 @@ def _smaller_python(code: str, shorter: _ShortNames | None) -> str:
         smaller = _without(code, comments, blank)
         kept = smaller if ast.dump(ast.parse(smaller)) == before else code
         return kept if shorter is None else shorter.shortened(kept)
-    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
+    # SystemError: Python 3.11 does not bear two threads that read syntax trees, and a traceback in a log reads one.
+    except (SyntaxError, ValueError, RecursionError, SystemError, tokenize.TokenError):
         return code
 
 

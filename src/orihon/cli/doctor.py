@@ -34,6 +34,9 @@ def doctor(
         print_json({**figures, "findings": findings})
     else:
         print_findings(findings)
+        origin = options.settings.origin("context_storage.base_dir")
+        if origin != "flag":
+            typer.echo(shown(text("cli.doctor.in_folder", path=options.base_path.absolute(), origin=origin)))
         repairable = sum(finding.repair == "possible" for finding in left)
         typer.echo(_outcome(done=len(findings) - len(left), left=len(left), repairable=repairable))
     raise typer.Exit(1 if left else 0)

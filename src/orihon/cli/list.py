@@ -9,7 +9,7 @@ import typer
 
 from orihon.cli.arguments import AsJson, hint_at_tasks_beside
 from orihon.cli.options import CommandOptions, flag, option
-from orihon.cli.output import print_json, print_table
+from orihon.cli.output import print_json, print_table, shown
 from orihon.cli.streams import paged
 from orihon.texts import text
 
@@ -49,7 +49,8 @@ def list_tasks(
         with paged(off=no_pager):
             print_table(names, [_cells(row) for row in rows], flexible=_COLUMNS.index("about"))
     else:
-        typer.echo(text("cli.list.none"), err=True)
+        begun = options.base.path.is_dir()
+        typer.echo(shown(text("cli.list.none" if begun else "cli.list.not_begun", path=options.base_path)), err=True)
     hint_at_tasks_beside(options)
 
 

@@ -43,7 +43,7 @@ def serve(
         raise _not_installed(error) from error
     options = context.ensure_object(CommandOptions)
     where = listening_at(http, name or ())
-    with HistoryHttpServer(options.base_path, options.settings, where, allow_changes=allow_changes) as server:
+    with HistoryHttpServer(options.base_to_serve(), options.settings, where, allow_changes=allow_changes) as server:
         token = None if hide_token else server.token
         key = "cli.mcp.serving_only" if hide_token else "cli.mcp.serving"
         told = {"address": server.address, "token": token, "allow_changes": allow_changes}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,9 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orihon.texts import text
+
 if TYPE_CHECKING:
     from orihon.settings import Settings
     from orihon.tasks.base import OpenBase
+
+
+logger = logging.getLogger("orihon.cli")
 
 
 @dataclass(slots=True)
@@ -30,9 +36,10 @@ class CommandOptions:
         """The settings, read when they are first asked for."""
         if self._settings is None:
             from orihon.settings import load_settings
+            from orihon.settings.where import KEY, with_base_folder
 
-            flags = {"context_storage.base_dir": self.base_dir, "language": self.language}
-            self._settings = load_settings(self.config_in_use, flags=flags)
+            flags = {KEY: self.base_dir, "language": self.language}
+            self._settings = with_base_folder(load_settings(self.config_in_use, flags=flags))
         return self._settings
 
     @property
@@ -49,12 +56,32 @@ class CommandOptions:
 
     @property
     def base(self) -> OpenBase:
-        """That base, which must be there; opened once for a command."""
+        """That base, which must be there unless it is the user's own; opened once for a command."""
         if self._base is None:
             from orihon.tasks.base import OpenBase
 
-            self._base = OpenBase(self.base_path, self.settings)
+            self._base = OpenBase(self.base_path, self.settings, create=self._is_users_own)
         return self._base
+
+    def base_to_fill(self) -> Path:
+        """The base folder for a command that may put the first task into it: then a person is told where that is."""
+        if self._is_users_own and not self.base_path.exists():
+            typer.echo(text("cli.first_base", path=self.base_path), err=True)
+        return self.base_path
+
+    def base_to_serve(self) -> Path:
+        """The base folder for a server, which shows an empty one as well; a folder that was named must be there."""
+        from orihon.system.files import make_private_folder
+
+        if self._is_users_own:
+            make_private_folder(self.base_to_fill())
+        return self.base_path
+
+    @property
+    def _is_users_own(self) -> bool:
+        from orihon.settings.where import KEY, USER
+
+        return self.settings.origin(KEY) == USER
 
     def apply(self) -> None:
         """Put language and logging in force as the settings say."""
@@ -67,6 +94,7 @@ class CommandOptions:
         level = shifted(settings.logging.level, self.verbosity)
         screen = shifted("WARNING", self.verbosity)
         configure(level, settings.logging.file, screen=screen, before_masking=self._make_keys_known)
+        logger.info("base folder: %s (%s)", self.base_path.absolute(), settings.origin("context_storage.base_dir"))
 
     def _make_keys_known(self) -> None:
         from orihon.guard.masking.known_values import register_live

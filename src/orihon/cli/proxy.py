@@ -55,7 +55,7 @@ def open_checked_proxy(options: CommandOptions, wanted: RunningProxy) -> ProxySe
     window = wanted.window
     settings = options.settings if window is None else options.settings.replace(**{"proxy.window": window})
     server = open_proxy(
-        options.base_path,
+        options.base_to_fill(),
         settings,
         port=wanted.port,
         upstream=wanted.upstream,

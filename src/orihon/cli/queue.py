@@ -85,7 +85,7 @@ def _queue(context: typer.Context) -> TaskQueue:
     from orihon.runtime.broker_queue import open_queue
 
     options = context.ensure_object(CommandOptions)
-    return open_queue(options.base_path, options.settings)
+    return open_queue(options.base_to_fill(), options.settings)
 
 
 def _request(context: typer.Context, uuid: str, name: str, *, as_json: bool) -> None:
@@ -133,7 +133,7 @@ def worker(
     supervisor = Supervisor(
         count or usual,
         settings,
-        base_dir=options.base_path,
+        base_dir=options.base_to_fill(),
         handler=handler or DEFAULT_HANDLER,
         until_empty=until_empty,
         logs=LogPlan(shifted(settings.logging.level, options.verbosity), settings.logging.file, screen),

@@ -48,7 +48,7 @@ def serve(
         _print_token(options.base_path, renew=new_token, as_json=as_json)
         return
     with open_server(
-        options.base_path,
+        options.base_to_serve(),
         options.settings,
         host=host,
         port=port,

@@ -142,7 +142,7 @@ def import_(
     options = context.ensure_object(CommandOptions)
     # For many an import is the beginning: the folder is made where it is missing.
     with (
-        OpenBase(options.base_path, options.settings, create=True) as base,
+        OpenBase(options.base_to_fill(), options.settings, create=True) as base,
         progress_bar("cli.import.reading", hidden=as_json) as progress,
     ):
         report = import_transcripts(

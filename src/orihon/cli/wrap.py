@@ -60,7 +60,7 @@ def _run(
     word, arguments, given = command[0], command[1:], dict(os.environ)
     client = client_for(word)
     program = installed(word, client, given.get("PATH"))
-    place = ProxyPlace(options.base_path)
+    place = ProxyPlace(options.base_to_fill())
     if upstream is not None:
         given |= client.upstream(upstream)
     try:

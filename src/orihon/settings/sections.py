@@ -88,7 +88,12 @@ class ContextStorageSettings:
     )
     base_dir: Path = field(
         default=Path("contexts"),
-        metadata=spec(PATH, "The base folder, relative to the working folder.", env=("CONTEXT_STORAGE_BASE_DIR",)),
+        metadata=spec(
+            PATH,
+            "The base folder, relative to the working folder. Unset, for commands and `Base()`: a `contexts` that is a "
+            "base already, here or above, else `orihon` in the user's folder for data (`$XDG_DATA_HOME`).",
+            env=("ORIHON_BASE_DIR", "CONTEXT_STORAGE_BASE_DIR"),
+        ),
     )
     durability: str = field(
         default="full",
