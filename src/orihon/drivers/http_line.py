@@ -67,7 +67,7 @@ class Line:
     def __init__(self, kind: tuple[bool, bool], *, allow_metadata: bool) -> None:
         import httpx
 
-        _hide_queries()
+        hide_queries()
         self.kind = kind
         is_https, is_own_host = kind
         try:
@@ -150,7 +150,8 @@ def _host_of(url: httpx.URL) -> str:
 
 
 @cache
-def _hide_queries() -> None:
+def hide_queries() -> None:
+    """From now on no address is in the log with more than its host."""
     logging.getLogger("httpx").addFilter(_WithoutQueries())
 
 

@@ -17,10 +17,13 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from orihon.errors import InvalidInput, OrihonError
+from orihon.proxy import upstream as upstreams
 from orihon.proxy.events import EventReader
 from orihon.proxy.service import Exchange, ProxyService, refusal
 from orihon.proxy.upstream import (
+    BodyTooLarge,
     ProxyAddress,
+    UnreadableBody,
     Upstream,
     decoded,
     decoder,
@@ -43,15 +46,17 @@ _COUNTING = {"/v1/messages/count_tokens": "messages", "/v1/responses/compact": "
 _TRIES_TO_CONNECT = 3
 _NAP = 0.2
 _MOST_ERROR_BYTES = 1 << 20
-_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _UPGRADE_REQUIRED, _BAD_GATEWAY, _UNAVAILABLE = (
+_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _TOO_LARGE, _UPGRADE_REQUIRED, _BAD_GATEWAY, _UNAVAILABLE = (
     200,
     400,
     401,
     403,
+    413,
     426,
     502,
     503,
 )
+_FAILURES = (httpx.HTTPError, httpx.InvalidURL)
 
 
 class ProxyApp:
@@ -87,10 +92,11 @@ class ProxyApp:
 
     async def _answer(self, request: Request) -> Response:
         raw_path = request.scope.get("raw_path", b"").decode("latin-1") or request.url.path
-        if request.url.path == HEALTH:
-            state = self._health()
-            return JSONResponse(state, _OK if state.get("healthy", True) else _UNAVAILABLE)
         headers = plain(request.headers.raw)
+        if self._is_strange(headers):
+            return _refusal(_spoken(raw_path, headers), _FORBIDDEN, text("proxy.from_a_page"))
+        if request.url.path == HEALTH:
+            return self._state(headers)
         try:
             address = ProxyAddress.of(raw_path)
         except InvalidInput as error:
@@ -104,10 +110,15 @@ class ProxyApp:
         if wire is None and counting is None:
             return await self._relay(request, target)
         try:
-            raw = await request.body()
+            raw = await _body_of(request)
+            body = await run_in_threadpool(decoded, raw, headers.get("content-encoding", ""))
         except ClientDisconnect:
             return Response(status_code=_BAD_REQUEST)
-        body = _legible(raw, headers.get("content-encoding", ""))
+        except BodyTooLarge:
+            said = text("proxy.too_large", most=upstreams.MOST_BODY >> 20)
+            return _refusal(_spoken(address.wire_path, headers), _TOO_LARGE, said)
+        except UnreadableBody:  # the upstream says what is wrong with it
+            body = b""
         if counting is not None:
             return await self._count(request, counting, upstream, target, body, raw, address)
         assert wire is not None
@@ -126,19 +137,30 @@ class ProxyApp:
         return await self._exchange(request, exchange, target, raw)
 
     def _refused(self, address: ProxyAddress, headers: Mapping[str, str]) -> Response | None:
-        """Pages of other sites, other names for this machine, whoever has no token, and what is no HTTP request."""
+        """Whoever has no token, and what is no HTTP request."""
         wire = _spoken(address.wire_path, headers)
-        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
-        is_page = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers
-        if is_page or (self._names and host.lower() not in self._names):
-            return _refusal(wire, _FORBIDDEN, text("proxy.from_a_page"))
-        if self._token is not None:
-            given = headers.get(_TOKEN_HEADER) or address.token or ""
-            if not self._service.conversations.digests.same(given, self._token):
-                return _refusal(wire, _UNAUTHORIZED, text("proxy.token"))
+        if not self._has_token(headers.get(_TOKEN_HEADER) or address.token):
+            return _refusal(wire, _UNAUTHORIZED, text("proxy.token"))
         if headers.get("upgrade", "").lower() == "websocket":  # by this status Codex knows to go on over HTTP, at once
             return _refusal(wire, _UPGRADE_REQUIRED, text("proxy.websocket"))
         return None
+
+    def _is_strange(self, headers: Mapping[str, str]) -> bool:
+        """Is it from a page of another site, or by another name for this machine?"""
+        host = headers.get("host", "").rpartition(":")[0] or headers.get("host", "")
+        is_page = headers.get("sec-fetch-site", "none") not in ("none", "same-origin") or "origin" in headers
+        return is_page or bool(self._names and host.lower() not in self._names)
+
+    def _has_token(self, given: str | None) -> bool:
+        return self._token is None or self._service.conversations.digests.same(given or "", self._token)
+
+    def _state(self, headers: Mapping[str, str]) -> Response:
+        """How it does; whoever has no token is told no more than whether it does."""
+        state = self._health()
+        status = _OK if state.get("healthy", True) else _UNAVAILABLE
+        if not self._has_token(headers.get(_TOKEN_HEADER)):
+            state = {"healthy": state.get("healthy", True)}
+        return JSONResponse(state, status)
 
     # ---- what passes as it is --------------------------------------------------------------------------------------
 
@@ -152,7 +174,7 @@ class ProxyApp:
             headers.append(("Content-Length", request.headers["content-length"]))
         try:
             response = await self._upstream.send(request.method, target, headers, content)
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             return _own(_spoken(request.url.path, request.headers), error, _BAD_GATEWAY)
         return _streamed(response, _passed(response), view=view)
 
@@ -173,7 +195,7 @@ class ProxyApp:
         sent = request_headers(request.headers.raw, is_changed=True)
         try:
             response = await self._upstream.send("POST", target, sent, changed)
-        except httpx.HTTPError as error:
+        except _FAILURES as error:
             return _own(wire, error, _BAD_GATEWAY)
         return _streamed(response, _passed(response), view="folded")
 
@@ -187,7 +209,7 @@ class ProxyApp:
             await _in_thread(self._service.release, exchange)
             if isinstance(error, ClientDisconnect):
                 return Response(status_code=_BAD_REQUEST)  # that nobody reads
-            if isinstance(error, httpx.HTTPError):
+            if isinstance(error, _FAILURES):
                 return _own(wire, error, _BAD_GATEWAY, view=exchange.view, uuid=exchange.uuid)
             raise
         if response.status_code != _OK:
@@ -230,7 +252,11 @@ class ProxyApp:
         is_whole = False
         try:
             async for piece in response.aiter_raw():
-                events.feed(read(piece))
+                try:
+                    events.feed(read(piece))
+                except (BodyTooLarge, UnreadableBody) as error:  # the client may make more of it than we do
+                    logger.warning("an answer cannot be read along: %s", type(error).__name__)
+                    read = _nothing
                 if events.is_over and not exchange.is_over:
                     await _in_thread(self._service.finish, exchange, reader.built())
                 yield piece
@@ -245,16 +271,24 @@ class ProxyApp:
         pieces: list[bytes] = []
         answer: Answer | None = None
         is_whole = False
+        coming = response.aiter_raw()
         try:
-            pieces = [piece async for piece in response.aiter_raw()]
-            body = decoded(b"".join(pieces), response.headers.get("content-encoding", ""))
+            size = 0
+            async for piece in coming:
+                pieces.append(piece)
+                size += len(piece)
+                if size > upstreams.MOST_BODY:
+                    break
             try:
+                body = decoded(b"".join(pieces), response.headers.get("content-encoding", ""))
                 value = jsonio.decode(body)
                 answer = exchange.request.wire.whole(value) if isinstance(value, dict) else None
-            except ValueError:
+            except (ValueError, BodyTooLarge, UnreadableBody):
                 logger.warning("an answer was no JSON")
             await _in_thread(self._service.finish, exchange, answer)
             for piece in pieces:
+                yield piece
+            async for piece in coming:  # of one that is too large to be kept
                 yield piece
             is_whole = True
         finally:
@@ -268,13 +302,19 @@ def _spoken(path: str, headers: Mapping[str, str]) -> Wire:
     return BY_NAME["messages" if is_anthropic else "chat"]
 
 
-def _legible(raw: bytes, encoding: str) -> bytes:
-    """What the client has said; of what cannot be unpacked, nothing."""
-    try:
-        return decoded(raw, encoding)
-    except Exception as error:  # noqa: BLE001 - somebody else's bytes
-        logger.warning("a body could not be unpacked: %s", error)
-        return b""
+async def _body_of(request: Request) -> bytes:
+    """What the client sends, as far as there is room for it."""
+    pieces, size = [], 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > upstreams.MOST_BODY:
+            raise BodyTooLarge
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _nothing(_piece: bytes) -> bytes:
+    return b""
 
 
 async def _unless_gone(request: Request, work: Coroutine[Any, Any, httpx.Response]) -> httpx.Response:
@@ -301,23 +341,27 @@ async def _in_thread(act: Callable[..., object], *given: Any) -> None:
 
 async def _error_text(response: httpx.Response) -> str:
     """What an error says; it is kept, to be passed on."""
-    pieces = [piece async for piece in response.aiter_raw()]
-    response.extensions["orihon_body"] = pieces
-    whole = b"".join(pieces)[:_MOST_ERROR_BYTES]
+    pieces: list[bytes] = []
+    coming = response.aiter_raw()
+    async for piece in coming:
+        pieces.append(piece)
+        if sum(map(len, pieces)) > _MOST_ERROR_BYTES:
+            break
+    response.extensions["orihon_body"] = pieces, coming
+    whole = b"".join(pieces)
     try:
         return decoded(whole, response.headers.get("content-encoding", "")).decode("utf-8", "replace")
-    except Exception:  # noqa: BLE001 - somebody else's bytes
+    except (BodyTooLarge, UnreadableBody):
         return ""
 
 
 async def _passed(response: httpx.Response) -> AsyncIterator[bytes]:
     try:
         read = response.extensions.get("orihon_body")
-        if read is not None:
-            for piece in read:
-                yield piece
-            return
-        async for piece in response.aiter_raw():
+        pieces, coming = ([], response.aiter_raw()) if read is None else read
+        for piece in pieces:
+            yield piece
+        async for piece in coming:
             yield piece
     finally:
         await response.aclose()
@@ -346,7 +390,7 @@ def _own(
 ) -> Response:
     """An error of ours, in the shape of the wire."""
     body = refusal(wire, error)
-    if isinstance(error, httpx.HTTPError):
+    if isinstance(error, _FAILURES):
         body = wire.error(status, "upstream_error", text("proxy.upstream", error=str(error) or type(error).__name__))
     answer = JSONResponse(body, status)
     answer.raw_headers += _own_headers(view or "degraded", uuid)

@@ -75,7 +75,11 @@ class Taken:
     conversation: Conversation
     after: int  # steps that were there before what the request says itself
     kind: str
-    session: bytes | None
+    request: Request
+
+    @property
+    def session(self) -> bytes | None:
+        return self.request.caller.session
 
     @property
     def steps(self) -> int:
@@ -118,7 +122,7 @@ class Conversations:
         try:
             with conversation.lock:
                 conversation.take(asked, digests, after=after)
-                taken = Taken(conversation, after, kind, request.caller.session)
+                taken = Taken(conversation, after, kind, request)
                 self.keep(taken)
         except BaseException:
             self.release(conversation)
@@ -139,7 +143,8 @@ class Conversations:
     def keep_answer(self, taken: Taken, answer: Answer, seq: int) -> None:
         """The same with an answer at the end, which its client is about to get."""
         conversation, has_id = taken.conversation, taken.session is not None
-        response = self.digests.of(b"response", answer.id.encode()) if answer.id else None
+        request = taken.request
+        response = self.digests.response(request.caller, request.upstream, answer.id) if answer.id else None
 
         def kept() -> None:
             unheard = 0 if has_id else len(answer.elements)
@@ -192,7 +197,7 @@ class Conversations:
         told = request.body.get("previous_response_id")
         if not isinstance(told, str) or request.wire.name != "responses":
             return None
-        found = self.index.by_response(self.digests.of(b"response", told.encode()))
+        found = self.index.by_response(self.digests.response(request.caller, request.upstream, told))
         return None if found is None else Pointed(*found)
 
     def _kind(self, request: Request, seed: bytes) -> str:

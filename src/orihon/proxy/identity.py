@@ -95,9 +95,10 @@ class KeyedDigests:
         """``session``: the one in the address, for who names none itself; ``names``: further headers that carry one."""
         credential = "\n".join(f"{name}:{headers[name]}" for name in _CREDENTIALS if name in headers)
         told = _session(headers, body, names) or session
+        tenant = self.of(b"tenant", credential.encode())
         return ClientIdentity(
-            self.of(b"tenant", credential.encode()),
-            None if told is None else self.of(b"session", told.encode()),
+            tenant,
+            None if told is None else self.of(b"session", tenant, told.encode()),
             client_name(headers.get("user-agent", "")),
         )
 
@@ -109,6 +110,11 @@ class KeyedDigests:
         return self.of(
             b"seed", caller.tenant, wire.name.encode(), upstream.encode(), caller.session or b"", family.encode()
         )
+
+    def response(self, caller: ClientIdentity, upstream: str, told: str) -> Digest:
+        """An answer's id, which is worth something only to who has asked there: ids are no secrets, and every upstream
+        gives out its own."""
+        return self.of(b"response", caller.tenant, upstream.encode(), told.encode())
 
     def chains(self, seed: Digest, digests: Iterable[Digest]) -> list[Digest]:
         """The chain after each step."""

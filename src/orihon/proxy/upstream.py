@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import zstandard
 
+from orihon.drivers.http_line import hide_queries
 from orihon.errors import InvalidInput
 
 OWN_HEADERS = "x-orihon-"
@@ -40,6 +41,11 @@ _READABLE = ("gzip", "deflate", "zstd", "identity")
 _ADDRESS = re.compile(r"(https?):/{1,2}([^/]+)(/.*)?")
 _ENDS = ("/chat/completions", "/responses", "/responses/compact", "/messages", "/messages/count_tokens")
 _THIS_MACHINE = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
+#: Of a body in memory: several times what any provider takes.
+MOST_BODY = 256 << 20
+_PIECE = 1 << 20
+_ZSTD_PIECE = 1 << 10
 _CONNECT_SECONDS = 15.0
 _SILENT_SECONDS = 900.0
 _MOST_CONNECTIONS = 1000
@@ -90,11 +96,14 @@ def _upstream(rest: str) -> tuple[str, str]:
 
 def check_upstream(address: str) -> str:
     """An address that keys may be sent to: encrypted, or on this machine. As it is used, without ``/v1``."""
-    parts = urlsplit(address)
-    is_plain = parts.scheme == "http"
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+    try:
+        parts = urlsplit(address)
+        is_one = parts.port != 0 and _HOST.fullmatch(parts.hostname or "") is not None
+    except ValueError:  # half an IPv6 address, a port that is none
+        is_one = False
+    if not is_one or parts.scheme not in ("http", "https") or "@" in parts.netloc or parts.query or parts.fragment:
         raise InvalidInput("proxy_upstream", address=address[:80])
-    if is_plain and not _is_this_machine(parts.hostname):
+    if parts.scheme == "http" and not _is_this_machine(parts.hostname or ""):
         raise InvalidInput("proxy_upstream_plain", address=address[:80])
     return address.rstrip("/").removesuffix("/v1")
 
@@ -131,28 +140,72 @@ def _readable(wanted: str) -> str:
 def response_headers(given: httpx.Headers) -> list[tuple[bytes, bytes]]:
     """What goes back to the client."""
     dropped = _HOP_BY_HOP - {"content-length"}
-    return [(name, value) for name, value in given.raw if name.decode("latin-1").lower() not in dropped]
+    names = ((name.decode("latin-1").lower(), name, value) for name, value in given.raw)
+    return [(raw, value) for name, raw, value in names if name not in dropped and not name.startswith(OWN_HEADERS)]
+
+
+class BodyTooLarge(Exception):
+    """More than ``MOST_BODY``, perhaps only when it is unpacked."""
+
+
+class UnreadableBody(Exception):
+    """It is not packed as it says."""
 
 
 def decoder(encoding: str) -> Callable[[bytes], bytes]:
-    """Reads along what is sent on as it is."""
+    """Reads along what is sent on as it is: at most ``MOST_BODY`` of it, however small it comes."""
+    read = _unpacker(encoding)
+    left = MOST_BODY
+
+    def bounded(piece: bytes) -> bytes:
+        nonlocal left
+        made = []
+        try:
+            while True:
+                unpacked, piece = read(piece)
+                left -= len(unpacked)
+                if left < 0:
+                    raise BodyTooLarge
+                made.append(unpacked)
+                if not piece:
+                    return b"".join(made)
+        except (zlib.error, zstandard.ZstdError, EOFError) as error:
+            raise UnreadableBody from error
+
+    return bounded
+
+
+def _unpacker(encoding: str) -> Callable[[bytes], tuple[bytes, bytes]]:
+    """What unpacks a part of what it is given, and says what of that is left."""
     match encoding.strip().lower():
         case "gzip" | "deflate":
-            return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress
+            packed = zlib.decompressobj(zlib.MAX_WBITS | 32)
+
+            def inflate(piece: bytes) -> tuple[bytes, bytes]:
+                return packed.decompress(piece, _PIECE), b"" if packed.eof else packed.unconsumed_tail
+
+            return inflate
         case "zstd":
-            return zstandard.ZstdDecompressor().decompressobj().decompress
-    return bytes
+            frames = zstandard.ZstdDecompressor(max_window_size=MOST_BODY).decompressobj(read_across_frames=True)
+
+            def expand(piece: bytes) -> tuple[bytes, bytes]:
+                # A little unpacks to much, and there is no bound to give: so little at a time.
+                return frames.decompress(piece[:_ZSTD_PIECE]), piece[_ZSTD_PIECE:]
+
+            return expand
+    return lambda piece: (piece, b"")
 
 
 def decoded(body: bytes, encoding: str) -> bytes:
-    """A whole body."""
-    return decoder(encoding)(body) if encoding else body
+    """A whole body. ``BodyTooLarge`` and ``UnreadableBody`` where there is none to be had."""
+    return decoder(encoding)(body)
 
 
 class Upstream:
     """One pool of connections to all upstreams."""
 
     def __init__(self) -> None:
+        hide_queries()
         limits = httpx.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=50, keepalive_expiry=30)
         timeout = httpx.Timeout(_SILENT_SECONDS, connect=_CONNECT_SECONDS, pool=None)
         direct = dict.fromkeys(

@@ -60,11 +60,11 @@ def installed(word: str, client: Client, path: str | None) -> str:
 # ---- what the environment says already -------------------------------------------------------------------------------
 
 
-def health(port: int) -> dict[str, Any] | None:
-    """What answers there, if it is a proxy of ours."""
+def health(port: int, token: str | None = None) -> dict[str, Any] | None:
+    """What answers there, if it is a proxy of ours; one with a token says more than "yes" only to who has it."""
     line = http.client.HTTPConnection(LOOPBACK, port, timeout=_HEALTH_SECONDS)
     try:
-        line.request("GET", _HEALTH)
+        line.request("GET", _HEALTH, headers={} if token is None else {"x-orihon-token": token})
         said = jsonio.decode(line.getresponse().read(1 << 20))
     except (OSError, ValueError, http.client.HTTPException):
         return None
@@ -86,7 +86,7 @@ def named_upstream(names: Sequence[str], given: Mapping[str, str], base: Path) -
     parts = urlsplit(address)
     is_ours = False
     if parts.hostname in _HERE and parts.port is not None:
-        found = health(parts.port)
+        found = health(parts.port, _token_in(parts.path))
         if found is not None and Path(found["base"]).absolute() != base.absolute():
             raise AlreadyWrapped(address)
         is_ours = found is not None or parts.path.startswith(_OWN_PATHS)
@@ -95,6 +95,10 @@ def named_upstream(names: Sequence[str], given: Mapping[str, str], base: Path) -
     if address:
         check_upstream(address)
     return address or None
+
+
+def _token_in(path: str) -> str | None:
+    return path[3:].partition("/")[0] if path.startswith("/t/") else None
 
 
 class AlreadyWrapped(Exception):
@@ -146,7 +150,7 @@ class HeldProxy:
             self._end(found)
             return None
         give_up = time.monotonic() + _ANSWER_SECONDS
-        while health(found.port) is None:
+        while health(found.port, found.token) is None:
             if not self.place.is_alive():
                 return None
             if time.monotonic() > give_up:
