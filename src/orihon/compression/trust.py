@@ -343,10 +343,11 @@ def _notes(message: Message) -> Iterable[tuple[str, str]]:
 
 
 def _words(said: str) -> list[str]:
-    """The words of a text as it is read; of Japanese, which has no blanks, the characters."""
+    """The words of a text as it is read; of Japanese, which has no blanks, the characters. Each is held once."""
     words: list[str] = []
+    known: dict[str, str] = {}
     for word in _WORDS.findall(as_read(said).lower()):
-        words += [word] if word.isascii() else list(word)
+        words += [known.setdefault(word, word)] if word.isascii() else list(word)
     return words
 
 

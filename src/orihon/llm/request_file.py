@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,10 +18,11 @@ from typing import Any
 from orihon.errors import DamagedStore
 from orihon.system import jsonio
 from orihon.system.files import new_unfinished, open_private, wrapping
-from orihon.values.message.provider_shapes import has_user, is_prompt, opened_by_user
+from orihon.values.message.provider_shapes import is_prompt, opened_by_user
 
 NAME = "request.json"
 _BLOCK = 1 << 16
+_ROLE = re.compile(rb'\{"role":"([a-z]+)",')
 
 
 class ViewLines:
@@ -80,9 +82,15 @@ def instructed_lines(view: ViewLines, instructions: str) -> ViewLines:
 
 def view_with_user(view: ViewLines) -> ViewLines:
     """The view as every request has it: somebody speaks in it."""
-    if has_user(messages_of(view)):
+    if any(map(_is_users, view.lines())):
         return view
     return ViewLines(lambda: map(jsonio.encode, opened_by_user(messages_of(view))))
+
+
+def _is_users(line: bytes) -> bool:
+    """Whether a user says it. Nearly always the role comes first: then a long message is not taken apart for it."""
+    role = _ROLE.match(line)
+    return (read_line(line)["role"] if role is None else role[1].decode()) == "user"
 
 
 def read_line(line: bytes) -> dict[str, Any]:

@@ -54,6 +54,8 @@ _PAGE_OF = {
 }
 #: The tables of a new database, and the steps that bring an old one to it; the views of a new one are the last step's.
 _SCHEMA = ("context.sql", "context_to_version_2.sql", "context_to_version_3.sql")
+# KiB of pages for each connection. A log is written once and read seldom: more would hold old messages in memory.
+_CACHE = 256
 _KNOWN_WRITERS = 16
 _METADATA = "metadata.json"
 
@@ -313,7 +315,9 @@ def _connect(path: Path, waits: Sequence[float], durable: bool, create: bool) ->
     sql = files("orihon.store").joinpath("sql")
     schema, *steps = (sql.joinpath(name).read_text(encoding="utf-8") for name in _SCHEMA)
     schema += steps[-1]
-    return open_database(path, schema=schema, steps=steps, timeout=waits[0], durable=durable, create=create)
+    connection = open_database(path, schema=schema, steps=steps, timeout=waits[0], durable=durable, create=create)
+    connection.execute(f"PRAGMA cache_size = -{_CACHE}")
+    return connection
 
 
 def _note_writer(connection: SqliteConnection) -> None:

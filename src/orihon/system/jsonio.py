@@ -17,6 +17,7 @@ from orihon.errors import InvalidMessage
 # orjson reads longer integers as floats, without a word. To look for one digit many times is far quicker than an
 # expression over all digits.
 _WIDE_INTEGER = b"0" * 19
+_LONG = 1 << 15  # characters
 _PLAIN = frozenset((str, int, bool, type(None)))
 _ALL_DIGITS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 
@@ -24,7 +25,7 @@ _ALL_DIGITS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
 def encode(value: Any) -> bytes:
     """One line of compact UTF-8 JSON, keys in the order given."""
     try:
-        line = orjson.dumps(value)
+        line = _dumped(value)
         # orjson writes nan and infinity as null. Looking at the types of a few fields is quicker than searching a line.
         if not (type(value) is dict and _PLAIN.issuperset(map(type, value.values()))) and b"null" in line:
             _check_numbers(value)
@@ -37,6 +38,24 @@ def encode(value: Any) -> bytes:
         return json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidMessage("not_json", detail=str(error)) from error
+
+
+def _dumped(value: Any) -> bytes:
+    """As orjson has it, which takes eight times the size of a text: a long one is handed over in pieces."""
+    if type(value) is not dict or not any(type(one) is str and len(one) > _LONG for one in value.values()):
+        return orjson.dumps(value)
+    written = [b"{"]
+    for key, one in value.items():
+        if type(key) is not str:
+            raise TypeError
+        written += (b"," if len(written) > 1 else b"", orjson.dumps(key), b":")
+        if type(one) is str and len(one) > _LONG:
+            pieces = (orjson.dumps(one[start : start + _LONG]) for start in range(0, len(one), _LONG))
+            written += (b'"', *(piece[1:-1] for piece in pieces), b'"')
+        else:
+            written.append(orjson.dumps(one))
+    written.append(b"}")
+    return b"".join(written)
 
 
 def encode_pretty(value: Any) -> bytes:

@@ -166,7 +166,15 @@ _LONGEST_NUMBER = 300  # digits; of a longer one there is no second way to write
 
 def numbers_in(said: str) -> Iterator[str]:
     """The numbers of a text, each in all the ways in which it may be written again."""
-    for written in _NUMBER.findall(said):
+    words: set[str] = set()
+    for line in said.splitlines():  # a list of everything in a long history would take ten times its size
+        yield from _numbers_on(line)
+        words.update(_WORD.findall(line))
+    yield from (str(at if at <= 20 else (at - 18) * 10) for at, word in enumerate(_NUMBER_WORDS) if word in words)
+
+
+def _numbers_on(line: str) -> Iterator[str]:
+    for written in _NUMBER.findall(line):
         bare = written.replace(",", "").replace("_", "")
         yield bare
         yield from (part.lstrip("0") or "0" for part in bare.split("."))
@@ -175,12 +183,10 @@ def numbers_in(said: str) -> Iterator[str]:
             yield from (f"{value:.{digits}f}" for digits in range(3))
             yield f"{value * 100:.0f}"
             yield bare.rstrip("0").rstrip(".")
-    for digits, scale in _SCALED.findall(said):
+    for digits, scale in _SCALED.findall(line):
         yield f"{float(digits) * _SCALES[scale.lower()]:.0f}"
-    for written in _KANJI_NUMBER.findall(said):
+    for written in _KANJI_NUMBER.findall(line):
         yield str(_kanji_value(written))
-    words = {*_WORD.findall(said)}
-    yield from (str(at if at <= 20 else (at - 18) * 10) for at, word in enumerate(_NUMBER_WORDS) if word in words)
 
 
 def _kanji_value(written: str) -> int:
