@@ -36,9 +36,10 @@ from benchmarks import seed_memory
 from orihon import MessageStore, OpenAIClient, ScriptedModel, TaskContextManager, TaskHandler, TaskKey, load_settings
 from orihon.errors import InvalidSettings
 from orihon.importers.seed_tree import key_from
-from orihon.llm.scripted import Reply
+from orihon.llm.scripted import Fault, Reply
 from orihon.settings.model import names
 from tests.helpers import refused
+from tests.seeds import copies
 from tests.seeds.copies import block as copy_of
 from tests.seeds.copies import parsed
 from tests.services import Database
@@ -318,6 +319,43 @@ def test_3_4_the_same_tables_on_a_server(postgres: Database, tmp_path: Path) -> 
     assert [(row["message_id"], row["result"], row["duration_ms"]) for row in found["tool_calls"]] == [(5, [1], 12.5)]
     assert {row["key"] for row in found["metadata"]} >= {"created_at", "context_length"}
     assert [row["process_id"] for row in found["process_locks"]] == [str(os.getpid())]
+
+
+def test_3_1_the_parts_of_the_picture(here: Path) -> None:
+    """SPEC §9: "none for history; … `max_memory_messages` is honoured by the `sqlite` back end for callers that ask for
+    recent messages": the cache of the picture is read when it is asked for, the process's own, and changes nothing."""
+    picture = block("3.1-architecture.txt")
+    assert all(hasattr(orihon, name) for name in set(re.findall(r"[A-Z][a-z]+(?:[A-Z][a-z]+)+", picture)))
+    tables = {
+        "メッセージ履歴": "messages",
+        "ツール実行履歴": "tool_calls",
+        "コンテキスト要約": "summaries",
+        "ロック管理": "process_locks",
+    }
+    assert [name for name in re.findall(r"│ - (\S+) +│   │ │", picture) if name not in tables] == [
+        "トランザクション制御"
+    ]
+    store = filled_store(here / "t", max_memory_messages=5)
+    with closing(store._get_connection()) as connection:
+        for table in tables.values():
+            assert connection.execute(f"SELECT count(*) FROM {table}").get > 0
+    newest = store.memory_cache
+    assert [message["id"] for message in newest] == [11, 12, 13, 14, 15]
+    newest.clear()
+    assert len(store.memory_cache) == 5
+    store.close()
+
+
+def test_3_4_nothing_in_the_document_asks_for_an_index_by_its_name() -> None:
+    """An index cannot be made over a view, and one over the records costs every append; numbers find a record without.
+
+    A program notices an index by its name in two ways: a hint in a query, or a list of them. The document has neither.
+    """
+    indexes = re.findall(r"CREATE INDEX (\w+)", block("3.4-schema.sql"))
+    assert len(indexes) == 6
+    for path in (copies.BLOCKS / "000").iterdir():
+        rest = re.sub(r"CREATE INDEX (IF NOT EXISTS )?\w+", "", path.read_text(encoding="utf-8"))
+        assert not re.search(rf"INDEXED BY|sqlite_(master|schema)|PRAGMA index_|{'|'.join(indexes)}", rest), path.name
 
 
 # ---- §4.1 and §4.2: the store and the compressor ---------------------------------------------------------------------
@@ -753,6 +791,35 @@ def test_8_1_8_2_a_long_history_costs_a_part_of_its_tokens(here: Path) -> None:
     assert store.get_current_token_count() <= 12_800 * 0.7
     assert 1 - store.get_current_token_count() / total >= low / 100
     store.close()
+
+
+def test_8_3_as_many_workers_as_the_document_recommends() -> None:
+    """「CPU コア数に応じて2-4プロセスが最適」: what it measured there is measured by ``benchmarks/``."""
+    measured = [int(line.split("|")[1]) for line in block("8.3-workers.md").splitlines()[2:]]
+    assert measured == [1, 2, 4, 8]
+    workers = load_settings(None, environ={}).multiprocess.max_workers
+    assert workers in measured
+    assert 2 <= workers <= 4
+
+
+def test_14_4_compressions_succeed_even_without_the_model(here: Path) -> None:
+    """The goal is 95 % of them; a model that is down costs none. The other goals are measured by ``benchmarks/``."""
+    (wanted,) = re.findall(r"圧縮成功率 \| > (\d+)%", block("14.4-goals.md"))
+    with ScriptedModel(lambda _: Fault(503)) as broken:
+        config = local_config(broken)
+        config["llm"] |= {"retries": 0}
+        config["llm"]["openai"]["context_length"] = 3000
+        with TaskContextManager(here / "base", KEY, config) as task:
+            task.set_llm_client(OpenAIClient(task_ctx=task))
+            needed, done = 0, 0
+            for number in range(60):
+                task.message_store.add_message("user", f"{number}: " + "read the file and fix it. " * 20)
+                if task.compressor.should_compress():
+                    needed += 1
+                    done += bool(task.compress_if_needed())
+            task.set_llm_client(None)
+    assert needed >= 3
+    assert done >= needed * int(wanted) / 100
 
 
 def test_9_1_the_viewer(worked: Path) -> None:
@@ -1214,6 +1281,23 @@ def test_12_2_1_the_largest_are_found_with_the_tools_of_the_system(here: Path) -
     told = subprocess.run(command, cwd=here, text=True, stdout=subprocess.PIPE, check=True).stdout.splitlines()
     assert told[0].endswith("logs/contexts/large/context.db")
     assert told[-1].endswith("logs/contexts")
+
+
+def test_12_2_4_workers_are_found_with_the_tools_of_the_system(here: Path) -> None:
+    program = "import sys\nfrom orihon import worker_process\nprint(worker_process.__name__, flush=True)\n"
+    program += "sys.stdin.read()\n"
+    (here / "main.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "main.py"]
+    with subprocess.Popen(command, cwd=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "worker_process\n"
+        shell = ["bash", "-euo", "pipefail", "-c", block("12.2.4-processes.sh")]
+        wide = {**os.environ, "COLUMNS": "10000"}  # or ``ps`` cuts its lines
+        told = subprocess.run(shell, env=wide, text=True, stdout=subprocess.PIPE, check=True).stdout
+        worker.communicate()
+    (found,) = [line.split() for line in told.splitlines() if line.split()[0] == str(worker.pid)]
+    assert float(found[1]) >= 0
+    assert "python" in found[2]
 
 
 def test_8_1_no_vocabulary_is_loaded_for_a_summary(here: Path) -> None:

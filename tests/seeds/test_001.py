@@ -867,6 +867,25 @@ def test_nobody_waits_for_a_dead_model_at_the_end(here: Path, end: str, attempts
     assert "main.py" in (ctx.context_dir / "final_summary.txt").read_text(encoding="utf-8")
 
 
+def test_a_model_that_is_known_to_be_gone_is_not_asked_at_the_end(here: Path) -> None:
+    """§6.4: its last call came to nothing; the summary is made by rule, at once."""
+    with ScriptedModel([Reply("hello"), Fault(503)]) as model:
+        ctx = TaskContextManager(KEY, None, config_of(model))
+        client = OpenAIClient(task_ctx=ctx)
+        ctx.set_llm_client(client)
+        client.send_user_message("please look at main.py " * 20)
+        client.get_response()
+        known = [client.is_silent]
+        with pytest.raises(orihon.OrihonError):
+            client.get_response()
+        known.append(client.is_silent)
+        assert known == [False, True]
+        ctx.complete()
+        assert len(model.requests) == 2
+        client.close()
+    assert "main.py" in (ctx.context_dir / "final_summary.txt").read_text(encoding="utf-8")
+
+
 def test_a_model_that_hangs_holds_no_task_that_is_complete(here: Path) -> None:
     """§6.4: the server takes the request and never says a word; the bound is `compression.final_summary_timeout`."""
     answered = threading.Event()

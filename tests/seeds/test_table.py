@@ -14,6 +14,16 @@ _PAGES = ["docs/seeds.md", "docs/ja/seeds.md"]
 _SECTIONS = re.compile(r"(\d+(?:\.\d+)*)(?:–(\d+(?:\.\d+)*))?[,、]? ?")
 
 
+#: How many sections each chapter has, chapter by chapter; 004's chapters are counted.
+_CHAPTERS = {
+    "000": (3, 2, 4, 4, 2, 6, 3, 4, 3, 3, 3, 3, 5, 6, 4),
+    "001": (3, 2, 6, 7, 4, 4, 3, 3, 2, 2, 3, 0),
+    "002": (3, 1, 21, 7, 5, 4, 12, 12, 2, 5, 7, 1, 1, 2, 2, 0),
+    "003": (3, 3, 3, 5, 3, 3, 3, 2, 3, 3, 3, 0, 0, 0),
+    "004": (0, 0, 2, 3, 2, 2, 2, 2, 2, 2),
+}
+
+
 def _number(section: str) -> tuple[int, ...]:
     return tuple(map(int, section.split(".")))
 
@@ -32,14 +42,16 @@ def _ranges(page: str, document: str) -> list[tuple[tuple[int, ...], tuple[int, 
 
 
 @pytest.mark.parametrize("page", _PAGES)
-@pytest.mark.parametrize("document", sorted(folder.name for folder in BLOCKS.iterdir()))
-def test_every_section_with_an_example_has_a_row(page: str, document: str) -> None:
+@pytest.mark.parametrize("document", _CHAPTERS)
+def test_every_section_has_a_row(page: str, document: str) -> None:
     ranges = _ranges((_ROOT / page).read_text(encoding="utf-8"), document)
 
     def is_listed(section: tuple[int, ...]) -> bool:
         return any(low <= section[: len(low)] <= high or low[: len(section)] == section for low, high in ranges)
 
     sections = {_number(path.name.partition("-")[0]) for path in (BLOCKS / document).iterdir()}
+    for chapter, count in enumerate(_CHAPTERS[document], 1):
+        sections |= {(chapter, section) for section in range(1, count + 1)} or {(chapter,)}
     assert sorted(section for section in sections if not is_listed(section)) == []
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 
@@ -76,3 +78,25 @@ def test_numbers_that_others_write_and_json_has_not_can_be_read_as_texts() -> No
     read = jsonio.decode(b'[NaN, -Infinity, 1e999, 1.5, 2, "NaN"]', odd_numbers=False)
     assert read == ["NaN", "-Infinity", "1e999", 1.5, 2, "NaN"]
     assert jsonio.decode(jsonio.encode(read)) == read
+
+
+@pytest.mark.parametrize("length", [(1 << 15) - 1, 1 << 15, (1 << 15) + 1, 100_000])
+def test_a_long_text_is_written_as_a_short_one_is(length: int) -> None:
+    text = ('a"\\\n\x01\x7féあ😀\u2028' * length)[:length]
+    value = {"role": "user", "content": text, "n": 3, "none": None, "nested": [1.5, {"x": text}], "é": True, "ü": text}
+    assert jsonio.encode(value) == orjson.dumps(value)
+    torn = {"content": text, "more": "\ud800"}
+    assert jsonio.decode(jsonio.encode(torn)) == torn
+    with pytest.raises(InvalidMessage):
+        jsonio.encode({"content": text, "n": float("nan")})
+    with pytest.raises(InvalidMessage):
+        jsonio.encode({"content": text, 3: 4})
+
+
+def test_a_long_text_takes_little_more_than_itself() -> None:
+    value = {"role": "user", "content": "x" * 4_000_000}
+    tracemalloc.start()
+    jsonio.encode(value)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 3 * 4_000_000

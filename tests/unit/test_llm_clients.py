@@ -279,6 +279,18 @@ def test_nothing_heavy_is_loaded_before_the_first_call() -> None:
     assert run.stdout.strip() == "[]"
 
 
+def test_a_connection_does_not_load_the_command_line_of_the_http_library() -> None:
+    program = (
+        "import sys; from orihon.drivers.http_line import Line, load\n"
+        "Line((False, True), allow_metadata=False); load()\n"
+        "print([name for name in ('httpx._main', 'click', 'pygments', 'rich') if name in sys.modules])\n"
+        "import httpx._main; print(httpx._main.main.name)"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.splitlines()[0] == "[]"
+    assert found.stdout.splitlines()[1] == "main", "whoever wants it has it"
+
+
 def test_a_request_that_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     program = """
 import sys, os, threading

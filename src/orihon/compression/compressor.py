@@ -420,11 +420,11 @@ class ContextCompressor:
     def create_final_summary(self, *, model: bool = True) -> int:
         """Write ``final_summary.txt``, by rule alone without ``model``; returns its characters.
 
-        The model is asked once, for ``compression.final_summary_timeout`` at most: the work is over, and nobody waits
-        for one that is gone.
+        The model is asked once, for ``compression.final_summary_timeout`` at most, and not at all where its last call
+        has shown that it is gone: the work is over, and nobody waits for one that is.
         """
         store = self.message_store.task_store
-        client = self.llm_client if model else None
+        client = self.llm_client if model and not getattr(self.llm_client, "is_silent", False) else None
         writer = self._summarizers.with_prompt(
             text("prompts.final_summary"), client, self._summary_window, is_last=True
         )

@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -65,6 +66,7 @@ class Line:
     """One connection at most, and its socket, so that another thread can cut it."""
 
     def __init__(self, kind: tuple[bool, bool], *, allow_metadata: bool) -> None:
+        load()
         import httpx
 
         hide_queries()
@@ -167,8 +169,15 @@ def _certificates() -> ssl.SSLContext:
 
 def load() -> None:
     """Import the HTTP library, which takes a while, before a background thread does: a fork in the middle of an import
-    would leave its lock held in the child."""
-    import httpx  # noqa: F401 - the import is the purpose
+    would leave its lock held in the child. Its command line, which nobody asks for here, would bring a hundred modules
+    and 6 MB with it; the library goes without where they are not installed."""
+    if "httpx" in sys.modules:
+        return
+    sys.modules["httpx._main"] = None  # type: ignore[assignment]
+    try:
+        import httpx  # noqa: F401 - the import is the purpose
+    finally:
+        del sys.modules["httpx._main"]
 
 
 def shown_url(url: str) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from orihon.compression.compressor import ContextCompressor
 from orihon.drivers.http import CallsTogether, Response, Timeouts
 from orihon.drivers.tracing import tracing_of
-from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow
+from orihon.errors import EmptyAnswer, InvalidSettings, LLMError, Overflow, Refused, TimedOut, Unreachable
 from orihon.guard.masking.redaction import Redactor
 from orihon.llm import configured
 from orihon.llm.answers import AnswerBuilder, ModelAnswer, OnText
@@ -94,6 +94,8 @@ class LLMClient(ABC):
         self.tools = read_tools(functions, tools)
         self.stream = self.settings.llm.stream if stream is None else stream
         self.last_answer: ModelAnswer | None = None
+        #: Whether the last call came to nothing because the model is gone, or busy: the end of a task does not ask it.
+        self.is_silent = False
         self._section = self.settings.llm.active
         self._url, self._basic = without_user(self._endpoint(self._section.base_url))
         self._api_key = self._checked_key()
@@ -292,8 +294,11 @@ class LLMClient(ABC):
         for attempt in count(1):
             builder = AnswerBuilder(on_text)
             try:
-                return self._attempt(body, call, builder)
+                answer = self._attempt(body, call, builder)
+                self.is_silent = False
+                return answer
             except LLMError as error:
+                self.is_silent = _is_gone(error)
                 delay = None if builder.has_begun else self._delay(attempt, error)
                 if delay is None:
                     raise
@@ -395,3 +400,9 @@ class LLMClient(ABC):
         if not (api_key.isascii() and api_key.isprintable()):
             raise InvalidSettings("odd_api_key", **where)
         return api_key or None
+
+
+def _is_gone(error: LLMError) -> bool:
+    """Whether nobody is there who could answer the next request."""
+    is_broken = isinstance(error, Refused) and error.fields["status"] >= 500
+    return is_broken or isinstance(error, TimedOut | Unreachable)
