@@ -28,7 +28,7 @@ from orihon.values.task import TaskKey, TaskStatus
 
 if TYPE_CHECKING:
     from orihon.audit import AuditRecord, AuditReport
-    from orihon.catalogue import Catalogue, Grant, TaskRow
+    from orihon.catalogue import Grant, TaskRow
     from orihon.importers.report import ImportReport
     from orihon.notifications.notification import Notification
     from orihon.reports.costs import CostReport
@@ -85,14 +85,6 @@ class Base(OpenBase):
         super().__init__(loaded.context_storage.base_dir if where is None else where, loaded, create=True)
         self._open_tasks: dict[str, Task] = {}  # a handle that was dropped still holds its lease
         self._opening = threading.RLock()
-
-    def _opened_catalogue(self) -> Catalogue:
-        """Beside a database ``tasks.db`` may have the row of a task whose move there was broken off."""
-        if self.settings.database.url is not None and self.database.exists():
-            from orihon.transfer.migrate import finish_moves
-
-            finish_moves(self.path, self.settings)
-        return super()._opened_catalogue()
 
     # ---- working on tasks --------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from orihon import Base
+from orihon import Base, TaskContextManager, TaskQueue, storage_summary
+from orihon.catalogue.connect import open_catalogue
 from orihon.errors import DamagedStore
+from orihon.settings import load_settings
+from orihon.tasks.base import OpenBase
+from orihon.upkeep.doctor import examine
+from orihon.values.task import TaskStatus
+from orihon.web.server import WebServer
+from tests.commands import ended
+from tests.helpers import refused
 
 BACKENDS = ("files", "sqlite")
 
@@ -63,6 +72,119 @@ def test_who_enqueues_or_lists_finds_the_others(tmp_path: Path) -> None:
     with opened(tmp_path, "files") as base:
         new = base.enqueue("another")
         assert {row.uuid for row in base.rows()} == {new, *uuids.values()}
+
+
+@pytest.mark.parametrize("how", ["command", "page", "queue", "context", "function"])
+def test_every_entrance_finds_the_tasks_again(tmp_path: Path, how: str) -> None:
+    """One way to open a base: what a program's ``Base`` puts right, each of them does."""
+    uuids = lost(tmp_path, "files")
+    if how == "command":
+        command = ["orihon", "--base-dir", str(tmp_path), "list", "--json"]
+        code, out, err = ended(command, {**os.environ, "ORIHON_LANG": "en"}, 240)
+        assert code == 0, err
+        assert {task["uuid"] for task in json.loads(out)["tasks"]} == set(uuids.values())
+    elif how == "page":
+        with WebServer(tmp_path, load_settings({}, environ={})) as server:
+            found = server._base.open_catalogue()
+            assert found is not None
+    elif how == "queue":
+        TaskQueue(tmp_path, load_settings({}, environ={})).close()
+    elif how == "context":
+        TaskContextManager.resume(tmp_path, uuids["notes"], load_settings({}, environ={})).stop()
+    else:
+        assert storage_summary(tmp_path, load_settings({}, environ={})).tasks == len(uuids)
+    with OpenBase(tmp_path, load_settings({}, environ={})) as base:
+        base.open_catalogue()
+        assert {row.uuid for row in base.rows()} == folders(tmp_path) == set(uuids.values())
+
+
+def test_a_new_one_that_somebody_else_has_made_is_filled_as_well(tmp_path: Path) -> None:
+    """Who sends notifications, or notes an anchor, opens ``tasks.db`` alone."""
+    uuids = lost(tmp_path, "files")
+    open_catalogue(tmp_path, load_settings({}, environ={})).close()
+    with opened(tmp_path, "files") as base:
+        assert base.task("notes").uuid == uuids["notes"]
+    assert not (tmp_path / "tasks.db.rebuild").exists()
+
+
+def test_one_that_was_cut_to_nothing_is_lost_as_well(tmp_path: Path) -> None:
+    uuids = lost(tmp_path, "files")
+    (tmp_path / "tasks.db").touch()
+    with opened(tmp_path, "files") as base:
+        assert base.task("notes").uuid == uuids["notes"]
+
+
+def test_what_only_looks_for_damage_makes_nothing(tmp_path: Path) -> None:
+    lost(tmp_path, "files")
+    before = sorted(tmp_path.rglob("*"))
+    with OpenBase(tmp_path, load_settings({}, environ={})) as base:
+        assert ("catalogue", "missing") in {finding.kind for finding in examine(base)}
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+# ---- archived tasks --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_archived_tasks_are_known_again(tmp_path: Path, backend: str, where: str, alone: bool) -> None:
+    url = f"file://{tmp_path}/storage"
+    path = tmp_path / "contexts"
+    config = {"context_storage": {"backend": backend}, "archive": {"url": url if where == "elsewhere" else None}}
+    with Base(path, config) as base:
+        with base.task("me/project#27", title="of old") as task:
+            task.add("user", "long ago")
+        uuid = task.uuid or ""
+        before = base.registered(uuid)[1]
+        base.archive(uuid)
+        if not alone:
+            other = base.task("another")
+            other.close()
+        if where == "elsewhere":  # of another base, which uses the same storage
+            with Base(tmp_path / "other", config) as elsewhere:
+                with elsewhere.task("theirs") as theirs:
+                    theirs.add("user", "not ours")
+                elsewhere.archive(theirs.uuid or "")
+        said = base.registered(uuid)[1].metadata["archived"]
+    for file in path.glob("tasks.db*"):
+        file.unlink()
+    with Base(path, config) as base:
+        base.open_catalogue()
+        assert base.resolve("me/project#27") == uuid
+        assert len(list(base.rows())) == (1 if alone else 2)
+        row = base.registered(uuid)[1]
+        assert row.status is TaskStatus.ARCHIVED
+        assert row.metadata["archived"] == said
+        assert (row.key, row.total_messages, row.model) == (before.key, before.total_messages, before.model)
+        assert base.task("me/project#27").uuid != uuid  # it is over
+        base.unarchive(uuid)
+        assert base.registered(uuid)[1].status is TaskStatus.COMPLETED
+        assert not base.verify(uuid)
+        assert not [name for name in (path / "archive").glob("*") if uuid in name.name]
+    assert not list(path.glob("archive/.*"))
+
+
+def test_an_archive_that_cannot_be_read_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    with opened(tmp_path, "files") as base:
+        uuids = []
+        for name in ("one", "two", "three"):
+            with base.task(name) as task:
+                task.add("user", name)
+            base.archive(task.uuid or "")
+            uuids.append(task.uuid or "")
+    for file in tmp_path.glob("tasks.db*"):
+        file.unlink()
+    packed = next(tmp_path.glob(f"archive/{uuids[0]}.tar*"))
+    packed.write_bytes(packed.read_bytes()[:-40])
+    (tmp_path / "archive" / f"{uuids[1]}.json").write_text("{}", encoding="utf-8")
+    with opened(tmp_path, "files") as base:
+        base.open_catalogue()
+        assert {row.uuid: row.status for row in base.rows()} == dict.fromkeys(uuids, TaskStatus.ARCHIVED)
+        for uuid in uuids[:2]:
+            with refused(DamagedStore, "archive"):
+                base.unarchive(uuid)
+        assert base.resolve("three") == uuids[2]
 
 
 DIES = """

@@ -19,6 +19,7 @@ from orihon.base import Base
 from orihon.catalogue import Catalogue, TaskRow
 from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidId, InvalidInput, OrihonError, StaleWriter, StorageUnavailable, TaskNotFound
+from orihon.runtime.queue import TaskQueue
 from orihon.settings import Settings, load_settings
 from orihon.store.contract import STREAMS
 from orihon.store.factory import open_for_reading
@@ -292,6 +293,63 @@ def test_a_crash_at_any_step_leaves_the_task_in_one_place_and_a_second_run_goes_
         world.arrived(uuid)
         assert world.contents(uuid) == before, step
     assert not (world.base / "moving").exists()
+
+
+@pytest.mark.parametrize("world", [PAIRS[1], PAIRS[2], PAIRS[4]], indirect=True)
+def test_whoever_opens_the_base_after_a_crash_can_go_on_with_the_task(world: World, some_steps: SomeSteps) -> None:
+    """Nobody has to run ``migrate`` again; a command opens it, a page, a worker, as a program does."""
+    uuid = world.paused()
+    with listening(Steps()) as steps:
+        world.migrate(uuid)
+    for step in some_steps(steps.seen):
+        uuid = world.paused()
+        before = world.contents(uuid)
+        killed_at(step, world, uuid)
+        for settings in (world.both, world.settings("files")):
+            with OpenBase(world.base, settings) as base:
+                base.open_catalogue()
+        assert world.contents(uuid) == before, step
+        ((kind, row),) = world.rows(uuid).items()
+        assert row.requested is None, step
+        settings = world.settings(kind)
+        assert (kind == "postgres") == (world.backend(uuid) == "postgres"), step
+        task = TaskContextManager.resume(world.base, uuid, settings)
+        task.message_store.add_message("user", "one more")
+        task.stop()
+        task.catalogue.close()
+        assert world.contents(uuid)["messages"][: len(before["messages"])] == before["messages"]
+        assert verify(OpenBase(world.base, settings), uuid) == [], step
+        assert [task.outcome for task in world.migrate(uuid).tasks] in ([], ["moved"], ["finished"]), step
+        world.arrived(uuid)
+
+
+@pytest.mark.parametrize("world", PAIRS[:2], indirect=True)
+@pytest.mark.parametrize("step", ["marked", "copied", "switched", "row_updated"])
+def test_a_task_in_line_is_claimed_again_after_a_crash(world: World, step: str) -> None:
+    uuid = world.paused()
+    with OpenBase(world.base, world.both) as base:
+        TaskQueue(base).resume(uuid)
+    killed_at(step, world, uuid)
+    with closing(TaskQueue(world.base, world.both)) as queue:
+        taken = queue.dequeue()
+        assert taken is not None
+        assert taken.uuid == uuid
+
+
+@pytest.mark.parametrize("world", PAIRS[2:5:2], indirect=True)
+@pytest.mark.parametrize("step", ["marked", "row_copied", "row_removed"])
+@pytest.mark.parametrize("opener", ["source", "target"])
+def test_a_task_that_nobody_has_begun_is_claimed_again_once(world: World, step: str, opener: str) -> None:
+    """It has no records, only a row, which is in one catalogue or in both."""
+    with closing(TaskQueue(world.base, world.settings(world.source))) as queue:
+        uuid = queue.enqueue(KEY, prompt="hello")
+    killed_at(step, world, uuid)
+    order = ("postgres", "files") if (opener == "source") == (world.source == "postgres") else ("files", "postgres")
+    taken = []
+    for backend in order:
+        with closing(TaskQueue(world.base, world.settings(backend))) as queue:
+            taken += [one.uuid for one in [queue.dequeue()] if one is not None]
+    assert taken == [uuid]
 
 
 @pytest.mark.parametrize(

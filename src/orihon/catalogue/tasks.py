@@ -302,9 +302,12 @@ class Tasks:
         kind = "having_merge_request" if is_merge_request else "having_no_merge_request"
         return rows_from(self._db.all("tasks_about", *conditions, kind, task_id=task_id, limit=limit, **bindings))
 
-    def in_move(self) -> list[str]:
-        """The tasks whose move to another back end is under way or was interrupted."""
-        return [record["uuid"] for record in self._db.all("tasks_in_move")]
+    def in_move(self, *, unfinished: bool = False) -> list[str]:
+        """The tasks whose move to another back end is under way or was interrupted.
+
+        ``unfinished``: those alone that are not over, which are found without a look at every task.
+        """
+        return [record["uuid"] for record in self._db.all("unfinished_in_move" if unfinished else "tasks_in_move")]
 
     def previous(self, key: TaskKey, limit: int = 10) -> list[TaskRow]:
         """The completed and failed tasks on the same key, the last one first."""

@@ -1,24 +1,26 @@
 """``OpenBase``: a base while it is open: its folder, its settings, its catalogue, its guard, its audit.
 
-Every room that works on a whole base, or on a task in it, is handed one of these. Opening one makes nothing: a missing
-catalogue stays missing until somebody asks for a new one. Whatever is moved out of the way goes to ``aside/``; nothing
-is ever deleted. Safe for several threads; a catalogue that was replaced on the disk is opened anew.
+Every room that works on a whole base, or on a task in it, is handed one of these. Opening one makes nothing: without
+tasks, a missing catalogue stays missing until somebody asks for a new one. Whatever is moved out of the way goes to
+``aside/``; nothing is ever deleted. Safe for several threads; a catalogue that was replaced on the disk is opened anew.
 """
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
+from importlib import import_module
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from orihon.audit.trail import AuditTrail, audit_of
 from orihon.catalogue import Catalogue, TaskRow
-from orihon.catalogue.connect import open_catalogue, open_for_removal
+from orihon.catalogue.connect import is_any_beside, open_catalogue, open_for_removal
 from orihon.catalogue.rows import CLEANED
 from orihon.drivers.postgres import postgres_of
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StorageError, StorageUnavailable, TaskNotFound
@@ -39,12 +41,14 @@ from orihon.system.files import (
     remove_abandoned,
     wrapping,
 )
-from orihon.tasks.folder_rows import enter_folders, entering
+from orihon.tasks.folder_rows import enter_folders, entering, is_lost
 from orihon.tasks.owning import Ownership
 from orihon.tasks.place import PLACES, STAGED, TaskFolders, TaskPlace, folders_of, reached_epoch
 from orihon.tasks.task_name import NamedTask, is_id, named_task
 from orihon.texts import prefer_language
 from orihon.values.task import TaskStatus, check_id
+
+logger = logging.getLogger("orihon.tasks")
 
 _PAGE = 1000
 #: Files of a base that are written whole, and folders with such files.
@@ -78,7 +82,7 @@ class OpenBase:
             prefer_language(settings.language)  # for what is said in this process from now on
         self.catalogue: Catalogue | None = None
         self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
-        self._open = open_for_removal if for_removal else open_catalogue
+        self._open = open_for_removal if for_removal else partial(open_catalogue, is_whole=True)
 
     def __enter__(self) -> Self:
         return self
@@ -123,24 +127,40 @@ class OpenBase:
     def open_catalogue(self, *, create: bool = False, enter: bool = True) -> Catalogue | None:
         """The catalogue; ``None`` when there is none and none is wanted.
 
-        ``enter``: a new one has a row for every folder that is there; see ``tasks.folder_rows``.
+        ``enter``: one that was lost has a row for every task that is there (see ``tasks.folder_rows``), and moves of
+        tasks that were broken off are ended. Every entrance comes this way.
         """
         if self.catalogue is not None and self._database != self._database_file():
             self.close_catalogue()
-        if self.catalogue is None and (create or self.has_catalogue()):
+        if self.catalogue is None and (create or self.has_catalogue() or (enter and self._is_lost())):
             self.catalogue = self._opened_catalogue() if enter else self._open(self.path, self.settings)
             self._database = self._database_file()
         return self.catalogue
 
+    def _is_lost(self) -> bool:
+        return self.settings.database.url is None and is_lost(self.database, self.folders)
+
     def _opened_catalogue(self) -> Catalogue:
         if self.settings.database.url is not None:
-            return self._open(self.path, self.settings)
-        with entering(self.database, self.folders) as is_lost, ExitStack() as on_failure:
+            return self._ended_moves(self._open(self.path, self.settings))
+        with entering(self.database, self.folders) as are_lost, ExitStack() as on_failure:
             catalogue = self._open(self.path, self.settings)
             on_failure.callback(catalogue.close)
-            if is_lost:
-                enter_folders(catalogue, self.folders, self.settings)
+            if are_lost:
+                number = enter_folders(catalogue, self.folders, self.settings)
+                number += _further_down("archive.rows").enter_archives(catalogue, self.path, self.settings)
+                if number:
+                    logger.warning("tasks.db was gone; a new one has %d tasks, from where they lie", number)
             on_failure.pop_all()
+        return self._ended_moves(catalogue)
+
+    def _ended_moves(self, catalogue: Catalogue) -> Catalogue:
+        """A task whose ``migrate`` was killed is claimed by nobody; here that ends, where it can."""
+        try:
+            if catalogue.tasks.in_move(unfinished=True) or is_any_beside(self.path, self.settings):
+                _further_down("migrate").finish_moves(self.path, self.settings)
+        except OrihonError as error:  # it must not keep anybody from the others
+            logger.warning("a move of tasks that was broken off could not be ended: %s", error)
         return catalogue
 
     def needed_catalogue(self) -> Catalogue:
@@ -288,6 +308,11 @@ class OpenBase:
             return
         with self.own(uuid) as owned:
             yield owned
+
+
+def _further_down(module: str) -> Any:
+    """The room of whole tasks, which knows more than this one; loaded when something has to be put right."""
+    return import_module(f"orihon.transfer.{module}")
 
 
 def opened_base(

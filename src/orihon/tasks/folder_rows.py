@@ -1,6 +1,7 @@
 """Rows of the catalogue from the folders of tasks: for a folder that has none, and for all when ``tasks.db`` is gone.
 
-A base whose ``tasks.db`` was lost gets a new one with the first step that needs it. All of its tasks are in it before
+A base whose ``tasks.db`` was lost (or cut to nothing) gets a new one when it is next opened. All of its tasks, packed
+ones too (``transfer.archive.rows``), are in it before
 anybody begins one there: else the next step of a task would begin a second one. A file beside it says that they are
 being entered; whoever finds it goes on, or waits for the process that does.
 """
@@ -9,14 +10,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
+from orihon.catalogue.connect import sign_of
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, origin_in, read_metadata
 from orihon.errors import DamagedStore, OrihonError, StorageError
@@ -38,14 +41,28 @@ logger = logging.getLogger("orihon.tasks")
 
 #: So long whoever needs the catalogue waits for another process that makes it anew.
 _ENTER_SECONDS = 300.0
+#: Packed tasks, and how the files are called that describe them; see ``transfer.archive``.
+_ARCHIVE, _DESCRIBED = "archive", (".json", ".note")
 _STATUS_OF = {"running": TaskStatus.RUNNING, "paused": TaskStatus.PAUSED, "completed": TaskStatus.COMPLETED}
+
+
+def is_lost(database: Path, folders: TaskFolders) -> bool:
+    """Are there tasks, and no ``tasks.db``, or one that does not know them all yet?"""
+    with wrapping(database):
+        if sign_of(database).exists():
+            return True
+        if database.exists() and database.stat().st_size:
+            return False
+        listed = [path for ending in _DESCRIBED for path in (database.parent / _ARCHIVE).glob(f"*{ending}")]
+        packed = any(is_id(path.stem) for path in listed)
+    return packed or any(is_id(place.uuid) and not place.is_bare for place in folders.all())
 
 
 @contextmanager
 def entering(database: Path, folders: TaskFolders) -> Iterator[bool]:
-    """``tasks.db`` is opened in the block; ``True``: it was lost, and the folders have to be entered there."""
-    sign = database.with_name(f"{database.name}.rebuild")
-    if not sign.exists() and (database.exists() or not _any(folders)):
+    """``tasks.db`` is opened in the block; ``True``: it was lost, and all tasks have to be entered there."""
+    sign = sign_of(database)
+    if not is_lost(database, folders):
         yield False
         return
     with wrapping(sign):
@@ -59,12 +76,8 @@ def entering(database: Path, folders: TaskFolders) -> Iterator[bool]:
         os.close(file)
 
 
-def _any(folders: TaskFolders) -> bool:
-    return any(is_id(place.uuid) and not place.is_bare for place in folders.all())
-
-
-def enter_folders(catalogue: Catalogue, folders: TaskFolders, settings: Settings) -> None:
-    """A row for every folder that has none."""
+def enter_folders(catalogue: Catalogue, folders: TaskFolders, settings: Settings) -> int:
+    """A row for every folder that has none; returns how many that were."""
     entered = 0
     for place in folders.all():
         if is_id(place.uuid) and not place.is_bare and catalogue.tasks.find(place.uuid) is None:
@@ -74,7 +87,7 @@ def enter_folders(catalogue: Catalogue, folders: TaskFolders, settings: Settings
                 logger.warning("%s: only its name is in the catalogue: %s", place.uuid, error)
                 catalogue.tasks.adopt(_row_by_name(place, settings))
             entered += 1
-    logger.warning("tasks.db was gone; a new one was made, with %d tasks from their folders", entered)
+    return entered
 
 
 def _row_by_name(place: TaskPlace, settings: Settings) -> TaskRow:
@@ -84,7 +97,7 @@ def _row_by_name(place: TaskPlace, settings: Settings) -> TaskRow:
         metadata = fields_in((place.folder / METADATA).read_bytes()) or {}
     with suppress(StorageError):
         epoch = reached_epoch(place.folder)
-    return _row_of(place, settings, metadata, _STATUS_OF[place.position], epoch=epoch)
+    return _row_of(place.uuid, place, settings, metadata, _STATUS_OF[place.position], epoch=epoch)
 
 
 def enter_folder(catalogue: Catalogue, place: TaskPlace, settings: Settings) -> None:
@@ -107,23 +120,28 @@ def row_from_folder(place: TaskPlace, settings: Settings) -> TaskRow:
     Whether a finished task had failed the folder does not know; ``with_calls`` adds what its log says of its calls.
     """
     with closing(owners_store(place, settings)) as store:
-        metadata = read_metadata(store.records) or {}
-        epoch, _ = store.records.claim()
-        figures = _statistics(store)
-        status = _status(place, store)
-    return _row_of(place, settings, metadata, status, epoch=epoch, **figures)
+        return row_of_store(store, place, settings, partial(_status, place))
+
+
+def row_of_store(
+    store: TaskStore, place: TaskPlace, settings: Settings, status: Callable[[TaskStore], TaskStatus]
+) -> TaskRow:
+    """The row of a task by its records, which lie in ``place``."""
+    metadata = read_metadata(store.records) or {}
+    epoch, _ = store.records.claim()
+    return _row_of(store.name, place, settings, metadata, status(store), epoch=epoch, **_statistics(store))
 
 
 def _row_of(
-    place: TaskPlace, settings: Settings, metadata: Mapping[str, Any], status: TaskStatus, **figures: Any
+    uuid: str, place: TaskPlace, settings: Settings, metadata: Mapping[str, Any], status: TaskStatus, **figures: Any
 ) -> TaskRow:
     created = _moment(metadata.get("created_at")) or utc_now()
     if status is TaskStatus.COMPLETED:
         figures["completed_at"] = _last_change(place.folder)
     config = metadata.get("config")
     return TaskRow.of(
-        key_in(dict(metadata)) or TaskKey("unknown", "", "", "task", place.uuid),
-        place.uuid,
+        key_in(dict(metadata)) or TaskKey("unknown", "", "", "task", uuid),
+        uuid,
         status,
         created_at=created,
         started_at=created,
@@ -157,13 +175,22 @@ def _statistics(store: TaskStore) -> dict[str, Any]:
 
 def usage_from_folder(place: TaskPlace, settings: Settings, row: TaskRow) -> list[UsageRow]:
     """What the calls of a task have used, by its log; nothing where that cannot be read."""
+    try:
+        with closing(open_for_reading(place.folder, settings, name=place.uuid)) as store:
+            return usage_of_store(store, row)
+    except StorageError as error:
+        logger.warning("%s: what its calls have used is not known: %s", place.uuid, error)
+        return []
+
+
+def usage_of_store(store: TaskStore, row: TaskRow) -> list[UsageRow]:
+    """The same by its open log."""
     origin = row.metadata.get(FORKED_FROM)
     copied = origin.get("at") if isinstance(origin, dict) else None
     try:
-        with closing(open_for_reading(place.folder, settings, name=place.uuid)) as store:
-            return usage_rows(store, place.uuid, after=copied if isinstance(copied, int) else 0)
+        return usage_rows(store, row.uuid, after=copied if isinstance(copied, int) else 0)
     except (StorageError, KeyError, TypeError) as error:
-        logger.warning("%s: what its calls have used is not known: %s", place.uuid, error)
+        logger.warning("%s: what its calls have used is not known: %s", row.uuid, error)
         return []
 
 

@@ -25,6 +25,10 @@ DELETE FROM tasks WHERE uuid = :uuid AND epoch = :epoch AND requested = :request
 -- name: tasks_in_move
 SELECT uuid FROM tasks WHERE requested LIKE 'migrate:%' ORDER BY uuid;
 
+-- name: unfinished_in_move
+SELECT uuid FROM tasks
+WHERE status IN ('queued', 'running', 'paused', 'waiting') AND requested LIKE 'migrate:%';
+
 -- name: task
 SELECT * FROM tasks WHERE uuid = :uuid;
 

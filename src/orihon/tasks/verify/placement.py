@@ -38,7 +38,8 @@ def check_placement(
         if wanted is not None and not in_use and not places[0].is_right_for(row.status):
             fields = {"status": row.status.value, "place": places[0].position, "wanted": wanted}
             report(Finding("catalogue", "misplaced", f"{places[0].position}/", severity="warning", fields=fields))
-        if is_known_beside and not in_use:
+        is_marked = (row.requested or "").startswith(IN_MOVE)
+        if (is_known_beside or is_marked) and not in_use:
             report(Finding("catalogue", "half_moved", "tasks.db", severity="warning"))
         if FOLDER_LOST in row.metadata:
             report(Finding("catalogue", "found_again", f"{places[0].position}/", severity="warning"))

@@ -29,7 +29,7 @@ from orihon.system.files import make_private_folder
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
 from orihon.tasks.place import TaskPlace
-from orihon.transfer.archive.archive_store import ArchivedTask, description_of, key_of
+from orihon.transfer.archive.archive_store import ArchivedTask, key_of
 from orihon.transfer.archive.work import ARCHIVED, Work, at_work
 from orihon.values.task import FINISHED, TaskStatus
 
@@ -158,7 +158,8 @@ class ArchivePeek(Work):
         if is_packed and not self._is_taken_up():
             self.restore()
         # The description first, as ever; ``restore`` only logs what it cannot remove.
-        for key in dict.fromkeys((description_of(self._uuid), *keys)):
+        self._shelf.take_off(self._uuid)
+        for key in dict.fromkeys(keys):
             self._shelf.storage.delete(key)
 
     def _is_taken_up(self) -> bool:

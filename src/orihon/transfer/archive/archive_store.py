@@ -3,6 +3,9 @@
 The description is written last, and it decides: a packed task without one was left behind by a crash. Both are created
 on condition, so that of two machines which archive the same task one makes them and the other finds them. What is
 found is fine if it holds the same files, and an error if it does not; nothing on the shelf is ever overwritten.
+
+What lies in an object storage may be other bases', too. So the base that has put a task there keeps a note of it in its
+own ``archive/`` (``{uuid}.note``): a catalogue that is made anew knows by it whose the task is (``archive.rows``).
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from orihon.drivers.objects import ObjectStorage
 from orihon.errors import DamagedStore, StorageUnavailable
 from orihon.system import jsonio
 from orihon.system.clock import utc_now
-from orihon.system.files import wrapping
+from orihon.system.files import replace_file, wrapping
 from orihon.system.json_shapes import AsJson
 from orihon.texts import text
 from orihon.transfer.archive.packed_file import ENDINGS, ChunkReader, Packed, PackedContents, examine, unpack
 from orihon.values.task import TaskStatus
 
 FOLDER = "archive"
+NOTE = ".note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +70,10 @@ class ArchivedTask(AsJson):
 class Shelf:
     """Packed tasks in one storage."""
 
-    def __init__(self, storage: ObjectStorage) -> None:
+    def __init__(self, storage: ObjectStorage, notes: Path | None = None) -> None:
+        """``notes``: the folder for notes, where the storage is not the base's own."""
         self.storage = storage
+        self._notes = notes
 
     def find(self, uuid: str) -> ArchivedTask | None:
         """The packed task, if it is here whole."""
@@ -125,8 +131,11 @@ class Shelf:
             status=status,
             created_at=utc_now(),
         )
+        described = jsonio.encode_pretty(task.as_dict())
+        if self._notes is not None:
+            replace_file(self._notes / f"{uuid}{NOTE}", [described])
         try:
-            self.storage.create(description_of(uuid), jsonio.encode_pretty(task.as_dict()))
+            self.storage.create(description_of(uuid), described)
         except StorageUnavailable as error:
             if error.reason != "object_exists":
                 raise
@@ -147,8 +156,16 @@ class Shelf:
 
     def remove(self, task: ArchivedTask) -> None:
         """Take a packed task off; its description first, so that what is left does not count."""
-        self.storage.delete(description_of(task.uuid))
+        self.take_off(task.uuid)
         self.storage.delete(task.key)
+
+    def take_off(self, uuid: str) -> None:
+        """From now on a packed task does not count."""
+        self.storage.delete(description_of(uuid))
+        if self._notes is not None:
+            note = self._notes / f"{uuid}{NOTE}"
+            with wrapping(note):
+                note.unlink(missing_ok=True)
 
     def _check_contents(self, uuid: str, key: str, contents: PackedContents, form: str) -> None:
         """An object that a crash, or another machine, left without a description: does it hold the same files?"""

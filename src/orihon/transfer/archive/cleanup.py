@@ -22,7 +22,7 @@ from orihon.system.clock import process_identity, utc_now
 from orihon.system.files import folder_size, make_private_folder
 from orihon.tasks.place import TaskPlace
 from orihon.transfer.archive.archive import ended_before
-from orihon.transfer.archive.archive_store import FOLDER, ArchivedTask, key_of
+from orihon.transfer.archive.archive_store import ArchivedTask, key_of
 from orihon.transfer.archive.work import ARCHIVED, CLEANING, FINAL_SUMMARY, Work, shortened_summary
 from orihon.values.task import TaskStatus, check_change
 
@@ -111,7 +111,7 @@ class Cleaning(Work):
         storage = self._shelf.storage
         usual = key_of(self._uuid, self._settings.archive.format)
         keys = (usual, self._noted("key", usual), usual if packed is None else packed.key)
-        storage.delete(f"{FOLDER}/{self._uuid}.json")
+        self._shelf.take_off(self._uuid)
         self._done("taken off")
         for key in dict.fromkeys(keys):
             storage.delete(key)

@@ -80,12 +80,7 @@ class Work:
         self._row = owned.row()
         self._uuid = owned.uuid
         self._place = base.path / FOLDER  # for packed tasks, and for what is being made
-        storage = self._storage()
-        if storage is None:
-            from orihon.drivers.objects import FolderStorage
-
-            storage = FolderStorage(base.path, may_be_links=(FOLDER,))
-        self._shelf = Shelf(storage)
+        self._shelf = shelf_of(base.path, base.settings)
 
     def _storage(self) -> ObjectStorage | None:
         return None if self._settings.archive.url is None else ObjectStorage.of(self._settings)
@@ -397,6 +392,15 @@ class Work:
 
     def _done(self, step: str) -> None:
         logger.debug("%s: %s", self._uuid, step)
+
+
+def shelf_of(base: Path, settings: Settings) -> Shelf:
+    """Where a base keeps its packed tasks, by its settings."""
+    if settings.archive.url is not None:
+        return Shelf(ObjectStorage.of(settings), notes=base / FOLDER)
+    from orihon.drivers.objects import FolderStorage
+
+    return Shelf(FolderStorage(base, may_be_links=(FOLDER,)))
 
 
 def refuse_local(place: TaskPlace, settings: Settings) -> None:

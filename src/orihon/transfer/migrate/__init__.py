@@ -27,7 +27,7 @@ from orihon.system.json_shapes import AsJson
 from orihon.tasks.place import folders_of
 from orihon.tasks.task_name import is_subject, task_about
 from orihon.transfer.migrate.move import Move
-from orihon.transfer.migrate.rows import carry_the_rest
+from orihon.transfer.migrate.rows import carry_the_rest, is_marked
 from orihon.transfer.migrate.transfers import Transfer, local_settings, transfer_between
 from orihon.values.task import check_id
 
@@ -136,23 +136,50 @@ def migrate_tasks(
 
 
 def finish_moves(base_dir: Path, settings: Settings) -> list[str]:
-    """End the moves into the database that were broken off when the records were there and the row was not.
+    """End the moves that were broken off, so that whoever has these settings finds the tasks and can claim them.
 
-    Returns the tasks that have arrived. What a live process moves is left to it.
+    A task goes on where its records count; one that was leaving the database goes back if the settings want it there.
+    Returns the tasks for which that is done. What a live process moves is left to it.
     """
-    beside = catalogue_beside(base_dir, settings)
-    if beside is None:
-        return []
-    with beside:
-        marked = [beside.tasks.get(uuid) for uuid in beside.tasks.in_move()]
     done: list[str] = []
-    for row in marked:
-        place = folders_of(base_dir, settings).find(row.uuid)
-        if place is not None and place.is_in_database:
-            source = row.backend if row.backend in BACKENDS and row.backend != "postgres" else "files"
-            report = migrate_tasks(base_dir, settings, source=source, target="postgres", tasks=[row.uuid])
-            done += [task.uuid for task in report.tasks if task.outcome == "finished"]
+    for uuid, source, target in _broken_off(base_dir, settings):
+        # The row stays in the catalogue of these settings.
+        staying = settings if source != "postgres" else settings.replace(**{"context_storage.backend": target})
+        report = migrate_tasks(base_dir, staying, source=source, target=target, tasks=[uuid])
+        done += [task.uuid for task in report.tasks if task.outcome in ("finished", "moved")]
+        for task in report.left:
+            logger.warning("%s: its move was broken off and could not be ended: %s", task.uuid, task.why)
     return done
+
+
+def _broken_off(base_dir: Path, settings: Settings) -> list[tuple[str, str, str]]:
+    """Tasks with the way to go: from where, and to where."""
+    folders, found = folders_of(base_dir, settings), []
+    with ExitStack() as at_end:
+        own = at_end.enter_context(open_catalogue(base_dir, settings))
+        if (beside := catalogue_beside(base_dir, settings)) is not None:
+            at_end.enter_context(beside)
+            for uuid in beside.tasks.in_move():
+                row, place = beside.tasks.get(uuid), folders.find(uuid)
+                if place is not None and place.is_in_database and not beside.leases.is_held(row):
+                    found.append((uuid, row.backend if row.backend in ("files", "sqlite") else "files", "postgres"))
+        for uuid in own.tasks.in_move():
+            row, place = own.tasks.get(uuid), folders.find(uuid)
+            twin = None if beside is None else beside.tasks.find(uuid)
+            went_on = twin is not None and not is_marked(twin)  # by somebody who has no database
+            is_elsewhere = place is None and row.total_messages > 0
+            if not is_elsewhere and not went_on and not own.leases.is_held(row):
+                found.append((uuid, *_way(None if place is None else place.backend(), settings)))
+    return list({way[0]: way for way in reversed(found)}.values())  # what comes first counts
+
+
+def _way(here: str | None, settings: Settings) -> tuple[str, str]:
+    """From one back end to another, the last of which is where the records are, or where they shall be again."""
+    if settings.database.url is None:
+        return ("files", "sqlite") if here == "sqlite" else ("sqlite", "files")
+    if here is None or here == "postgres":
+        return "files", "postgres"
+    return (here, "postgres") if settings.context_storage.backend == "postgres" else ("postgres", here)
 
 
 def _refuse_pair(source: str, target: str, settings: Settings) -> None:
