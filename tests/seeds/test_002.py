@@ -126,17 +126,13 @@ def test_the_classes_have_what_the_diagram_shows(base: Path) -> None:
 # ---- §3 to §8: the methods -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("line", copies.block("002", "3-signatures.txt").splitlines())
-def test_every_method_takes_the_arguments_of_the_document(line: str) -> None:
+def test_every_method_takes_the_arguments_of_the_document() -> None:
     """Methods that begin with an underscore are 内部メソッド: how a class does its work is its own affair."""
-    found = re.fullmatch(r"(\w+)\.(\w+)\((.*)\)", line)
-    assert found is not None
-    owner, method, arguments = found.groups()
-    kind = getattr(orihon, owner)
-    if method.startswith("_") and method != "__init__":
-        return
-    names = [name.partition("=")[0] for name in arguments.split(", ") if name]
-    inspect.signature(getattr(kind, method)).bind("self", **dict.fromkeys(names))
+    written = re.findall(r"^(\w+)\.(__init__|[a-z]\w*)\((.*)\)$", block("3-signatures.txt"), re.M)
+    assert len(written) == 39
+    for owner, method, arguments in written:
+        names = [name.partition("=")[0] for name in arguments.split(", ") if name]
+        inspect.signature(getattr(getattr(orihon, owner), method)).bind("self", **dict.fromkeys(names))
 
 
 def test_a_task_is_made_with_what_the_document_hands_over(base: Path) -> None:
@@ -189,6 +185,19 @@ def test_states_and_figures_are_written_to_the_catalogue(base: Path) -> None:
     assert row["final_message_count"] == 4
     assert row["final_token_count"] > 0
     assert utc(row["updated_at"]) >= utc(before.updated_at)
+
+
+@pytest.mark.parametrize("is_counted", [False, True])
+def test_both_figures_of_tool_calls_agree_at_the_end(base: Path, is_counted: bool) -> None:
+    """§3.18, 001 §6.3: whether a program counts the calls that it records, or leaves that to the end."""
+    ctx = TaskContextManager(base, KEY, config_of())
+    for _ in range(3):
+        ctx.get_tool_store().add_tool_call("function_name", {}, "found")
+        if is_counted:
+            ctx.update_statistics(tool_calls=1)
+    ctx.complete()
+    (row,) = in_database(base, "SELECT tool_call_count, total_tool_calls FROM tasks")
+    assert row == {"tool_call_count": 3, "total_tool_calls": 3}
 
 
 def test_hooks_run_in_their_order_and_none_keeps_the_task_from_ending(
@@ -460,6 +469,26 @@ def test_earlier_tasks_are_found_and_handed_on(base: Path) -> None:
     assert "completed" in comment
     assert str(found[1].completed_at.year) in comment
     new.close()
+
+
+def test_what_is_inherited_is_read_and_put_together_as_the_document_says(base: Path) -> None:
+    """§8.7 to §8.12, inner methods whose results are written down: nothing there gives nothing, a text has a limit."""
+    old = inherited(base)
+    manager = ContextInheritanceManager(base, config_of())
+    assert "message 5" in (manager._load_final_summary(old.uuid) or "")
+    assert manager._load_metadata(old.uuid)["uuid"] == old.uuid
+    (plan,) = manager._load_planning_history(old.uuid)
+    unknown = "00000000-0000-4000-8000-000000000000"
+    assert manager._load_final_summary(unknown) is None
+    assert (manager._load_metadata(unknown), list(manager._load_planning_history(unknown))) == ({}, [])
+    assert manager._build_planning_summary([]) == ""
+    summary = manager._build_planning_summary([plan])
+    assert all(part in summary for part in (plan["plan_type"], plan["plan_content"], plan["created_at"][:10]))
+    assert manager._truncate_summary_if_needed("short") == "short"
+    cut = manager._truncate_summary_if_needed("word " * 20_000)
+    assert 1000 < len(cut) < 5 * 20_000
+    assert not cut.rstrip().endswith("word")  # it says that it was cut
+    assert manager._format_summary_with_prefix("summary", "prefix").split() == ["prefix", "summary"]
 
 
 def test_a_new_task_begins_with_what_it_inherits_once(base: Path) -> None:

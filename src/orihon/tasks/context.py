@@ -337,6 +337,7 @@ class TaskContextManager(Asking, TaskStatistics):
             self._run(hooks or {})
             if summary:
                 self._create_final_summary(status)
+            self._count_recorded_tools()
             message = None if error_message is None else self.task_store.redactor.mask(error_message)
             if status is TaskStatus.FAILED:
                 # What a sealed task says is in no log either; 'orihon show' tells.

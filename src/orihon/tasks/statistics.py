@@ -152,6 +152,16 @@ class TaskStatistics:
         self.message_store.correction = Correction()
         return self.message_store.get_exact_token_count(self.settings.llm.active.tokenizer or tokenizer_for(model))
 
+    def _count_recorded_tools(self) -> None:
+        """At an end: calls that a program has recorded and not counted are counted, so that both figures agree."""
+        try:
+            row = self.catalogue.tasks.get(self.uuid)
+            missing = self.tool_store.count_tool_calls() - row.tool_call_count
+            if missing > 0:
+                self.update_statistics(tool_calls=missing)
+        except StorageError as error:
+            logger.warning("%s: the statistics could not be written: %s", self.uuid, error)
+
     def _write_statistics(self) -> None:
         """What ``orihon list`` shows of a running task, from counters; no work fails because of it."""
         try:
