@@ -13,8 +13,9 @@ CLIENTS := $(addsuffix /.made,$(addprefix $(VENV)/agents/,npm litellm aider open
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Nothing but the files whose hashes are in constraints.txt, or in the locks of clients, and nothing of theirs runs
-# while they are installed. What a package wants besides is in the list, too; pip shall not go and look for it.
-LOCKED := $(PIP) --require-hashes --only-binary :all: --no-deps
+# while they are installed. What a package wants besides is in the list, too; pip shall not go and look for it. What is
+# never imported is not compiled: that would take longer than all the rest.
+LOCKED := $(PIP) --require-hashes --only-binary :all: --no-deps --no-compile
 # Ourselves, built by the hatchling that was just installed.
 SELF   := $(PIP) --no-deps --no-build-isolation -e .
 NO_CLIENT = echo "$(@D) cannot be installed here: its tests are skipped (in continuous integration they fail)." >&2
@@ -65,8 +66,8 @@ $(MODEL): $(READY)
 	@$(LOCKED) --retries 1 -r $(VENV)/model.txt && touch $(MODEL) || \
 	  echo "The small local model cannot be installed here: its test is skipped (in continuous integration it fails)." >&2
 
-# A stateful GitHub on loopback for the tests of that task source, 11 MB.
-$(GITHUB): $(READY)
+# A stateful GitHub on loopback for the tests of that task source, 11 MB. What npm installs does not wait for pip.
+$(GITHUB): | $(MADE)
 	@npm install --prefix $(VENV)/emulate --ignore-scripts --no-audit --no-fund --loglevel=error emulate@0.12.2 >/dev/null \
 	  && touch $(GITHUB) || \
 	  echo "Without npm there is no GitHub to test against: those tests are skipped (in continuous integration they fail)." >&2
@@ -74,17 +75,16 @@ $(GITHUB): $(READY)
 agents: $(CLIENTS)
 
 # Programs as they are published, and nothing of theirs runs while they are installed.
-$(VENV)/agents/npm/.made: tests/agents/locks/npm/package-lock.json tests/agents/locks/npm/package.json | $(READY)
+$(VENV)/agents/npm/.made: tests/agents/locks/npm/package-lock.json tests/agents/locks/npm/package.json | $(MADE)
 	@mkdir -p $(@D) && cp $^ $(@D)/ && npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error \
 	  >/dev/null && touch $@ || $(NO_CLIENT)
 
-# What is never imported is not compiled: that would take longer than all the rest.
 $(VENV)/agents/%/.made: tests/agents/locks/%.txt | $(READY)
 	@$(if $(filter openhands,$*),$(PYTHON312),$(PYTHON)) -m venv --clear --without-pip $(@D) && \
-	  PIP_PYTHON=$(@D)/bin/python $(LOCKED) --no-compile -r $< && touch $@ || $(NO_CLIENT)
+	  PIP_PYTHON=$(@D)/bin/python $(LOCKED) -r $< && touch $@ || $(NO_CLIENT)
 
 # The conformance suite of MCP, 52 MB; and Node 24, 190 MB, where the machine's own is too old for it (22 is needed).
-$(MCP): $(READY)
+$(MCP): | $(MADE)
 	@needed=$$(node -e 'process.exit(+process.versions.node.split(".")[0] < 22)' 2>/dev/null || \
 	    echo node-$$(uname -s | tr A-Z a-z)-$$(uname -m | sed 's/x86_64/x64/; s/aarch64/arm64/')@24.21.0); \
 	  npm install --prefix $(VENV)/conformance --ignore-scripts --no-audit --no-fund --loglevel=error \
@@ -100,10 +100,10 @@ CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UND
 # A test that hangs fails, and shows where it was; those of a campaign may take as long as they like.
 HANGING = $(if $(strip $(CAMPAIGN)),,-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true)
 
-test: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS))
+test: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
 	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
 
-coverage: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS))
+coverage: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
 
 FUZZED := tests/unit/test_fuzz.py tests/security/test_fuzz_targets.py

@@ -38,7 +38,7 @@ _LEAST_MEMORY = 4 << 30
 # A run of the suite has to be short, and the same each time, here and in continuous integration; a busy machine is not
 # a failure. --hypothesis-profile=default looks further, at other values in each run.
 settings.register_profile(
-    "suite", max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
+    "suite", max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None, derandomize=True
 )
 settings.load_profile("suite")
 
@@ -48,9 +48,9 @@ _STOPPED: list[Heartbeat] = []
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=200, help="how often the stress tests kill a writer, per back end")
-    parser.addoption("--undo-tasks", type=int, default=2, help="tasks whose folds test_undo.py undoes, per back end")
+    parser.addoption("--undo-tasks", type=int, default=1, help="tasks whose folds test_undo.py undoes, per back end")
     parser.addoption("--local-demo", action="store_true", help="play the demo with the small local model, too")
-    parser.addoption("--crash-every", type=int, default=4, help="crash tests try every so-manieth step; 1: all of them")
+    parser.addoption("--crash-every", type=int, default=6, help="crash tests try every so-manieth step; 1: all of them")
     parser.addoption("--worker-kills", type=int, default=4, help="how often the stress tests kill a worker")
     parser.addoption("--on-disk", action="store_true", help="the folders of tests are on the disk, not in memory")
     parser.addoption("--many-files", type=int, default=300, help="files in the folder that is imported as a large one")

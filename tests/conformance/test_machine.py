@@ -350,8 +350,10 @@ class PostgresMachine(TaskMachine):
     backend = PostgresBackend()
 
 
+#: Each is a life of thirty steps; how many follows from the profile.
+LIVES = settings().max_examples * 2 // 5
 _BOUNDED = settings(
-    max_examples=16,
+    max_examples=LIVES,
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -361,4 +363,4 @@ TestFilesMachine.settings = _BOUNDED
 TestSqliteMachine = SqliteMachine.TestCase
 TestSqliteMachine.settings = _BOUNDED
 TestPostgresMachine = pytest.mark.usefixtures("tasks_database")(PostgresMachine.TestCase)
-TestPostgresMachine.settings = settings(_BOUNDED, max_examples=10)  # each step is many round trips
+TestPostgresMachine.settings = settings(_BOUNDED, max_examples=LIVES // 2)  # each step is many round trips

@@ -13,7 +13,7 @@ from orihon.errors import ToolCallError
 from orihon.tasks.verify.verify import verify_task
 from orihon.values.records import Compression
 from tests.conformance.invariants import shown
-from tests.conformance.test_machine import _BOUNDED, FilesMachine, SqliteMachine, TaskMachine
+from tests.conformance.test_machine import _BOUNDED, LIVES, FilesMachine, SqliteMachine, TaskMachine
 
 
 class _Rewinding(TaskMachine):
@@ -47,5 +47,5 @@ class RewindingSqlite(_Rewinding, SqliteMachine):
 
 TestRewindingFiles: Any = RewindingFiles.TestCase
 TestRewindingSqlite: Any = RewindingSqlite.TestCase
-TestRewindingFiles.settings = settings(_BOUNDED, max_examples=10)
-TestRewindingSqlite.settings = settings(_BOUNDED, max_examples=10)
+TestRewindingFiles.settings = settings(_BOUNDED, max_examples=LIVES // 2)
+TestRewindingSqlite.settings = settings(_BOUNDED, max_examples=LIVES // 2)

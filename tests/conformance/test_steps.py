@@ -30,7 +30,7 @@ from tests.conformance.invariants import check_task
 from tests.damage import edit_record, with_fields
 from tests.helpers import refused
 
-LIVES = 4
+LIVES = 2
 KEY = TaskKey("github", "owner", "repo", "issue", "27", "user")
 TOOL = "read_file"
 

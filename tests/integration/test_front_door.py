@@ -195,7 +195,7 @@ def test_bad_input_is_refused_and_nothing_written(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=r"base\.task"):
             Task(TaskKey("local", "", "", "task", "1")).add("user", "x")
     with pytest.raises(StorageUnavailable):
-        Base("postgresql://127.0.0.1:1/none").tasks()
+        Base("postgresql://127.0.0.1:1/none", {"context_storage": {"db_timeout": 1}}).tasks()
 
 
 def test_a_task_names_itself_as_the_queue_does() -> None:
@@ -227,6 +227,17 @@ def test_in_a_database(postgres: Database) -> None:
         task.add("user", "in the database")
         assert base.settings.context_storage.backend == "postgres"
         assert task.messages() == [{"role": "user", "content": "in the database"}]
+
+
+def test_a_program_that_closes_nothing_hears_nothing_of_connections(postgres: Database) -> None:
+    program = f"""
+from orihon.drivers.postgres.pool import Postgres
+Postgres({postgres.url!r}, {postgres.schema!r}).open()
+pool = Postgres({postgres.url!r}, {postgres.schema!r})
+pool.open()
+"""
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
+    assert (ended.stdout, ended.stderr) == ("", "")
 
 
 def test_the_same_for_async_programs(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def kill_one(queue: TaskQueue, killed: set[str], chance: random.Random) -> None:
 
 def kill_and_refill(started: Workers, queue: TaskQueue, kills: int, chance: random.Random) -> list[str]:
     """So many kills; new tasks come as long as somebody is left to be killed."""
-    uuids = [put(queue, f"calls {CALLS} {SECONDS}", number) for number in range(40 if kills >= 100 else 8)]
+    uuids = [put(queue, f"calls {CALLS} {SECONDS}", number) for number in range(40 if kills >= 100 else WORKERS)]
     killed: set[str] = set()
     give_up = time.monotonic() + PATIENCE
     while len(killed) < kills:

@@ -66,7 +66,7 @@ def test_an_empty_file(file: JsonlFile, path: Path) -> None:
     assert file.last() == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     sizes=st.lists(st.sampled_from([0, 10, 500, 70_000, 150_000]), min_size=1, max_size=40),
     first=st.integers(-2, 50),

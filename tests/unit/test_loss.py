@@ -190,7 +190,7 @@ def test_the_title_is_in_the_language_of_the_conversation() -> None:
 TEXTS = st.text(st.sampled_from("abc_./ \n。、必ず价格must 1290#-:\"'\\{}"), max_size=120)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["user", "assistant"]), TEXTS), min_size=1, max_size=10),
     TEXTS,

@@ -67,7 +67,7 @@ def spans(folds: Sequence[PlannedFold]) -> list[tuple[int, int]]:
 # ---- what every draft keeps to ---------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(views_with_aims(), ORDERS)
 def test_a_draft_is_legal_disjoint_shorter_and_the_same_again(
     given_view: tuple[Pages, Aim], strategies: tuple[str, ...]
@@ -94,7 +94,7 @@ def test_a_draft_is_legal_disjoint_shorter_and_the_same_again(
     assert set(planned.plan.strategy.split("+")) <= set(strategies)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(views(), st.data(), ORDERS, st.booleans())
 def test_a_view_that_cannot_be_sent_gets_below_the_limit(
     pages: Pages, data: st.DataObject, strategies: tuple[str, ...], bends: bool
@@ -112,7 +112,7 @@ def test_a_view_that_cannot_be_sent_gets_below_the_limit(
         assert planned.after_tokens <= limit
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(views_with_aims(), st.sampled_from((1, 20, 100)))
 def test_protected_text_that_is_too_large_is_an_error_and_nothing_else(
     given_view: tuple[Pages, Aim], limit: int
@@ -129,7 +129,7 @@ def test_protected_text_that_is_too_large_is_an_error_and_nothing_else(
         draft(pages, wanted, TOOLBOX)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None)
 @given(
     views_with_aims(),
     st.sampled_from((FREE, Prices(1.0), Prices(2.0, 0.5), Prices(3.0, 0.3, 3.75), Prices(50.0, 0.1))),

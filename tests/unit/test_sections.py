@@ -641,7 +641,7 @@ _LINES = st.tuples(
 DOCUMENTS = st.lists(_LINES, max_size=25).map(lambda lines: "".join("".join(line) + end for line, end in lines))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(DOCUMENTS)
 def test_any_document_keeps_its_facts_gets_no_longer_and_rests(document: str) -> None:
     facts = document_facts(document)
@@ -657,7 +657,7 @@ def test_any_document_keeps_its_facts_gets_no_longer_and_rests(document: str) ->
         shorter = compressed
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None)
 @given(DOCUMENTS)
 def test_nothing_is_invented_and_no_heading_is_left_alone(document: str) -> None:
     source = squeezed(document)
@@ -707,7 +707,7 @@ def _documents(draw: st.DrawFn) -> tuple[str, list[str], list[str]]:
     return "".join(parts), protected, decided
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(_documents())
 def test_protected_sections_and_decisions_stay_and_each_level_has_less_than_the_one_before(
     made: tuple[str, list[str], list[str]],

@@ -26,7 +26,7 @@ def folds_of(pages: Pages, goal: int) -> tuple[PlannedFold, ...]:
     return plan.folds
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None)
 @given(views_with_aims())
 def test_any_plan_is_legal_and_reaches_the_goal_or_does_what_can_be_done(given_view: tuple[Pages, Aim]) -> None:
     pages, aim = given_view[0], replace(given_view[1], keep_recent=0)  # the newest are shortened, too

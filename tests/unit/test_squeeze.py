@@ -186,7 +186,7 @@ PIECES = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(deadline=None)
 @given(st.lists(PIECES, max_size=25), st.integers(1, 1500))
 def test_any_transcript(pieces: list[list[Chat]], budget: int) -> None:
     messages = [message for piece in pieces for message in piece]

@@ -47,7 +47,7 @@ def without_lines(pages: Pages) -> Pages:
 # ---- what every plan keeps to ----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(views_with_aims(), st.sampled_from((None, 0.1, 0.35, 0.9)))
 def test_any_plan_is_legal_disjoint_and_shorter(given_view: tuple[Pages, Aim], share: float | None) -> None:
     pages, aim = given_view
@@ -63,7 +63,7 @@ def test_any_plan_is_legal_disjoint_and_shorter(given_view: tuple[Pages, Aim], s
         assert all(line in fold.text for line in pages.pinned_lines(run))
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None)
 @given(views_with_aims())
 def test_the_goal_is_reached_or_the_notes_are_as_short_as_can_be(given_view: tuple[Pages, Aim]) -> None:
     pages, aim = without_lines(given_view[0]), given_view[1]
@@ -75,7 +75,7 @@ def test_the_goal_is_reached_or_the_notes_are_as_short_as_can_be(given_view: tup
     assert sum(pages.summary_tokens(fold.text) for fold in folds) <= max(folded // 20, LEAST_ROOM * len(runs))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None)
 @given(views_with_aims(), st.sampled_from((0.2, 0.35, 0.5)))
 def test_a_share_is_kept_to(given_view: tuple[Pages, Aim], share: float) -> None:
     pages, aim = without_lines(given_view[0]), given_view[1]

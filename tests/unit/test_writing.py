@@ -61,7 +61,7 @@ def rewritten(model: ModelSummarizer, pages: Pages, spare: int = 0) -> PlannedFo
 # ---- what is always so -----------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None)
 @given(
     views_with_aims(),
     st.sampled_from((None, "", "Notes: all is well.", "SQLite " * 30, "too long " * 5_000)),

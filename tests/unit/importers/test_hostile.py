@@ -48,7 +48,7 @@ def write(steps: list[LogStep | Problem]) -> None:
 
 
 @pytest.mark.parametrize("sample", OURS, ids=lambda sample: sample.make.__name__)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_fields_that_are_anything(sample: Sample, tmp_path: Path, data: st.DataObject) -> None:
     path = sample.make(tmp_path)

@@ -56,6 +56,8 @@ class Postgres:
         self._lock = threading.Lock()
         _after_forks()
         _POOLS.add(self)
+        # With the pool, or with the process: a program that closes nothing hears nothing of connections left open.
+        weakref.finalize(self, _close, self._free)
 
     def open(self) -> None:
         """Make the tables if they are missing, bring old ones up to date, refuse those of a newer Orihon."""
@@ -84,9 +86,9 @@ class Postgres:
     def close(self) -> None:
         """Close the connections that nobody uses; the next use opens again."""
         with self._lock:
-            free, self._free = self._free, []
-        for connection in free:
-            connection.close()
+            free = self._free.copy()
+            self._free.clear()
+        _close(free)
 
     # ---- one connection ----------------------------------------------------------------------------------------
 
@@ -208,7 +210,7 @@ class Postgres:
     def forget(self) -> None:
         """In a forked child: the connections are the parent's, and must not even be closed here."""
         _PARENTS.extend(self._free)
-        self._free = []
+        self._free.clear()
         self._room = threading.BoundedSemaphore(self._pool_size)
         self._lock = threading.Lock()
         self._pid = os.getpid()
@@ -240,6 +242,11 @@ def pool_of(settings: Settings) -> Postgres:
             pool = Postgres(database.url, database.schema, pool_size=database.pool_size, timeout=timeout)
             _SHARED[key] = pool
     return pool
+
+
+def _close(connections: list[Connection]) -> None:
+    for connection in connections:
+        connection.close()
 
 
 @cache
