@@ -178,9 +178,13 @@ def test_pins_folds_and_notes(base: Base) -> None:
         assert [hit["kind"] for hit in found["hits"]] == ["plan"]
         prompt = (await client.get_prompt("handoff", {"task": "hello"})).messages[0].content
         assert prompt.type == "text"
-        assert "> Build with -O2." in prompt.text
+        assert prompt.text.count("> Build with -O2.") == 1
 
     asked(make_server(base, allow_changes=True), act)
+    with base.task("hello", user="ann") as task:
+        (told_to_model,) = [message for message in task.messages() if "Build with -O2." in str(message["content"])]
+        assert told_to_model["role"] == "user"
+        assert "no word of the user" in told_to_model["content"]
     assert base.verify(uuid) == []
 
 

@@ -16,10 +16,13 @@ import httpx
 import pytest
 
 from orihon import Base
+from orihon.errors import InvalidInput
 from orihon.proxy.service import Exchange, ProxyService
 from orihon.proxy.wires import BY_NAME
 from orihon.settings import load_settings
 from orihon.system import jsonio
+from orihon.tasks.hand_edits import change_view, remember
+from orihon.tasks.reader import reading_task
 from tests.proxying import Agent, clean, proxy, tasks_of, texts_of
 from tests.serving import Client, serving
 from tests.upstream import CutConnection, Fault, Reply, Request, Slow, Upstream, overflowing
@@ -623,3 +626,45 @@ def test_while_one_conversation_is_put_to_rest_the_others_go_on(tmp_path: Path) 
         assert taken("first").uuid == first.uuid
     finally:
         service.close()
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_view_is_changed_from_outside_while_the_proxy_has_it(wire: str, upstream: Upstream, tmp_path: Path) -> None:
+    """A note is in the next request and in all that follow, also where a call was open; the beginning stays."""
+    folder = tmp_path / "base"
+    note = "Never touch the valve in room 4711."
+    with proxy(folder, upstream.base_url, config={"proxy": {"window": WINDOW}}) as server, Base(folder) as base:
+        agent = Agent(wire, server.address, {"x-session-id": "one"})
+        play(agent, 1)
+        uuid = agent.answers[-1].headers["x-orihon-task"]
+        assert agent.open_calls, "no message may stand here now"
+        remember(base, uuid, note, made_by="ann")
+        play(agent, 1, start=1)
+        assert change_view(base, uuid, "pin", 2, "", made_by="ann").record.kind == "pin"
+        with pytest.raises(InvalidInput, match="10000"):
+            change_view(base, uuid, "pin", 10_000, "", made_by="ann")
+        play(agent, 30, start=2)
+        with reading_task(base, uuid) as (store, _):
+            folds = store.state()[0]
+        folded = agent.answers[-1].headers["x-orihon-view"]
+        change_view(base, uuid, "unfold", folds[0].id, made_by="ann")
+    assert folded == "folded"
+    assert upstream.flaws == []
+    requests = [request for request in upstream.requests if request.wire]
+    assert note not in str(requests[0].body)
+    assert all(str(request.body).count(note) == 1 for request in requests[1:])
+    first, second = (entries_sent(request) for request in requests[:2])
+    assert second[: len(first)] == first
+    assert clean(folder) == []
+
+
+def test_only_who_knows_the_word_may_change_a_view(upstream: Upstream, tmp_path: Path) -> None:
+    folder = tmp_path / "base"
+    with proxy(folder, upstream.base_url) as server:
+        agent = Agent("chat", server.address, {"x-session-id": "one"})
+        play(agent, 1)
+        asked = {"task": tasks_of(folder)[0].uuid, "act": "remember", "values": ["x"], "made_by": "me"}
+        for word in ({}, {"x-orihon-door": "guess"}):
+            answer = httpx.post(server.address + "/orihon/change", json=asked, headers=word, trust_env=False)
+            assert (answer.status_code, answer.content) == (401, b"{}")
+    assert not list((folder / "doors").iterdir())

@@ -20,7 +20,7 @@ from orihon.reports.overview import TaskOverview, task_overview
 from orihon.reports.task_list import WantedTasks, meter_of, page_of_tasks, title_of
 from orihon.search.history import search_history
 from orihon.search.recall import CHARACTERS, MOST_CHARACTERS, RecalledMessage, Rest, recall
-from orihon.tasks.hand_edits import NOTE
+from orihon.tasks.notes import NOTE
 from orihon.tasks.reader import read_anew, reading_task
 from orihon.tasks.view_reader import ViewReading
 from orihon.texts import text

@@ -35,6 +35,7 @@ from orihon.proxy.windows import is_overflow
 from orihon.proxy.wire import Answer, Wire
 from orihon.proxy.wires import BY_NAME, WIRES
 from orihon.system import jsonio
+from orihon.tasks import door
 from orihon.texts import text
 
 logger = logging.getLogger("orihon.proxy")
@@ -46,16 +47,8 @@ _COUNTING = {"/v1/messages/count_tokens": "messages", "/v1/responses/compact": "
 _TRIES_TO_CONNECT = 3
 _NAP = 0.2
 _MOST_ERROR_BYTES = 1 << 20
-_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _TOO_LARGE, _UPGRADE_REQUIRED, _BAD_GATEWAY, _UNAVAILABLE = (
-    200,
-    400,
-    401,
-    403,
-    413,
-    426,
-    502,
-    503,
-)
+_OK, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_LARGE = 200, 400, 401, 403, 404, 413
+_UPGRADE_REQUIRED, _BAD_GATEWAY, _UNAVAILABLE = 426, 502, 503
 _FAILURES = (httpx.HTTPError, httpx.InvalidURL)
 
 
@@ -71,11 +64,13 @@ class ProxyApp:
         names: frozenset[str] = frozenset(),
         health: Callable[[], dict[str, Any]] = dict,
         touched: Callable[[str, str], object] = lambda wrap, uuid: None,
+        word: str | None = None,
     ) -> None:
         """``upstreams``: by provider; ``names``: by which clients may call this server; empty: any.
 
-        ``touched`` is told once of each task that a wrap's requests become.
+        ``touched`` is told once of each task that a wrap's requests become; ``word`` opens the door for changes.
         """
+        self._word = word
         self._service = service
         self._upstreams = upstreams
         self._token = token
@@ -97,6 +92,8 @@ class ProxyApp:
             return _refusal(_spoken(raw_path, headers), _FORBIDDEN, text("proxy.from_a_page"))
         if request.url.path == HEALTH:
             return self._state(headers)
+        if request.url.path == door.PATH:
+            return await self._change(request, headers)
         try:
             address = ProxyAddress.of(raw_path)
         except InvalidInput as error:
@@ -161,6 +158,22 @@ class ProxyApp:
         if not self._has_token(headers.get(_TOKEN_HEADER)):
             state = {"healthy": state.get("healthy", True)}
         return JSONResponse(state, status)
+
+    async def _change(self, request: Request, headers: Mapping[str, str]) -> Response:
+        """Somebody of this base, who knows the word, wants a view changed that is open here."""
+        word = headers.get(door.WORD_HEADER, "")
+        if self._word is None or not self._service.conversations.digests.same(word, self._word):
+            return JSONResponse({}, _UNAUTHORIZED)
+        try:
+            asked = jsonio.decode(await _body_of(request))
+            given = (str(asked["task"]), str(asked["act"]), list(asked["values"]), str(asked["made_by"]))
+        except (ValueError, KeyError, TypeError, ClientDisconnect, BodyTooLarge):
+            return JSONResponse({}, _BAD_REQUEST)
+        try:
+            made = await run_in_threadpool(self._service.change, *given)
+        except OrihonError as error:
+            return JSONResponse({"refused": str(error)}, _BAD_REQUEST)
+        return JSONResponse({}, _NOT_FOUND) if made is None else JSONResponse(made)
 
     # ---- what passes as it is --------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from orihon.errors import BudgetExceeded, IllegalFold, OrihonError
@@ -24,6 +24,7 @@ from orihon.proxy.scribe import Scribe, beside_of, steps_of
 from orihon.proxy.wire import Answer, Element, ParsedRequest, Wire, WireEntry
 from orihon.proxy.wire_responses import items_of
 from orihon.store.record_codec import Said
+from orihon.tasks.notes import note_number, say_notes
 from orihon.tasks.task import Task
 from orihon.texts import text
 from orihon.values.message.message import Message
@@ -44,7 +45,16 @@ class ConversationStep:
     digest: bytes
     seqs: list[int]
     is_result: bool
-    is_answer: bool
+    is_answer: bool = False
+
+
+@dataclass(slots=True)
+class KeptNote:
+    """A note in the log, and how many steps come before it."""
+
+    after: int
+    seq: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +63,12 @@ class Outgoing:
 
     entries: list[WireEntry]
     is_folded: bool
+    has_notes: bool = False
+
+    @property
+    def is_changed(self) -> bool:
+        """Is it anything else than the client's own?"""
+        return self.is_folded or self.has_notes
 
 
 class Conversation:
@@ -69,6 +85,8 @@ class Conversation:
         self.is_told = True  # has the client got the answer at the end?
         self._digests = digests
         self._system: set[str] = set()
+        self._kept_notes: list[KeptNote] = []
+        self._plans: int | None = None
         self._folds: tuple[int, tuple[Fold, ...]] = (0, ())
         self._note(0, (stored.message for stored in self._store.task_store.messages()))
 
@@ -119,6 +137,16 @@ class Conversation:
             scribe.step(place, digest, self.wire.messages(element))
         self._write(scribe.written())
         self.is_told = True
+        self.say_notes()
+
+    def say_notes(self) -> None:
+        """Notes that wait become messages, if no call is open; the model gets them where they stand in the log."""
+        before = self._store.task_store.tail.seq
+        self._plans = say_notes(self._store, said=self._plans)
+        if before < self._store.task_store.tail.seq:
+            store = self._store.task_store
+            said = (store.message(seq).message for seq in range(before + 1, store.tail.seq + 1))
+            self._note(before, said)
 
     def _scribe(self) -> Scribe:
         tail = self._store.task_store.tail
@@ -134,7 +162,9 @@ class Conversation:
         for message in messages:
             seq += 1
             marks = steps_of(message)
-            if beside := beside_of(message):
+            if note_number(message):
+                self._kept_notes.append(KeptNote(len(self.steps), seq, message.text))
+            elif beside := beside_of(message):
                 self._system.add(beside)
             elif not marks and self.steps:
                 self.steps[-1].seqs.append(seq)
@@ -155,6 +185,8 @@ class Conversation:
         first, last = self.steps[place].seqs[0], self._store.task_store.tail.seq
         self._fold_away(first, last, text("proxy.went_back", first=first, last=last))
         del self.steps[place:]
+        for note in self._kept_notes:
+            note.after = min(note.after, place)
         return place
 
     def _fold_away(self, first: int, last: int, notice: str) -> None:
@@ -166,7 +198,11 @@ class Conversation:
                     folding.unfold(fold.id, made_by=_MAKER)
                     self._fold_away(first, last, notice)  # others may have been inside of it
                     return
-            folding.compress([PlannedFold(first, last, notice, reason=REWIND)], strategy=REWIND, made_by=_MAKER)
+            edges = [first - 1, *(note.seq for note in self._kept_notes if first <= note.seq <= last), last + 1]
+            runs = [(start + 1, end - 1) for start, end in pairwise(edges) if start + 1 < end]
+            planned = [PlannedFold(start, end, notice, reason=REWIND) for start, end in runs]
+            if planned:
+                folding.compress(planned, strategy=REWIND, made_by=_MAKER)
         except IllegalFold as refused:  # something in it is pinned: it stays in the view, and is not sent
             logger.info("%s: %s", self.uuid, refused)
 
@@ -202,13 +238,14 @@ class Conversation:
 
         Also of a request that could not be taken in: its first steps are those that are known then.
         """
-        folds = self._visible()
+        folds, notes = self._visible(), self._kept_notes
         entries = list(asked.head)
-        if not folds:
+        if not folds and not notes:
             entries += [entry for element in asked.elements for entry in element.entries]
             return Outgoing(entries, is_folded=False)
         told: set[int] = set()
-        for element, step in zip_longest(asked.elements, self.steps[: len(asked.elements)]):
+        for place, (element, step) in enumerate(zip_longest(asked.elements, self.steps[: len(asked.elements)])):
+            entries += [self.wire.note_entry(note.text) for note in notes if note.after == place]
             if step is None:  # it could not be written down: as it is
                 entries += element.entries
                 continue
@@ -219,17 +256,18 @@ class Conversation:
                     if fold.reason != REWIND:
                         entries.append(self.wire.fold_entry(fold.text))
             entries += self._shown(element, covering)
-        is_folded = len(entries) != len(asked.head) + sum(len(element.entries) for element in asked.elements) or any(
-            fold.form == "preview" for fold in folds
-        )
-        return Outgoing(self._paired(entries, asked), is_folded=is_folded)
+        entries += [self.wire.note_entry(note.text) for note in notes if note.after >= len(asked.elements)]
+        whole = len(asked.head) + sum(len(element.entries) for element in asked.elements) + len(notes)
+        is_folded = len(entries) != whole or any(fold.form == "preview" for fold in folds)
+        return Outgoing(self._paired(entries, asked), is_folded=is_folded, has_notes=bool(notes))
 
     def pointed_at(self, asked: ParsedRequest, after: int) -> Outgoing | None:
         """The same for a client that names an answer and says only what is new; ``None`` where that may pass as it is.
 
         What the client does not send comes out of the log, where secrets are masked.
         """
-        if not any(fold.reason != REWIND for fold in self._visible()):
+        is_noted = any(note.after >= after for note in self._kept_notes)  # what it keeps itself does not have them
+        if not is_noted and not any(fold.reason != REWIND for fold in self._visible()):
             return None
         last = self.steps[after - 1].seqs[-1]
         entries: list[WireEntry] = list(asked.head)
@@ -239,7 +277,9 @@ class Conversation:
                 entries += [] if fold.reason == REWIND else [self.wire.fold_entry(fold.text)]
                 continue
             message = store.stored(record).message
-            if record["seq"] <= last and not beside_of(message):
+            if note_number(message):
+                entries.append(self.wire.note_entry(message.text))
+            elif record["seq"] <= last and not beside_of(message):
                 entries += items_of(message if fold is None else replace(message, content=fold.text, parts=None))
         entries += [entry for element in asked.elements for entry in element.entries]
         return Outgoing(entries, is_folded=True)

@@ -270,6 +270,12 @@ class Conversations:
         conversation.is_told = known.asked is None and known.steps == len(conversation.steps)
         return self._hold(conversation)
 
+    def held(self, uuid: str) -> Conversation | None:
+        """The conversation, if this process has it open."""
+        with self._lock:
+            found = self._open.get(uuid)
+        return found if found is not None and found.task.is_open else None
+
     def _new(self, request: Request, seed: bytes, kind: str) -> Conversation:
         caller, wire = request.caller, request.wire
         key = TaskKey(SOURCE, caller.client, wire.name, "conversation", secrets.token_hex(6))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +25,12 @@ from orihon.proxy.selftest import self_test
 from orihon.proxy.service import ProxyService, settings_for_proxy
 from orihon.proxy.upstream import check_upstream
 from orihon.settings import Settings
+from orihon.tasks.door import Door, close_door, open_door
 
 LOOPBACK = "127.0.0.1"
 PORT = 8378
 _BACKLOG = 512
+_WORD_BYTES = 24
 _SECONDS_TO_FINISH = 10
 _NAMES = frozenset((LOOPBACK, "localhost", "[::1]", "::1"))
 
@@ -63,6 +67,7 @@ class ProxyServer:
         self.port: int = self._socket.getsockname()[1]
         self.trouble: str | None = None
         self.service = ProxyService(Base(path, settings_for_proxy(settings)), strict=listening.strict)
+        self._word = secrets.token_urlsafe(_WORD_BYTES)
         self._app = ProxyApp(
             self.service,
             self._upstreams,
@@ -70,6 +75,7 @@ class ProxyServer:
             names=_NAMES,
             health=self.health,
             touched=ProxyPlace(self.service.base.path).touch,
+            word=self._word,
         )
         self._server: uvicorn.Server | None = None
 
@@ -112,6 +118,7 @@ class ProxyServer:
 
     async def _run(self, ready: Callable[[], object] | None) -> None:
         assert self._server is not None
+        open_door(self.service.base.path, os.getpid(), Door(self.port, self._word))
         if ready is not None:
             ready()
         try:
@@ -127,6 +134,7 @@ class ProxyServer:
     def close(self) -> None:
         """Pause every conversation, and listen no more."""
         self._socket.close()
+        close_door(self.service.base.path, os.getpid())
         self.service.close()
 
 

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +25,11 @@ from orihon.proxy.wire import Answer, Wire
 from orihon.settings import Settings
 from orihon.system import jsonio
 from orihon.system.counters import PROXY_REQUESTS
+from orihon.system.json_shapes import to_json
+from orihon.tasks.hand_edits import ACTS, REMEMBER, keep_note, make_change
 from orihon.tasks.proxy_trouble import forget_trouble, keep_trouble
 from orihon.texts import text
+from orihon.values.task import shortened
 from orihon.values.tokens.tokens import Correction, estimate
 
 logger = logging.getLogger("orihon.proxy")
@@ -150,9 +153,10 @@ class ProxyService:
             exchange.steps = len(conversation.steps)
             exchange.sent = conversation.tokens
             made = self._outgoing(conversation, request, taken.after)
-        if made is not None and made.is_folded:
+        if made is not None and made.is_changed:
             exchange.body, exchange.is_changed = _encoded(request, made), True
-        exchange.view = "degraded" if not fits else "folded" if exchange.is_changed else "whole"
+        is_folded = made is not None and made.is_folded
+        exchange.view = "degraded" if not fits else "folded" if is_folded else "whole"
         if not fits:
             self._say("does not fit", conversation.uuid)
 
@@ -179,7 +183,7 @@ class ProxyService:
             conversation = taken.conversation if taken is not None else self.conversations.look(request)
             if conversation is not None:
                 made = conversation.outgoing(request.asked)
-                exchange.body, exchange.is_changed = _encoded(request, made), made.is_folded
+                exchange.body, exchange.is_changed = _encoded(request, made), made.is_changed
                 return
         except Exception as again:  # noqa: BLE001 - nothing more can be had from the store
             logger.warning("%s", again)
@@ -205,7 +209,22 @@ class ProxyService:
             return None
         with conversation.lock:
             made = conversation.outgoing(request.asked)
-        return _encoded(request, made) if made.is_folded else None
+        return _encoded(request, made) if made.is_changed else None
+
+    def change(self, uuid: str, act: str, values: Sequence[Any], made_by: str) -> dict[str, Any] | None:
+        """What somebody outside wants done to a view that is open here; ``None`` where it is not."""
+        conversation = self.conversations.held(uuid)
+        if conversation is None:
+            return None
+        with conversation.lock:
+            messages = conversation.task.context.message_store
+            if act == REMEMBER:
+                number = keep_note(messages, str(values[0]), made_by=made_by)
+                conversation.say_notes()
+                return {"note": number}
+            if act not in ACTS:
+                raise InvalidInput("owner_act", act=shortened(act))
+            return dict(to_json(make_change(messages, act, *values, made_by=made_by)))
 
     # ---- back ------------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import Any
 from orihon.errors import OrihonError
 from orihon.system import jsonio
 from orihon.values.message.message import Message
+from orihon.values.records import SUMMARY_PREFIX
 
 WireEntry = Mapping[str, Any]
 
@@ -145,9 +146,13 @@ class Wire(ABC):
     @abstractmethod
     def _messages(self, element: Element) -> list[Message]: ...
 
-    @abstractmethod
     def fold_entry(self, text: str) -> WireEntry:
         """An entry that stands for a run of others: in the user's place, never with the system's weight."""
+        return self.note_entry(SUMMARY_PREFIX + text)
+
+    @abstractmethod
+    def note_entry(self, text: str) -> WireEntry:
+        """An entry of ours, in the user's place."""
 
     @abstractmethod
     def partly(self, element: Element, states: Sequence[str | bool | None]) -> list[WireEntry]:

@@ -8,7 +8,6 @@ from typing import Any
 from orihon.llm.answers import mapping, mappings
 from orihon.proxy.wire import Answer, AnswerReader, Element, Wire, WireEntry, call_said, texts
 from orihon.values.message.message import Message
-from orihon.values.records import SUMMARY_PREFIX
 
 _REASONING = ("reasoning_content", "reasoning")
 
@@ -34,8 +33,8 @@ class ChatWire(Wire):
     def _messages(self, element: Element) -> list[Message]:
         return [*Message.from_chat(element.main).as_chat()]
 
-    def fold_entry(self, text: str) -> WireEntry:
-        return {"role": "user", "content": SUMMARY_PREFIX + text}
+    def note_entry(self, text: str) -> WireEntry:
+        return {"role": "user", "content": text}
 
     def partly(self, element: Element, states: Sequence[str | bool | None]) -> list[WireEntry]:
         (state,) = states

@@ -9,7 +9,6 @@ from orihon.llm.answers import mapping, mappings
 from orihon.proxy.wire import Answer, AnswerReader, Element, Wire, WireEntry, call_said, texts
 from orihon.system import jsonio
 from orihon.values.message.message import Message
-from orihon.values.records import SUMMARY_PREFIX
 
 _THINKING = ("thinking", "redacted_thinking")
 
@@ -36,8 +35,8 @@ class MessagesWire(Wire):
     def _messages(self, element: Element) -> list[Message]:
         return [*Message.from_anthropic(element.main).as_chat()]
 
-    def fold_entry(self, text: str) -> WireEntry:
-        return {"role": "user", "content": [{"type": "text", "text": SUMMARY_PREFIX + text}]}
+    def note_entry(self, text: str) -> WireEntry:
+        return {"role": "user", "content": [{"type": "text", "text": text}]}
 
     def partly(self, element: Element, states: Sequence[str | bool | None]) -> list[WireEntry]:
         """Results come first in the log, whatever order they have here; everything else is one message after them."""

@@ -10,7 +10,6 @@ from orihon.llm.answers import mapping, mappings
 from orihon.proxy.wire import Answer, AnswerReader, Element, Wire, WireEntry, call_said, texts
 from orihon.values.message.extra import notes_of
 from orihon.values.message.message import Message
-from orihon.values.records import SUMMARY_PREFIX
 
 _ENDED = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 #: What a client leaves out, or writes differently, when it sends an item back.
@@ -65,8 +64,8 @@ class ResponsesWire(Wire):
         pieces = [message for entry in element.entries for message in Message.from_responses(entry).as_chat()]
         return [joined(pieces)] if len(pieces) > 1 else pieces
 
-    def fold_entry(self, text: str) -> WireEntry:
-        content = [{"type": "input_text", "text": SUMMARY_PREFIX + text}]
+    def note_entry(self, text: str) -> WireEntry:
+        content = [{"type": "input_text", "text": text}]
         return {"type": "message", "role": "user", "content": content}
 
     def partly(self, element: Element, states: Sequence[str | bool | None]) -> list[WireEntry]:

@@ -30,6 +30,7 @@ from orihon.runtime.steps import ToolSteps
 from orihon.runtime.tools import TaskTools
 from orihon.settings import Settings
 from orihon.tasks.context import TaskContextManager
+from orihon.tasks.notes import say_notes
 from orihon.texts import text
 from orihon.values.records import Usage
 from orihon.values.tokens.prices import prices_of
@@ -175,6 +176,7 @@ class Agent:
         self._tools = tools
         self._settings = settings
         self._should_stop = should_stop
+        self._plans: int | None = None
         self._limits = TaskLimits(context, settings)
         self._steps = ToolSteps(
             context,
@@ -235,6 +237,7 @@ class Agent:
 
     def _step(self) -> bool:
         """Ask, and do what the answer wants done; ``False`` when that was stopped in the middle."""
+        self._plans = say_notes(self._context.message_store, said=self._plans)
         self._context.compress_if_needed()
         self._client.tools = read_tools(None, self._tools.schemas())  # a server may have brought new ones
         said, asked = self._client.get_response()

@@ -7,29 +7,32 @@ refused. Messages that came meanwhile do no harm, for a preview folds what is ol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from orihon.compression.compressor import ContextCompressor
 from orihon.compression.documents.sections import CompressionLevel
 from orihon.compression.pages import NothingToFold
 from orihon.compression.planner import Draft
-from orihon.errors import IllegalFold, InvalidInput
+from orihon.errors import IllegalFold, InvalidInput, TaskBusy
 from orihon.store import TaskMessages
 from orihon.store.folding import Folding
 from orihon.store.side_stores import PlanningHistoryStore
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
+from orihon.tasks.door import ask_owner
 from orihon.tasks.editing import changing_task, check_changeable
+from orihon.tasks.notes import NOTE, say_notes
 from orihon.tasks.reader import read_anew
 from orihon.tasks.view_reader import reading_view
 from orihon.values.records import SUMMARY_PREFIX, Compression
 from orihon.values.tokens.tokens import estimate
 from orihon.values.view import PlannedFold, View
 
-#: The kind of plan that a note is.
-NOTE = "note"
 LONGEST_NOTE = 20_000
+#: What an owner is asked for besides ``ACTS``: a note.
+REMEMBER = "remember"
 LEVELS = {level.name.lower(): level for level in CompressionLevel}
 #: What a person does to a view by hand, by the name of the command and of the endpoint; with the values that it takes.
 ACTS: Mapping[str, Callable[..., Compression]] = {
@@ -77,22 +80,54 @@ class Preview:
 
 def change_view(base: OpenBase, uuid: str, act: str, *values: int | str | None, made_by: str) -> ChangedView:
     """Make one change: one of ``ACTS`` with its values."""
-    with changing_task(base, uuid) as task:
-        return _outcome(ACTS[act](task.messages.folding, *values, made_by=made_by), task.messages)
+    try:
+        with changing_task(base, uuid) as task:
+            return make_change(task.messages, act, *values, made_by=made_by)
+    except TaskBusy:
+        told = _by_owner(base, uuid, act, values, made_by)
+        if told is None:
+            raise
+        return ChangedView(Compression.from_record(told["compression"]), float(told["usage"]), int(told["entries"]))
+
+
+def make_change(messages: TaskMessages, act: str, *values: int | str | None, made_by: str) -> ChangedView:
+    """The same by who owns the task."""
+    return _outcome(ACTS[act](messages.folding, *values, made_by=made_by), messages)
+
+
+def _by_owner(
+    base: OpenBase, uuid: str, act: str, values: Sequence[int | str | None], made_by: str
+) -> dict[str, Any] | None:
+    row = base.row(uuid)
+    asked = {"act": act, "values": list(values), "made_by": made_by}
+    return None if row is None else ask_owner(base.path, row, asked)
 
 
 def remember(base: OpenBase, uuid: str, note: str, *, made_by: str) -> int:
-    """Keep a note beside the log of a task; returns its number among the plans.
+    """Keep a note in sight of the model; returns its number among the plans.
 
-    It is no message: an agent that writes one is in the middle of a call, where no message may stand. What is not in
-    the view cannot be folded; the task's overview and handoff tell it, search finds it, the next task inherits it.
+    It is a plan at once, and a pinned message as soon as no call waits for its result: the next request has it, and no
+    fold takes it away. The task's overview and handoff tell it, search finds it, the next task inherits it.
     """
     said = note.strip()
     if not said or len(said) > LONGEST_NOTE:
         raise InvalidInput("note", most=LONGEST_NOTE)
-    with changing_task(base, uuid) as task:
-        kept = PlanningHistoryStore(task.messages.context_dir, task_store=task.messages.task_store)
-        return kept.add_plan(NOTE, {"note": said, "by": made_by})
+    try:
+        with changing_task(base, uuid) as task:
+            number = keep_note(task.messages, said, made_by=made_by)
+            say_notes(task.messages)
+            return number
+    except TaskBusy:
+        told = _by_owner(base, uuid, REMEMBER, [said], made_by)
+        if told is None:
+            raise
+        return int(told["note"])
+
+
+def keep_note(messages: TaskMessages, note: str, *, made_by: str) -> int:
+    """The plan of a note, by who owns the task."""
+    kept = PlanningHistoryStore(messages.context_dir, task_store=messages.task_store)
+    return kept.add_plan(NOTE, {"note": note, "by": made_by})
 
 
 @read_anew

@@ -80,7 +80,7 @@ _FILES = {
         "errors.StorageUnavailable",
     ),
     "tasks": (
-        *("approvals", "findings", "inheritance"),
+        *("approvals", "findings", "inheritance", "kept_note"),
         *("errors.IllegalTransition", "errors.NotWaiting", "errors.QuotaExceeded", "errors.StateError"),
         *("errors.TaskBusy", "errors.TaskNotFound", "errors.Waiting"),
     ),

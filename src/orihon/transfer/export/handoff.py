@@ -17,7 +17,7 @@ from orihon.errors import InvalidInput
 from orihon.system import jsonio
 from orihon.system.json_shapes import AsJson
 from orihon.tasks.base import OpenBase
-from orihon.tasks.hand_edits import NOTE
+from orihon.tasks.notes import NOTE, note_number
 from orihon.tasks.reader import read_anew
 from orihon.tasks.view_reader import ShownEntry
 from orihon.texts import text
@@ -102,7 +102,7 @@ def _blocks(base: OpenBase, task: OpenTask, *, for_model: bool) -> Iterator[str]
         for one in system:
             yield from _said(task, one)
     pinned = {pin.seq for pin in task.view.pins if not pin.line and pin.seq > len(system)}
-    yield from _pins(task, pinned)
+    yield from _pins(task, {seq for seq in pinned if not note_number(task.store.message(seq).message)})
     yield from _notes(task)
     yield f"## {text('export.handoff.conversation')}"
     for one in entries[len(system) :]:
