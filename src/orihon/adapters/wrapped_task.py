@@ -20,6 +20,7 @@ from orihon.proxy.scribe import beside_of, said_id, steps_of
 from orihon.proxy.windows import Windows
 from orihon.proxy.wire import SYSTEM_ROLES, Answer, Element, ParsedRequest, Wire, texts
 from orihon.system import jsonio
+from orihon.tasks.notes import note_number
 from orihon.tasks.task import Task
 from orihon.values.message.message import Message
 from orihon.values.records import REWIND, SUMMARY_PREFIX, Fold
@@ -196,7 +197,7 @@ class _WrappedConversation(Conversation):
                 self._system.add(beside)
             elif is_lead and message.role in SYSTEM_ROLES:
                 self._system.add(self._digests.of(b"system", message.text.encode("utf-8", "surrogatepass")).hex())
-            else:
+            elif not note_number(message):
                 is_lead = False
                 yield seq, message
 

@@ -48,11 +48,10 @@ class ConversationStep:
     is_answer: bool = False
 
 
-@dataclass(slots=True)
-class KeptNote:
-    """A note in the log, and how many steps come before it."""
+@dataclass(frozen=True, slots=True)
+class NoteInLog:
+    """A note in the log; the model gets it where it stands there."""
 
-    after: int
     seq: int
     text: str
 
@@ -85,7 +84,7 @@ class Conversation:
         self.is_told = True  # has the client got the answer at the end?
         self._digests = digests
         self._system: set[str] = set()
-        self._kept_notes: list[KeptNote] = []
+        self._kept_notes: list[NoteInLog] = []
         self._plans: int | None = None
         self._folds: tuple[int, tuple[Fold, ...]] = (0, ())
         self._note(0, (stored.message for stored in self._store.task_store.messages()))
@@ -163,7 +162,7 @@ class Conversation:
             seq += 1
             marks = steps_of(message)
             if note_number(message):
-                self._kept_notes.append(KeptNote(len(self.steps), seq, message.text))
+                self._kept_notes.append(NoteInLog(seq, message.text))
             elif beside := beside_of(message):
                 self._system.add(beside)
             elif not marks and self.steps:
@@ -185,8 +184,6 @@ class Conversation:
         first, last = self.steps[place].seqs[0], self._store.task_store.tail.seq
         self._fold_away(first, last, text("proxy.went_back", first=first, last=last))
         del self.steps[place:]
-        for note in self._kept_notes:
-            note.after = min(note.after, place)
         return place
 
     def _fold_away(self, first: int, last: int, notice: str) -> None:
@@ -244,8 +241,10 @@ class Conversation:
             entries += [entry for element in asked.elements for entry in element.entries]
             return Outgoing(entries, is_folded=False)
         told: set[int] = set()
-        for place, (element, step) in enumerate(zip_longest(asked.elements, self.steps[: len(asked.elements)])):
-            entries += [self.wire.note_entry(note.text) for note in notes if note.after == place]
+        notes_left = list(notes)
+        for element, step in zip_longest(asked.elements, self.steps[: len(asked.elements)]):
+            while step is not None and notes_left and notes_left[0].seq < step.seqs[0]:
+                entries.append(self.wire.note_entry(notes_left.pop(0).text))
             if step is None:  # it could not be written down: as it is
                 entries += element.entries
                 continue
@@ -256,7 +255,7 @@ class Conversation:
                     if fold.reason != REWIND:
                         entries.append(self.wire.fold_entry(fold.text))
             entries += self._shown(element, covering)
-        entries += [self.wire.note_entry(note.text) for note in notes if note.after >= len(asked.elements)]
+        entries += [self.wire.note_entry(note.text) for note in notes_left]
         whole = len(asked.head) + sum(len(element.entries) for element in asked.elements) + len(notes)
         is_folded = len(entries) != whole or any(fold.form == "preview" for fold in folds)
         return Outgoing(self._paired(entries, asked), is_folded=is_folded, has_notes=bool(notes))
@@ -266,10 +265,10 @@ class Conversation:
 
         What the client does not send comes out of the log, where secrets are masked.
         """
-        is_noted = any(note.after >= after for note in self._kept_notes)  # what it keeps itself does not have them
+        last = self.steps[after - 1].seqs[-1]
+        is_noted = any(note.seq > last for note in self._kept_notes)  # what the provider keeps does not have them
         if not is_noted and not any(fold.reason != REWIND for fold in self._visible()):
             return None
-        last = self.steps[after - 1].seqs[-1]
         entries: list[WireEntry] = list(asked.head)
         store = self._store.task_store
         for fold, record in store.walk():

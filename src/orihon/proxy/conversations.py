@@ -20,9 +20,8 @@ from typing import Any
 from orihon.base import Base
 from orihon.errors import OrihonError, StateError, TaskBusy
 from orihon.guard import load_key
-from orihon.proxy.answers import marks_given, marks_repeated
 from orihon.proxy.conversation import Conversation
-from orihon.proxy.identity import ClientIdentity, KeyedDigests
+from orihon.proxy.identity import ClientIdentity, KeyedDigests, marks_given, marks_repeated
 from orihon.proxy.index import ConversationIndex, KnownConversation
 from orihon.proxy.scribe import steps_of
 from orihon.proxy.wire import Answer, ParsedRequest, Wire, first_words

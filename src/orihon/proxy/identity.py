@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ import orjson
 
 from orihon.proxy.wire import Element, ParsedRequest, Wire
 from orihon.system import jsonio
+from orihon.values.message.message import Message
 
 Digest = bytes
 DIGEST_BYTES = 16
@@ -50,6 +52,10 @@ _CLIENTS = {
     "anthropic/python": "anthropic-python",
     "asyncanthropic/python": "anthropic-python",
 }
+#: Characters of a text's beginning: clients add to the end of an answer, or trim it.
+_BEGINNINGS = (200, 48)
+#: Ids that providers draw at random, also where a client has them in words.
+_CALL = re.compile(r"(?:call|toolu|tooluse|fc|chatcmpl-tool)[-_][A-Za-z0-9_-]{12,}")
 _MOST_REMEMBERED = 100_000
 _LONGEST_NAME = 40
 
@@ -159,3 +165,34 @@ def client_name(agent: str) -> str:
     bare = lowered.partition("/")[0].strip()
     kept = "".join(letter if letter.isalnum() else "-" for letter in bare)[:_LONGEST_NAME].strip("-")
     return kept or "client"
+
+
+# ---- answers, in a history that is written anew ----------------------------------------------------------------------
+#
+# Some clients put other messages around an answer, or say its calls in words; the ids of calls and the way a long text
+# begins stay. Of what is too short to be told from others nothing is taken. Whether it is unique, the index knows.
+
+
+def marks_given(messages: Iterable[Message]) -> Iterator[str]:
+    """What an answer is known by."""
+    for message in messages:
+        yield from _calls(message)
+        yield from _beginnings(message.text)[:1]
+
+
+def marks_repeated(messages: Iterable[Message]) -> Iterator[str]:
+    """What a message of a request may know an answer by."""
+    for message in messages:
+        if message.role == "assistant":
+            yield from _calls(message)
+            yield from _CALL.findall(message.text)
+            yield from _beginnings(message.text)
+
+
+def _calls(message: Message) -> Iterator[str]:
+    return (call.id for call in message.tool_calls if _CALL.fullmatch(call.id))
+
+
+def _beginnings(said: str) -> Sequence[str]:
+    text = said.strip()
+    return [text[:length] for length in _BEGINNINGS if len(text) >= length]
