@@ -433,6 +433,8 @@ def test_a_session_belongs_to_the_token_that_began_it(base: Base, served: Histor
     assert raw(served, served.token, "ping", **session).status_code == 200
     assert raw(served, granted.token, "ping", **session).status_code == 404
     own = raw(served, granted.token, "initialize").headers["mcp-session-id"]
+    same_user = base.new_grant(user="ann", role="read").token
+    assert raw(served, same_user, "ping", **{**session, "mcp-session-id": own}).status_code == 404
     base.revoke_grant(granted.grant.id)
 
     def is_out() -> bool:

@@ -613,20 +613,24 @@ def _cells(
 ) -> tuple[list[SecretSpan], int]:
     """The secrets in those columns, and where the table ends, all of whose rows have so many marks."""
     text = views.text
+    around = " \t\r*`" if by == "|" else " \t\r\"'"
     spans: list[SecretSpan] = []
     for _ in range(_MOST_ROWS):
-        line = text.find("\n", place, min(place + _LONGEST_ROW, end))
-        last = min(place + _LONGEST_ROW, end) if line < 0 else line
+        reach = place + _LONGEST_ROW if place + _LONGEST_ROW < end else end
+        line = text.find("\n", place, reach)
+        last = reach if line < 0 else line
         row = text[place:last]
         if by not in row or (row.count(by) != count if count else _RULE.match(row)):
             break
-        for number, cell in enumerate(row.split(by)):
-            if number in columns:
-                value = cell.strip(" \t\r*`" if by == "|" else " \t\r\"'")
-                span = secret_in(views, place + cell.find(value), value, columns[number], _in_column)
-                if span is not None:
-                    spans.append(span)
-            place += len(cell) + 1
+        cells = row.split(by)
+        for number, kind in columns.items():
+            if number >= len(cells):
+                break
+            value = cells[number].strip(around)
+            span = secret_in(views, 0, value, kind, _in_column)
+            if span is not None:
+                first = place + sum(map(len, cells[:number])) + number + cells[number].find(value)
+                spans.append((first, first + span[1], kind))
         place = last + 1
         if line < 0:
             break

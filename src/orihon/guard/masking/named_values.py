@@ -221,7 +221,7 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
     text, after = views.text, name.end()
     word, suffix = name.groups()
     kind = None if suffix in _NO_SECRETS else _KINDS.get(word) or _kind_by_sort(views, name, word)
-    if kind is None or (word == "cret" and text[after] == ":" and _is_in_address(views, name)):
+    if kind is None:
         return None
     binding = _BINDING.match(text, after, end)
     by, _, _, _, _, written = _NOTHING if binding is None else binding.groups()
@@ -249,6 +249,9 @@ def _value_of(views: Views, name: re.Match[str], end: int) -> SecretSpan | None:
         if pair is not None and pair["value"] is not None:
             of_pair = SAID[5] if pair["quote"] is None else quoted
             found = secret_in(views, pair.start("value"), pair["value"], "PASSWORD", of_pair)
+    # What is before the name is looked at only where it decides something.
+    if found is not None and word == "cret" and text[after] == ":" and _is_in_address(views, name):
+        return None
     return found
 
 
