@@ -10,6 +10,8 @@ GITHUB := $(VENV)/.github
 MCP    := $(VENV)/.conformance
 # Unmodified clients for the tests of the proxy, 2 GB in all. OpenHands needs Python 3.12 or newer.
 CLIENTS := $(addsuffix /.made,$(addprefix $(VENV)/agents/,npm litellm aider openhands recordings))
+# Frameworks for the tests of the adapters, each in an environment of its own.
+FRAMEWORKS_MADE := $(patsubst tests/frameworks/locks/%.txt,$(VENV)/frameworks/%/.made,$(wildcard tests/frameworks/locks/*.txt))
 PYTHON312 ?= $(firstword $(wildcard $(HOME)/.pyenv/versions/3.12*/bin/python3.12) python3.12)
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Nothing but the files whose hashes are in constraints.txt, or in the locks of clients, and nothing of theirs runs
@@ -21,13 +23,14 @@ SELF   := $(PIP) --no-deps --no-build-isolation -e .
 NO_CLIENT = echo "$(@D) cannot be installed here: its tests are skipped (in continuous integration they fail)." >&2
 NO_INDEX = echo "pip could not install the packages above. Is a package index reachable from here?" >&2
 
-.PHONY: demo agents test coverage fuzz check sbom lock docs screenshots format bench clean help
+.PHONY: demo agents frameworks test coverage fuzz check sbom lock docs screenshots format bench clean help
 
 help:
 	@echo "make demo    play a coding task: fold, pause, resume in another process, complete, inherit (OPEN=1: with its page)"
 	@echo "make test    the whole suite (KILLS=N for a longer kill -9 campaign, UNDO_TASKS=20 for all of undo, CRASH_EVERY=1 for every step,"
 	@echo "             AGENTS=1 with unmodified clients, installed first: codex, claude, opencode, aider and others, 2 GB)"
 	@echo "make agents  those clients alone; without them their tests are skipped"
+	@echo "make frameworks  LangGraph, the OpenAI Agents SDK and others, for the tests of the adapters (FRAMEWORKS=1 with make test)"
 	@echo "make coverage  the same with coverage, which takes about twice as long; at least 90 %"
 	@echo "make fuzz    hostile input for every parser and every id (FUZZ=20000 for a longer run, ATHERIS=1 with atheris)"
 	@echo "make check   ruff and mypy --strict, tests too; the numbers of scripts/house.py get no worse; known vulnerabilities"
@@ -89,6 +92,12 @@ $(VENV)/agents/%/.made: tests/agents/locks/%.txt | $(READY)
 	@$(if $(filter openhands,$*),$(PYTHON312),$(PYTHON)) -m venv --clear --without-pip $(@D) && \
 	  PIP_PYTHON=$(@D)/bin/python $(LOCKED) -r $< && touch $@ || $(NO_CLIENT)
 
+frameworks: $(FRAMEWORKS_MADE)
+
+$(VENV)/frameworks/%/.made: tests/frameworks/locks/%.txt | $(READY)
+	@$(PYTHON) -m venv --clear --without-pip $(@D) && \
+	  PIP_PYTHON=$(@D)/bin/python $(LOCKED) -r $< && touch $@ || $(NO_CLIENT)
+
 # The conformance suite of MCP, 52 MB; and Node 24, 190 MB, where the machine's own is too old for it (22 is needed).
 $(MCP): | $(MADE)
 	@needed=$$(node -e 'process.exit(+process.versions.node.split(".")[0] < 22)' 2>/dev/null || \
@@ -110,6 +119,10 @@ test: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
 	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
 
 coverage: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
+test: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
+	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
+
+coverage: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
 
 FUZZED := tests/unit/test_fuzz.py tests/security/test_fuzz_targets.py
