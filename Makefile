@@ -115,14 +115,10 @@ CAMPAIGN = $(if $(KILLS),--kills=$(KILLS)) $(if $(UNDO_TASKS),--undo-tasks=$(UND
 # A test that hangs fails, and shows where it was; those of a campaign may take as long as they like.
 HANGING = $(if $(strip $(CAMPAIGN)),,-o faulthandler_timeout=900 -o faulthandler_exit_on_timeout=true)
 
-test: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
+test: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
 	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
 
-coverage: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS))
-test: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
-	$(BIN)/python -m pytest $(CAMPAIGN) $(HANGING)
-
-coverage: $(MODEL) $(GITHUB) $(MCP) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
+coverage: $(READY) $(GITHUB) $(MCP) $(MODEL) $(if $(AGENTS),$(CLIENTS)) $(if $(FRAMEWORKS),$(FRAMEWORKS_MADE))
 	$(BIN)/python -m pytest --cov --cov-report=term-missing:skip-covered $(CAMPAIGN)
 
 FUZZED := tests/unit/test_fuzz.py tests/security/test_fuzz_targets.py
