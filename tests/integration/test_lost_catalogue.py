@@ -107,6 +107,28 @@ def test_a_new_one_that_somebody_else_has_made_is_filled_as_well(tmp_path: Path)
     assert not (tmp_path / "tasks.db.rebuild").exists()
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_that_is_lost_while_a_program_works_with_it(tmp_path: Path, backend: str) -> None:
+    """The program opens a new one for its next step, which knows nothing of the tasks."""
+    base = opened(tmp_path, backend)
+    others = base.task("another")
+    others.add("user", "of another")
+    task = base.task("me")
+    task.add("user", "before")
+    for file in tmp_path.glob("tasks.db*"):
+        file.unlink()
+    task.add("user", "behind")
+    task.close()
+    others.close()
+    base.close()
+    with opened(tmp_path, backend) as base:
+        again = base.task("me")
+        assert again.uuid == task.uuid
+        assert [message["content"] for message in again.messages()] == ["before", "behind"]
+        assert base.task("another").uuid == others.uuid
+    assert len(folders(tmp_path)) == 2
+
+
 def test_one_that_was_cut_to_nothing_is_lost_as_well(tmp_path: Path) -> None:
     uuids = lost(tmp_path, "files")
     (tmp_path / "tasks.db").touch()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -10,25 +9,12 @@ from orihon.catalogue import Catalogue
 from orihon.drivers.postgres import has_tables, postgres_of
 from orihon.errors import KeyUnavailable
 from orihon.settings import Settings
-from orihon.system.files import open_private, wrapping
 
 _FILE = "tasks.db"
 
 
-def sign_of(database: Path) -> Path:
-    """The file beside a ``tasks.db`` that says: tasks of this base may be missing in it; see ``tasks.folder_rows``."""
-    return database.with_name(f"{database.name}.rebuild")
-
-
-def open_catalogue(base_dir: Path, settings: Settings, *, is_whole: bool = False) -> Catalogue:
-    """The catalogue of a base folder; ``is_whole``: whoever opens it sees to it that it has all tasks.
-
-    A file that somebody else makes anew may be in the place of one that was lost.
-    """
-    database = base_dir / _FILE
-    if not is_whole and settings.database.url is None and base_dir.is_dir() and not database.exists():
-        with wrapping(database):
-            os.close(open_private(sign_of(database), os.O_RDWR | os.O_CREAT))
+def open_catalogue(base_dir: Path, settings: Settings) -> Catalogue:
+    """The catalogue of a base folder."""
     return _guarded(_open(base_dir, settings), base_dir, settings)
 
 

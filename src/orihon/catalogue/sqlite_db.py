@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from orihon.drivers.sqlite import LOCKS, SqliteConnection, database_errors, open
 from orihon.errors import InvalidInput
 from orihon.system.clock import boot_id, boottime
 from orihon.system.counters import LOCK_ERRORS
-from orihon.system.files import make_private_folder, refuse_network_file_system
+from orihon.system.files import make_private_folder, open_private, refuse_network_file_system, wrapping
 
 # Texts that bring a version to the next one: the first makes version 2 out of 1.
 _STEPS = ("to_version_2.sql", "to_version_3.sql", "to_version_4.sql", "to_version_5.sql")
@@ -178,9 +179,21 @@ def _now() -> Moment:
     return Moment(boottime(), boot_id(), is_shared=False)
 
 
+def sign_of(database: Path) -> Path:
+    """The file beside a ``tasks.db`` that says: it is new, and tasks of this base may be missing in it.
+
+    Whoever opens the whole base enters them (``tasks.folder_rows``). It may be in the place of one that was lost while
+    programs were using it.
+    """
+    return database.with_name(f"{database.name}.rebuild")
+
+
 def _connect(path: Path, timeout: float) -> SqliteConnection:
     steps = [sql_text(name) for name in _STEPS]
     make_private_folder(path.parent)
+    with wrapping(path):
+        if not path.exists() or not path.stat().st_size:
+            os.close(open_private(sign_of(path), os.O_RDWR | os.O_CREAT))
     return open_database(path, schema=sql_text("schema.sql"), steps=steps, timeout=timeout, create=True, shared=True)
 
 

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cached_property, partial
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -82,7 +82,7 @@ class OpenBase:
             prefer_language(settings.language)  # for what is said in this process from now on
         self.catalogue: Catalogue | None = None
         self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
-        self._open = open_for_removal if for_removal else partial(open_catalogue, is_whole=True)
+        self._open = open_for_removal if for_removal else open_catalogue
 
     def __enter__(self) -> Self:
         return self
@@ -143,10 +143,10 @@ class OpenBase:
     def _opened_catalogue(self) -> Catalogue:
         if self.settings.database.url is not None:
             return self._ended_moves(self._open(self.path, self.settings))
-        with entering(self.database, self.folders) as are_lost, ExitStack() as on_failure:
+        with entering(self.database) as is_new, ExitStack() as on_failure:
             catalogue = self._open(self.path, self.settings)
             on_failure.callback(catalogue.close)
-            if are_lost:
+            if is_new:
                 number = enter_folders(catalogue, self.folders, self.settings)
                 number += _further_down("archive.rows").enter_archives(catalogue, self.path, self.settings)
                 if number:

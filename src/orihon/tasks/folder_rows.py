@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from orihon.catalogue import Catalogue, TaskRow, UsageRow
-from orihon.catalogue.connect import sign_of
 from orihon.catalogue.metadata import NAME as METADATA
 from orihon.catalogue.metadata import key_in, origin_in, read_metadata
+from orihon.catalogue.sqlite_db import sign_of
 from orihon.errors import DamagedStore, OrihonError, StorageError
 from orihon.settings import Settings
 from orihon.store.factory import open_for_reading, open_task_store
 from orihon.store.kept_files import fields_in
 from orihon.store.task_store import TaskStore
 from orihon.system.clock import utc_now
-from orihon.system.files import open_private, wrapping
+from orihon.system.files import make_private_folder, open_private, wrapping
 from orihon.system.holding import lock_file
 from orihon.tasks.owning import totals_of
 from orihon.tasks.place import TaskFolders, TaskPlace, reached_epoch
@@ -48,23 +48,27 @@ _STATUS_OF = {"running": TaskStatus.RUNNING, "paused": TaskStatus.PAUSED, "compl
 
 def is_lost(database: Path, folders: TaskFolders) -> bool:
     """Are there tasks, and no ``tasks.db``, or one that does not know them all yet?"""
+    if not _is_new(database):
+        return False
     with wrapping(database):
-        if sign_of(database).exists():
-            return True
-        if database.exists() and database.stat().st_size:
-            return False
         listed = [path for ending in _DESCRIBED for path in (database.parent / _ARCHIVE).glob(f"*{ending}")]
         packed = any(is_id(path.stem) for path in listed)
     return packed or any(is_id(place.uuid) and not place.is_bare for place in folders.all())
 
 
+def _is_new(database: Path) -> bool:
+    with wrapping(database):
+        return sign_of(database).exists() or not database.exists() or not database.stat().st_size
+
+
 @contextmanager
-def entering(database: Path, folders: TaskFolders) -> Iterator[bool]:
-    """``tasks.db`` is opened in the block; ``True``: it was lost, and all tasks have to be entered there."""
+def entering(database: Path) -> Iterator[bool]:
+    """``tasks.db`` is opened in the block; ``True``: it is new, and what tasks there are have to be entered."""
     sign = sign_of(database)
-    if not is_lost(database, folders):
+    if not _is_new(database):
         yield False
         return
+    make_private_folder(database.parent)
     with wrapping(sign):
         file = open_private(sign, os.O_RDWR | os.O_CREAT)
     try:

@@ -9,12 +9,12 @@ import logging
 import os
 from pathlib import Path
 
-from orihon.catalogue.connect import open_catalogue
 from orihon.errors import InvalidInput, OrihonError
 from orihon.settings import load_settings
 from orihon.settings.config_file import NAME, ConfigFile, trust
 from orihon.settings.in_force import config_template
 from orihon.system.files import make_private_folder, open_private, wrapping
+from orihon.tasks.base import OpenBase
 
 logger = logging.getLogger("orihon.upkeep")
 
@@ -41,4 +41,5 @@ def set_up(config: Path, base_dir: Path) -> None:
         except OrihonError as error:  # a home that cannot be written to: the next command says what is missing
             logger.warning("%s is not recorded as trusted: %s", config, error)
     if settings.database.url is None:
-        open_catalogue(base_dir, settings).close()
+        with OpenBase(base_dir, settings) as base:
+            base.needed_catalogue()
