@@ -74,8 +74,8 @@ def entering(database: Path) -> Iterator[bool]:
     try:
         lock_file(file, sign, seconds=_ENTER_SECONDS)
         yield True
-        with suppress(FileNotFoundError), wrapping(sign):  # another one was faster
-            sign.unlink()
+        with wrapping(sign):
+            sign.unlink(missing_ok=True)  # another one was faster
     finally:
         os.close(file)
 
