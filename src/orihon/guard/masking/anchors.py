@@ -97,17 +97,9 @@ class _Literals:
         self.asking: Final = [*asked.values()]
 
     @cached_property
-    def asked_marks(self) -> list[tuple[int, int]]:
-        """The literals with a "?", and where that is: in a copy it may stand for something else."""
-        found = enumerate(self._literals)
-        return [(number, literal.index("?") - len(literal)) for number, literal in found if "?" in literal]
-
-    @cached_property
     def _automaton(self) -> BytesAhoCorasick:
-        # What the library takes by itself for so many literals is smaller and half as fast. With the bytes of other
-        # scripts a table has 6.6 MB for each process, and masking gains a sixth of its speed: not worth that much.
-        kind = Implementation.DFA if all(map(str.isascii, self._literals)) else Implementation.ContiguousNFA
-        return BytesAhoCorasick([text.encode() for text in self._literals], implementation=kind)
+        # What the library takes by itself for so many literals is smaller and half as fast.
+        return BytesAhoCorasick([text.encode() for text in self._literals], implementation=Implementation.DFA)
 
     def hits(self, text: bytes) -> list[tuple[int, int, int]]:
         """The number, beginning and end of each that is found, in the order of their ends."""
@@ -117,57 +109,55 @@ class _Literals:
 class Finders:
     """Several of them, asked in their order."""
 
-    __slots__ = ("_ascii", "_by_form", "_finders", "_others")
+    __slots__ = ("_all", "_ascii", "_finders", "_forms")
 
     def __init__(self, finders: Sequence[Finder], after_dots: Finder | None = None, forms: int = 0) -> None:
         """``after_dots`` is asked before the others, and looks where long runs stand behind dots. It and the first
         ``forms`` others find what has a form of its own."""
+        self._forms: Final = forms + 1
         self._finders: Final = [*finders] if after_dots is None else [after_dots, *finders]
         asked: dict[str, _Asking] = {character: [(UNSEEN_PLACES, -1)] for character in UNSEEN}
         asked |= {character: [(WIDE_PLACES, -1)] for character in _WIDE if _WIDE[character].isalpha()}
         for number, finder in enumerate(self._finders):
             for literal, offset in finder.anchors:
                 asked.setdefault(literal, []).append((number, offset - len(literal)))
+        self._all: Final = _Literals(asked)
+        # In most texts there are no others: a smaller automaton is faster.
         self._ascii: Final = _Literals({literal: asking for literal, asking in asked.items() if literal.isascii()})
-        forms_alone = {
-            literal: known
-            for literal, asking in asked.items()
-            if literal.isascii() and (known := [pair for pair in asking if pair[0] <= forms])
-        }
-        self._by_form: Final = _Literals(forms_alone)
-        # In most texts there are none of these.
-        self._others: Final = _Literals({literal: asking for literal, asking in asked.items() if not literal.isascii()})
 
-    def others(self, views: Views) -> Places:
-        """What the literals outside of ASCII say: where the finders have to look, and where something hides."""
-        places: Places = defaultdict(list)
-        if hits := self._others.hits(views.raw):
-            _enter(places, _characters(hits, views.sorts), self._others.asking)
-        return places
-
-    def places(self, views: Views, others: Places, *, by_form: bool = False) -> Places:
-        """Where the finders have to look, of which some places are known; ``by_form``: for keys alone that have a form
-        of their own."""
-        literals = self._by_form if by_form else self._ascii
-        # Where every character has one byte, the place of a byte is that of its character.
-        hits = literals.hits(views.narrow)
+    def places(self, views: Views) -> Places:
+        """Where the finders have to look."""
+        literals = self._ascii if views.is_ascii else self._all
+        asking = literals.asking
+        hits = literals.hits(views.raw)
         dots = dotted_runs(views)
-        if not hits and not others and not dots:
+        if not hits and not dots:
             return {}  # as in most texts
-        places: Places = others if others and not by_form else defaultdict(list)
+        places: Places = defaultdict(list)
         if dots:
             places[0] = dots
         ends: dict[int, list[int]] = defaultdict(list)
-        for literal, _, end in hits:
-            ends[literal].append(end)
-        if not views.is_ascii:
-            for literal, mark in literals.asked_marks:
-                if literal in ends:
-                    ends[literal] = [end for end in ends[literal] if views.text[end + mark] == "?"]
-        _enter(places, ends, literals.asking)
+        if views.is_ascii:
+            for literal, _, end in hits:
+                ends[literal].append(end)
+        else:
+            count = views.sorts.count
+            done = place = 0
+            for literal, _, end in hits:
+                if end != done:
+                    place += end - done - count(_FURTHER, done, end)
+                    done = end
+                ends[literal].append(place)
+        for literal, found in ends.items():
+            for number, offset in asking[literal]:
+                places[number] += [end + offset for end in found]
         for several in places.values():
             several.sort()
         return places
+
+    def by_form(self, places: Places) -> Places:
+        """Those where keys are looked for that have a form of their own."""
+        return {number: several for number, several in places.items() if number < self._forms}
 
     def find(self, views: Views, places: Places, start: int, end: int) -> list[SecretSpan]:
         """The secrets between ``start`` and ``end``."""
@@ -178,25 +168,6 @@ class Finders:
             if near:
                 spans += self._finders[number].find(views, near, start, end)
         return spans
-
-
-def _enter(places: Places, ends: dict[int, list[int]], asking: list[_Asking]) -> None:
-    """Where literals end, for each finder that asks for them."""
-    for literal, found in ends.items():
-        for number, offset in asking[literal]:
-            places[number] += [end + offset for end in found]
-
-
-def _characters(hits: list[tuple[int, int, int]], sorts: bytes) -> dict[int, list[int]]:
-    """By literal, how many characters stand before the ends of those that were found among bytes."""
-    ends: dict[int, list[int]] = defaultdict(list)
-    done = place = 0
-    for literal, _, end in hits:
-        if end != done:
-            place += end - done - sorts.count(_FURTHER, done, end)
-            done = end
-        ends[literal].append(place)
-    return ends
 
 
 def in_any_case(word: str, offset: int = 0) -> list[Anchor]:
@@ -339,7 +310,6 @@ _BETWEEN = "\n\0\n"
 DEEPEST = 2
 
 # No key of ``AFTER_DOT`` has a shorter rest.
-_LEAST_DOTTED = 28
 _DOTTED = re.compile(r"\.[A-Za-z0-9_-]{27}")
 
 
@@ -364,7 +334,7 @@ def long_runs(views: Views) -> Runs:
 
 def dotted_runs(views: Views) -> list[int]:
     """Where dots stand before long runs that may also have dashes and underscores."""
-    first = None if len(views.flat) < _LEAST_DOTTED else _DOTTED.search(views.flat)
+    first = _DOTTED.search(views.flat)
     return [] if first is None else [dotted.start() for dotted in _DOTTED.finditer(views.flat, first.start())]
 
 

@@ -192,29 +192,27 @@ class Redactor:
     def _find(self, text: str, judged: Judged, depth: int = 0) -> list[SecretSpan]:
         """The secrets outside of placeholders."""
         views = Views(text, judged)
+        places = self._finders.places(views)
         if views.is_ascii:
-            return self._found(views, self._finders.places(views, {}), depth)
-        others = self._finders.others(views)
-        unseen = sorted(others.pop(UNSEEN_PLACES, ()))
-        odd = sorted(odd_places(views, others.pop(WIDE_PLACES, [])))
+            return self._found(views, places, depth)
+        unseen = places.pop(UNSEEN_PLACES, [])
+        odd = sorted(odd_places(views, places.pop(WIDE_PLACES, [])))
         hiding = sorted((*unseen, *odd)) if odd else unseen
         if not hiding:
-            return self._found(views, self._finders.places(views, others), depth)
+            return self._found(views, places, depth)
         # Once more as somebody sees it. Where that is most of the text, only keys with a form are looked for twice:
         # what cannot be seen may also divide them.
         parts = list(_around(hiding))
-        is_most = 2 * sum(end - start for start, end in parts) > len(text)
-        if is_most:
-            parts = [(0, len(text))]
-        spans = self._found(views, self._finders.places(views, others, by_form=is_most), depth)
+        if 2 * sum(end - start for start, end in parts) > len(text):
+            parts, places = [(0, len(text))], self._finders.by_form(places)
+        spans = self._found(views, places, depth)
         for start, end in parts:
             hidden = unseen[bisect_left(unseen, start) : bisect_left(unseen, end)]
             has_odd = bisect_left(odd, start) < bisect_left(odd, end)
             seen = Views(_as_seen(text[start:end], {text[place] for place in hidden}, has_odd=has_odd), judged)
-            others = self._finders.others(seen)
-            others.pop(UNSEEN_PLACES, None)
-            others.pop(WIDE_PLACES, None)
-            places = self._finders.places(seen, others)
+            places = self._finders.places(seen)
+            places.pop(UNSEEN_PLACES, None)
+            places.pop(WIDE_PLACES, None)
             spans += _with_unseen(self._found(seen, places, depth), start, hidden)
         return spans
 
@@ -246,8 +244,7 @@ class Redactor:
         """What a known value is called: as by its form, so that it has one placeholder wherever it stands."""
         if value not in self._live_kinds:
             views = Views(value)
-            places = self._finders.places(views, self._finders.others(views))
-            spans = self._finders.find(views, places, 0, len(value))
+            spans = self._finders.find(views, self._finders.places(views), 0, len(value))
             whole = [kind for start, end, kind in spans if (start, end) == (0, len(value))]
             self._live_kinds[value] = whole[0] if whole else "SECRET"
         return self._live_kinds[value]
