@@ -201,7 +201,8 @@ def test_a_key_split_over_two_parts_does_not_reach_the_disk(tmp_path: Path, cut:
     kept = [part["text"] for part in said["content"]]
     assert kept[0].startswith("see [GITHUB_TOKEN]#")
     assert kept[1] == " there"
-    assert leaking(base, GITHUB[cut:]) == []
+    longer = max(GITHUB[:cut], GITHUB[cut:], key=len)  # two letters stand in any file by chance
+    assert leaking(base, longer) == []
 
 
 def test_a_name_and_its_value_in_two_parts(tmp_path: Path) -> None:
