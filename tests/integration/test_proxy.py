@@ -128,6 +128,8 @@ def test_other_paths_are_relayed(tmp_path: Path) -> None:
         direct = httpx.get(upstream.base_url + "/v1/models", trust_env=False)
         through = httpx.get(server.address + "/v1/models", trust_env=False)
         assert (through.status_code, through.content) == (direct.status_code, direct.content)
+        assert sorted(name.lower() for name in through.headers) == sorted(name.lower() for name in direct.headers)
+        assert len(through.headers.get_list("date")) == len(through.headers.get_list("server")) == 1
         missing = httpx.post(server.address + "/v1/nothing?a=b", content=b"\x00\xff", trust_env=False)
         assert (
             missing.status_code

@@ -105,6 +105,8 @@ class ProxyServer:
             log_config=None,
             access_log=False,
             lifespan="off",
+            server_header=False,  # the upstream's own pass, and there shall be one of each
+            date_header=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=_SECONDS_TO_FINISH,
             http="h11",
