@@ -11,7 +11,6 @@ uses. A ``Base`` may be shared by threads and lives as long as the program.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from orihon.settings import Settings, load_settings
 from orihon.settings.where import with_base_folder
+from orihon.store.locks import NamedLocks
 from orihon.system import ProgressObserver
 from orihon.tasks.base import OpenBase
 from orihon.tasks.folder_rows import enter_folder
 from orihon.tasks.task import Task
 from orihon.tasks.task_name import KeyOrName, is_id, key_named, unfinished_task
-from orihon.values.task import TaskKey, TaskStatus
+from orihon.values.task import TaskKey, TaskStatus, new_uuid
 
 if TYPE_CHECKING:
     from orihon.audit import AuditRecord, AuditReport
@@ -84,7 +84,7 @@ class Base(OpenBase):
             loaded = with_base_folder(loaded)
         super().__init__(loaded.context_storage.base_dir if where is None else where, loaded, create=True)
         self._open_tasks: dict[str, Task] = {}  # a handle that was dropped still holds its lease
-        self._opening = threading.RLock()
+        self._openings = NamedLocks()
 
     # ---- working on tasks --------------------------------------------------------------------------------------
 
@@ -98,48 +98,49 @@ class Base(OpenBase):
         inherit: bool = True,
         inherit_from: str | None = None,
         llm_client: Any = None,
+        begins: Mapping[str, Any] | None = None,
     ) -> Task:
         """The unfinished task of that key, wherever it stood; a new one where there is none.
 
         ``key`` is a ``TaskKey``, ``"owner/repo#27"``, a UUID, or a name of your own; without one the task is new. A
-        task whose process is dead is taken over (``take_over``: also from a live one); a paused one resumes.
+        task whose process is dead is taken over (``take_over``: also from a live one); a paused one resumes. ``begins``
+        are columns of a new task's row (``metadata``, ``model``, ``context_length``). Threads that ask for one key get
+        one task; those that ask for others do not wait for each other.
         """
-        with self._opening:  # threads that ask for one key get one task
-            return self._task(key, title, user, take_over, inherit, inherit_from, llm_client)
-
-    def _task(
-        self,
-        key: KeyOrName | None,
-        title: str | None,
-        user: str,
-        take_over: bool,
-        inherit: bool,
-        inherit_from: str | None,
-        llm_client: Any,
-    ) -> Task:
         from orihon.tasks.context import TaskContextManager
 
-        self._open_tasks = {uuid: task for uuid, task in self._open_tasks.items() if task.is_open}
         wanted = key_named(key, user)
-        row = None if key is None else self._unfinished(key, wanted, user)
-        if row is not None and row.uuid in self._open_tasks:
-            return self._open_tasks[row.uuid]
-        context = TaskContextManager(
-            self,
-            replace(wanted, uuid=None) if row is None else row.key,
-            llm_client=llm_client,
-            uuid=None if row is None else row.uuid,
-            take_over=take_over,
-            inherit=inherit,
-            inherit_from=inherit_from,
-        )
-        if title:
-            metadata = context.catalogue.tasks.get(context.uuid).metadata
-            said = {**metadata, "title": self.redactor.mask(title)}
-            context.catalogue.tasks.update(context.uuid, metadata=said, epoch=context.lease.epoch)
-        task = Task(context.task_key, context.task_key.user, context.uuid, context=context, base=self)
-        self._open_tasks[context.uuid] = task
-        return task
+        with self._openings.of(replace(wanted, uuid=None)):
+            row = None if key is None else self._unfinished(key, wanted, user)
+            uuid = new_uuid() if row is None else row.uuid
+            with self._openings.of(uuid):  # somebody may ask for it by that name
+                if (known := self._open_tasks.get(uuid)) is not None and known.is_open:
+                    return known
+                named = {"title": self.redactor.mask(title)} if title else {}
+                if row is None and named:
+                    begins = {**(begins or {}), "metadata": {**(begins or {}).get("metadata", {}), **named}}
+                context = TaskContextManager(
+                    self,
+                    replace(wanted, uuid=None) if row is None else row.key,
+                    llm_client=llm_client,
+                    uuid=uuid,
+                    take_over=take_over,
+                    inherit=inherit,
+                    inherit_from=inherit_from,
+                    begins=begins,
+                )
+                if row is not None and named:
+                    said = {**context.catalogue.tasks.get(uuid).metadata, **named}
+                    context.catalogue.tasks.update(uuid, metadata=said, epoch=context.lease.epoch)
+                task = Task(context.task_key, context.task_key.user, context.uuid, context=context, base=self)
+                self._remember(task)
+                return task
+
+    def _remember(self, task: Task) -> None:
+        """Those that are closed are forgotten."""
+        with self._openings.of("remembered"):
+            still = {uuid: one for uuid, one in self._open_tasks.items() if one.is_open}
+            self._open_tasks = {**still, task.context.uuid: task}
 
     def _unfinished(self, key: KeyOrName, wanted: TaskKey, user: str) -> TaskRow | None:
         """One that only its folder tells about gets its row: nobody begins a second one beside it."""

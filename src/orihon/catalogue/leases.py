@@ -255,6 +255,11 @@ def take(
     return row, Lease(uuid=uuid, epoch=row.epoch, owner=name, seconds=seconds, until=now + seconds)
 
 
+def lease_in(row: TaskRow, seconds: float) -> Lease:
+    """The lease that a row was registered with."""
+    return Lease(row.uuid, row.epoch, row.lease_owner or "", seconds, row.lease_until or 0.0)
+
+
 def _leased_row(record: Mapping[str, Any]) -> TaskRow:
     """As much of a row as says whose the task is."""
     known = {name: record[name] for name in record if name != "status"}

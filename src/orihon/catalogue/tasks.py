@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from orihon.catalogue.leases import take
 from orihon.catalogue.row_changes import (
     CHANGEABLE,
     refuse_stale,
@@ -57,8 +58,12 @@ class Tasks:
         source: str = "",
         prompt: str = "",
         admit: Admit | None = None,
+        owned_for: float | None = None,
     ) -> TaskRow:
-        """A new task, queued or running at once, unless ``admit`` refuses its user one more."""
+        """A new task, queued or running at once, unless ``admit`` refuses its user one more.
+
+        ``owned_for``: with a lease of so many seconds for this process (``lease_in``).
+        """
         if status not in (TaskStatus.QUEUED, TaskStatus.RUNNING):
             raise IllegalTransition("change", old="-", new=status.value, legal="queued, running")
         row = replace(
@@ -76,9 +81,9 @@ class Tasks:
             source=source,
             prompt=prompt,
         )
-        return self.adopt(row, admit=admit)
+        return self.adopt(row, admit=admit, owned_for=owned_for)
 
-    def adopt(self, row: TaskRow, *, admit: Admit | None = None) -> TaskRow:
+    def adopt(self, row: TaskRow, *, admit: Admit | None = None, owned_for: float | None = None) -> TaskRow:
         """Take in a row as it is, without its lease: what the doctor does with a folder that has none."""
         check_id(row.uuid)
         was_ours = False
@@ -95,7 +100,7 @@ class Tasks:
             was_ours = is_new or (was_ours and stored.created_at == row.created_at)
             if not was_ours:
                 raise IllegalTransition("exists", uuid=row.uuid, status=stored.status.value)
-            return stored
+            return stored if owned_for is None else take(statements, row.uuid, None, owned_for, process_identity())[0]
 
         return self._db.change(action)
 

@@ -101,8 +101,11 @@ class Conversations:
 
     # ---- finding ---------------------------------------------------------------------------------------------------
 
-    def take(self, request: Request) -> Taken:
-        """The conversation of a request, with all that is new in it written down. It is busy until ``release``."""
+    def take(self, request: Request, window: int) -> Taken:
+        """The conversation of a request, with all that is new in it written down. It is busy until ``release``.
+
+        ``window``: of the model that is asked.
+        """
         asked, wire = request.asked, request.wire
         digests = [self.digests.element(wire, element) for element in asked.elements]
         seed = self._seed(request)
@@ -117,7 +120,7 @@ class Conversations:
             kind = self._kind(request, seed) if conversation is None else self._known_kind(conversation)
             after = 0 if pointed is None or conversation is None else pointed.steps
             if conversation is None:
-                conversation = self._new(request, seed, kind)
+                conversation = self._new(request, seed, kind, window)
         try:
             with conversation.lock:
                 conversation.take(asked, digests, after=after)
@@ -275,11 +278,10 @@ class Conversations:
             found = self._open.get(uuid)
         return found if found is not None and found.task.is_open else None
 
-    def _new(self, request: Request, seed: bytes, kind: str) -> Conversation:
+    def _new(self, request: Request, seed: bytes, kind: str, window: int) -> Conversation:
         caller, wire = request.caller, request.wire
         key = TaskKey(SOURCE, caller.client, wire.name, "conversation", secrets.token_hex(6))
         title = " ".join(first_words(request.asked).split())[:_LONGEST_TITLE]
-        task = self.base.task(key, inherit=False)
         others = [] if caller.session is None else self.index.of_session(caller.session)
         about = {
             "wire": wire.name,
@@ -290,11 +292,8 @@ class Conversations:
             "session": None if caller.session is None else caller.session.hex(),
             "of": next((known.uuid for known in reversed(others) if known.kind == "main"), None),
         }
-        context = task.context
-        named = {"title": self.base.redactor.mask(title)} if title else {}
-        context.catalogue.tasks.update(
-            context.uuid, metadata={**task.row.metadata, **named, PROXY: about}, epoch=context.lease.epoch
-        )
+        begins = {"metadata": {PROXY: about}, "model": request.model, "context_length": window}
+        task = self.base.task(key, title=title, inherit=False, begins=begins)
         conversation = Conversation(task, wire, self.digests, seed)
         conversation.is_busy = True
         return self._hold(conversation)

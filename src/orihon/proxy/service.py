@@ -133,8 +133,9 @@ class ProxyService:
         """Take a request in, durably, and make what goes to the model of it. Raises only where ``strict``."""
         exchange = Exchange(request, raw, is_changed=False)
         try:
-            exchange.taken = self.conversations.take(request)
-            self._make(exchange, self.windows.of(request.model, headers.get("anthropic-beta", "")))
+            window = self.windows.of(request.model, headers.get("anthropic-beta", ""))
+            exchange.taken = self.conversations.take(request, window)
+            self._make(exchange, window)
         except Exception as error:  # noqa: BLE001 - whatever it is, the client's work goes on
             self._degrade(exchange, error)
         self.counts[exchange.view] += 1

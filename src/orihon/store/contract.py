@@ -187,7 +187,11 @@ class Files(ABC):
 
     @abstractmethod
     def keep_file(self, name: str, content: bytes) -> None:
-        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably."""
+        """Keep a file that belongs to the task (``metadata.json``, ``final_summary.txt``, ``outputs/…``), durably.
+
+        Of a task without records ``metadata.json`` may last only from its first record on: until then the catalogue
+        has all that it says.
+        """
 
     @abstractmethod
     def kept_file(self, name: str) -> bytes | None:

@@ -90,10 +90,14 @@ class FolderStore(RecordStore):
         try:
             make_folder_inside(path.parent, root)
             make_way(path, root)
-            with ExitStack() as at_end, replacing_file(path, [content]):
+            with ExitStack() as at_end, replacing_file(path, [content], durable=self._lasts_alone(name)):
                 at_end.enter_context(self._fenced())
         finally:
             self.refuse_taken()
+
+    def _lasts_alone(self, name: str) -> bool:
+        """Does a kept file reach the disk when it is kept, or with the first record?"""
+        return True
 
     def kept_file(self, name: str) -> bytes | None:
         held = self._held

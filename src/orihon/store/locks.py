@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Hashable
 from functools import cache
 
 
@@ -28,6 +29,22 @@ class ForkSafeLock:
     def free(self) -> None:
         """Nobody holds it any more."""
         self._lock = threading.RLock()
+
+
+class NamedLocks:
+    """One such lock for each name that somebody uses."""
+
+    def __init__(self) -> None:
+        self._by_name: weakref.WeakValueDictionary[Hashable, ForkSafeLock] = weakref.WeakValueDictionary()
+        self._lock = ForkSafeLock()
+
+    def of(self, name: Hashable) -> ForkSafeLock:
+        """The lock of this name; it lives as long as anybody holds on to it."""
+        with self._lock:
+            found = self._by_name.get(name)
+            if found is None:
+                found = self._by_name[name] = ForkSafeLock()
+            return found
 
 
 _LOCKS: weakref.WeakSet[ForkSafeLock] = weakref.WeakSet()

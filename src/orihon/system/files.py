@@ -75,15 +75,19 @@ def wrapping(path: Path) -> Iterator[None]:
         raise storage_error(error, path) from error
 
 
-def make_private_folder(path: Path) -> None:
-    """The folder and what is missing above it, for the owner only."""
+def make_private_folder(path: Path, *, durable: bool = True) -> None:
+    """The folder and what is missing above it, for the owner only.
+
+    Not ``durable``: its own name may be lost with the power, until somebody syncs the folder above.
+    """
     with wrapping(path):
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         for folder in reversed(missing):
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
             folder.chmod(0o700)
-            sync_folder(folder.parent)
+            if durable or folder != path:
+                sync_folder(folder.parent)
         if not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 

@@ -28,6 +28,7 @@ from orihon.guard import KEY_COPY, KEY_FILE, Redactor
 from orihon.guard.keys import FOLDER as KEYS
 from orihon.settings import Settings, load_settings
 from orihon.store.factory import make_redactor, open_for_reading, open_task_store
+from orihon.store.locks import ForkSafeLock
 from orihon.store.redaction_traces import NAME as REDACTING
 from orihon.store.redaction_traces import REPACKING
 from orihon.store.take_over import taken_task
@@ -82,6 +83,7 @@ class OpenBase:
             prefer_language(settings.language)  # for what is said in this process from now on
         self.catalogue: Catalogue | None = None
         self._database: tuple[int, int] | None = None  # which file the catalogue was opened on
+        self._connecting = ForkSafeLock()  # threads that begin together share one
         self._open = open_for_removal if for_removal else open_catalogue
 
     def __enter__(self) -> Self:
@@ -130,12 +132,13 @@ class OpenBase:
         ``enter``: one that was lost has a row for every task that is there (see ``tasks.folder_rows``), and moves of
         tasks that were broken off are ended. Every entrance comes this way.
         """
-        if self.catalogue is not None and self._database != self._database_file():
-            self.close_catalogue()
-        if self.catalogue is None and (create or self.has_catalogue() or (enter and self._is_lost())):
-            self.catalogue = self._opened_catalogue() if enter else self._open(self.path, self.settings)
-            self._database = self._database_file()
-        return self.catalogue
+        with self._connecting:
+            if self.catalogue is not None and self._database != self._database_file():
+                self.close_catalogue()
+            if self.catalogue is None and (create or self.has_catalogue() or (enter and self._is_lost())):
+                self.catalogue = self._opened_catalogue() if enter else self._open(self.path, self.settings)
+                self._database = self._database_file()
+            return self.catalogue
 
     def _is_lost(self) -> bool:
         return self.settings.database.url is None and is_lost(self.database, self.folders)

@@ -66,6 +66,7 @@ class TaskContextManager(Asking, TaskStatistics):
         inherit: bool = True,
         inherit_from: str | None = None,
         lease: Lease | None = None,
+        begins: Mapping[str, Any] | None = None,
     ) -> None:
         """Start a task, or go on with the one that ``uuid`` names.
 
@@ -73,8 +74,9 @@ class TaskContextManager(Asking, TaskStatistics):
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
         worker's claim gave it; the task is opened with it, and with no other. What a queue of this process has handed
         out is opened with its claim. A new task inherits from the last one that is finished on its key, from the one
-        that ``inherit_from`` names, or (``inherit=False``) nothing, for good. Another design writes the key first, then
-        the UUID: the base is then the one of the configuration.
+        that ``inherit_from`` names, or (``inherit=False``) nothing, for good. ``begins`` are columns of a new task's row
+        (``metadata``, ``model``, ``context_length``). Another design writes the key first, then the UUID: the base is
+        then the one of the configuration.
         """
         if isinstance(base_dir, TaskKey | Mapping):
             uuid = uuid or (task_key if isinstance(task_key, str) else None)
@@ -99,10 +101,16 @@ class TaskContextManager(Asking, TaskStatistics):
         fetch = partial(fetch_newer_mirror, self.settings)
         opening = TaskOpening(self.base, fetch=fetch)
         wish = inheritance_request(self.catalogue, self.settings, self.uuid, inherit=inherit, inherit_from=inherit_from)
-        self.task_key = opening.find_or_register(self.uuid, key, is_resumed, **wish).key
-        claim = claim_of(self.catalogue, self.uuid) if lease is None else None
+        row, begun = opening.find_or_register(self.uuid, key, is_resumed, **_together(begins or {}, wish))
+        self.task_key = row.key
+        claim = claim_of(self.catalogue, self.uuid) if lease is None and begun is None else None
         given = lease if claim is None else claim.lease
-        owned = self.base.own(self.uuid, take_over=take_over) if given is None else self._renewed(given)
+        if given is not None:
+            if begun is not None:
+                begun.release()
+            owned = self._renewed(given)
+        else:
+            owned = begun or self.base.own(self.uuid, take_over=take_over)
         self._owned: Ownership | None = owned
         with ExitStack() as on_failure:
             if given is None:  # a claim stays with whoever made it
@@ -397,3 +405,9 @@ class TaskContextManager(Asking, TaskStatistics):
             self.task_store.end(status.value, self.context_dir)
             leave_task(self.uuid)
             owned.release()
+
+
+def _together(begins: Mapping[str, Any], wish: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a new row: what the caller says, and what it inherits."""
+    metadata = {**begins.get("metadata", {}), **wish.get("metadata", {})}
+    return {**begins, **wish, **({"metadata": metadata} if metadata else {})}

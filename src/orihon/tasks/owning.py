@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from weakref import WeakValueDictionary
 
 from orihon.catalogue import Catalogue, Lease, TaskRow
+from orihon.catalogue.leases import lease_in
 from orihon.catalogue.metadata import restore_metadata
 from orihon.errors import DamagedStore, IllegalTransition, OrihonError, StaleWriter, StorageUnavailable
 from orihon.guard.masking.redaction import refuse_secret_in
@@ -188,31 +189,43 @@ class TaskOpening:
         self._settings = base.settings
         self._fetch = fetch
         self._is_fetched = False
+        self._begun: tuple[TaskRow, TaskStore] | None = None  # what was registered here just now
 
-    def find_or_register(self, uuid: str, key: TaskKey | None, is_resumed: bool | None, **columns: Any) -> TaskRow:
+    def find_or_register(
+        self, uuid: str, key: TaskKey | None, is_resumed: bool | None, **columns: Any
+    ) -> tuple[TaskRow, Ownership | None]:
         """The row of the task; a new one when there is none, a key is given and no old task is insisted on.
 
-        ``columns`` are what a new row says besides.
+        ``columns`` are what a new row says besides. A task of which nothing was there is owned at once: its row and its
+        lease are one change of the catalogue.
         """
         row = self._catalogue.tasks.find(uuid)
         if row is not None:
             if is_resumed is False:
                 raise IllegalTransition("exists", uuid=uuid, status=row.status.value)
-            return row
+            return row, None
         if is_resumed or key is None:
-            return self._catalogue.tasks.get(uuid)  # raises: there is no such task
+            return self._catalogue.tasks.get(uuid), None  # raises: there is no such task
         check_new_task(self._catalogue, self._settings, key.user)
         refuse_secret_in(key, self._base.redactor)
+        is_fresh = not self._folders.places(uuid)
+        is_lasting = not is_fresh or self._settings.context_storage.backend != "files"
         # Before it is registered: what cannot be stored is never a task.
-        self._base.store(self._folders.create(uuid)).close()
-        return self._catalogue.tasks.register(
+        begun = self._base.store(self._folders.create(uuid, durable=is_lasting))
+        begun.close()
+        seconds = self._settings.context_storage.lease_seconds
+        row = self._catalogue.tasks.register(
             key,
             uuid,
             status=TaskStatus.RUNNING,
             admit=admission(self._settings, key.user),
-            **self._means(),
-            **columns,
+            owned_for=seconds if is_fresh else None,
+            **{**self._means(), **columns},
         )
+        if not is_fresh:
+            return row, None
+        self._begun = row, begun
+        return row, Ownership(self._catalogue, lease_in(row, seconds), self._base.store)
 
     def _means(self) -> dict[str, Any]:
         """What the settings say a task is worked on with."""
@@ -225,6 +238,8 @@ class TaskOpening:
 
     def to_run(self, owned: Ownership) -> tuple[TaskRow, TaskStore]:
         """The task's row and claimed store, once it is running and its folder lies where running tasks do."""
+        if self._begun is not None:
+            return self._begin(owned, *self._begun)
         # Read under the lease: the one that was found before it may have been changed by the last owner.
         row = owned.row()
         if row.status is not TaskStatus.RUNNING:
@@ -237,6 +252,15 @@ class TaskOpening:
             if row.model is None:  # queued by somebody who did not know what would work on it
                 row = self._catalogue.tasks.update(row.uuid, epoch=owned.epoch, **self._means())
             self._settle(owned, row, store)
+            restore_metadata(store.records, row, self._settings)
+            on_failure.pop_all()
+        return row, store
+
+    def _begin(self, owned: Ownership, row: TaskRow, store: TaskStore) -> tuple[TaskRow, TaskStore]:
+        """A task that nobody else has ever seen: it lies where we have made its place."""
+        with ExitStack() as on_failure:
+            on_failure.callback(store.close)
+            store.begin_again(owned.epoch, store.records.folder)
             restore_metadata(store.records, row, self._settings)
             on_failure.pop_all()
         return row, store

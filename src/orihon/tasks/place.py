@@ -302,11 +302,11 @@ class TaskFolders:
         """The place of a task whose records are in the database."""
         return TaskPlace(self.base_dir / _SCRATCH / name, is_in_database=True)
 
-    def create(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING) -> TaskPlace:
-        """A new folder for a task."""
+    def create(self, uuid: str, status: TaskStatus = TaskStatus.RUNNING, *, durable: bool = True) -> TaskPlace:
+        """A new folder for a task; not ``durable``: its name lasts from the first record on."""
         place = self.new_place(uuid, status)
         _refuse_link(place.folder)
-        make_private_folder(place.folder)
+        make_private_folder(place.folder, durable=durable)
         return place
 
     def beginning_with(self, prefix: str) -> list[str]:
