@@ -3,7 +3,8 @@
     python -m benchmarks.proxy [PART …] [--data FOLDER] [--conversations 10000] [--kills 1000] [--streams 200]
 
 FOLDER has transcripts (``*.jsonl``, one chat message a line); without one they are made up. Parts: ``replay`` (cost,
-prefixes, recall), ``weight`` (CPU, first byte, memory), ``mixing``, ``kills``, ``streams``; without a name all of them.
+prefixes, recall), ``weight`` (CPU, first byte, memory), ``mixing`` (or ``mixing-without-ids``, ``mixing-with-ids``),
+``kills``, ``streams``; without a name all of them.
 
 Cost: a token that the request before began with, entry for entry, is read from the cache at 0.1, any other one is
 written at 1.25; tools and system prompt are counted, answers are not. Direct is the client's own requests, as if the
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,8 @@ PARTS: dict[str, Callable[[Options], None]] = {
     "replay": print_replays,
     "weight": print_weight,
     "mixing": print_mixing,
+    "mixing-without-ids": partial(print_mixing, both=(False,)),
+    "mixing-with-ids": partial(print_mixing, both=(True,)),
     "kills": print_kills,
     "streams": print_streams,
 }
@@ -203,7 +207,7 @@ def main() -> None:
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     options = Options(given.data, given.conversations, given.kills, given.streams, given.rounds, given.seed)
-    for part in given.parts or PARTS:
+    for part in given.parts or ("replay", "weight", "mixing", "kills", "streams"):
         PARTS[part](options)
 
 

@@ -25,12 +25,16 @@ WANTED_FIRST_BYTE = 15.0
 WANTED_RSS = 80
 _SYSTEM = {"role": "system", "content": "You are a careful agent. " * 20}
 _AT_ONCE = 8
+#: Of the conversations that are interleaved: turns of each, how many are under way, how many of these are asked next.
+_TURNS, _UNDER_WAY, _WAVE = 3, 300, 100
 _DEADLINE = 60.0
 _OK = 200
 _KILLED_WINDOW = 6_000
 _KILLED_AT_ONCE = 4
 #: A kill comes after so many answers at most, and so many seconds at most behind the last of them.
 _ANSWERS_BETWEEN, _SECONDS_BEHIND, _LONGEST_BETWEEN = 6, 0.4, 15.0
+#: A conversation ends after so many answers, and another one begins.
+_LONGEST_TALK = 30
 
 
 @dataclass(frozen=True)
@@ -138,12 +142,13 @@ def first_bytes(proxy: Proxy, upstream: Upstream, rounds: int) -> tuple[float, f
 # ---- conversations side by side --------------------------------------------------------------------------------------
 
 
-def print_mixing(options: Options) -> None:
-    for has_ids in (False, True):
+def print_mixing(options: Options, *, both: tuple[bool, ...] = (False, True)) -> None:
+    for has_ids in both:
         began = time.perf_counter()
         outcome = mixing(options.conversations, has_ids=has_ids, seed=options.seed)
         print(
-            f"{options.conversations:,} conversations, 3 turns each, {_AT_ONCE} at a time,"
+            f"{options.conversations:,} conversations, {_TURNS} turns each, {_UNDER_WAY} under way at a time,"
+            f" {_AT_ONCE} requests at once,"
             f" {'with' if has_ids else 'without'} the client's ids: {outcome['mixed']} mixed,"
             f" {outcome['missing']} not whole in one task, {outcome['failed']} requests failed,"
             f" {outcome['tasks']:,} tasks, {time.perf_counter() - began:.0f} s (wanted: 0 mixed)",
@@ -152,7 +157,7 @@ def print_mixing(options: Options) -> None:
 
 
 def mixing(count: int, *, has_ids: bool, seed: int) -> Counter[str]:
-    """Turn by turn in random order. Every third conversation begins with the very words of others."""
+    """Turn by turn in random order, some hundred under way at a time. Every third conversation begins with the very words of others."""
     histories: dict[int, list[dict[str, Any]]] = {
         number: [_SYSTEM, user("Hello." if number % 3 == 0 else f"Hello, this is about {number}.")]
         for number in range(count)
@@ -177,25 +182,37 @@ def mixing(count: int, *, has_ids: bool, seed: int) -> Counter[str]:
             histories[number] += [got.message, user(f"And then, {number}?")]
 
         with proxy.running(), ThreadPoolExecutor(_AT_ONCE) as threads:
-            for _ in range(3):
-                order = list(histories)
-                rng.shuffle(order)
-                list(threads.map(turn, order))
+            for wave in interleaved(list(histories), rng):
+                list(threads.map(turn, wave))
         with Base(proxy.base) as base:
             _look_for_mixtures(base, histories, tasks, outcome)
     return outcome
+
+
+def interleaved(numbers: list[int], rng: random.Random) -> Iterator[list[int]]:
+    """Each number three times, those of a wave in any order; a number's turns lie some waves apart."""
+    rng.shuffle(numbers)
+    waiting: list[tuple[int, int]] = []
+    while numbers or waiting:
+        waiting += [(numbers.pop(), _TURNS) for _ in range(min(_UNDER_WAY - len(waiting), len(numbers)))]
+        rng.shuffle(waiting)
+        wave, waiting = waiting[:_WAVE], waiting[_WAVE:]
+        yield [number for number, _ in wave]
+        waiting += [(number, left - 1) for number, left in wave if left > 1]
 
 
 def _look_for_mixtures(
     base: Base, histories: Mapping[int, list[dict[str, Any]]], tasks: Mapping[int, str], outcome: Counter[str]
 ) -> None:
     owners: dict[str, set[str]] = defaultdict(set)
+    all_kept: dict[str, Kept] = {}
     base.needed_catalogue()
     for row in base.rows():
         if PROXY not in row.metadata:
             continue
         outcome["tasks"] += 1
-        for message in Kept(base, row.uuid).all:
+        kept = all_kept[row.uuid] = Kept(base, row.uuid)
+        for message in kept.all:
             said = message.text
             if said.startswith("Answer"):
                 owners[row.uuid].add(said.partition(" for c")[2].rstrip("."))
@@ -203,13 +220,16 @@ def _look_for_mixtures(
                 owners[row.uuid].add("".join(filter(str.isdigit, said)))
         outcome["mixed"] += len(owners[row.uuid]) > 1
     for number, history in histories.items():
-        kept = Kept(base, tasks[number]) if number in tasks else None
+        found = all_kept.get(tasks.get(number, ""))
         sent = history[1:-1]  # without the system, and what was not sent any more
-        is_whole = kept is not None and len(kept.steps) == len(sent)
-        outcome["missing"] += not (kept and is_whole and all(kept.has(place, one) for place, one in enumerate(sent)))
+        is_whole = found is not None and len(found.steps) == len(sent)
+        outcome["missing"] += not (found and is_whole and all(found.has(place, one) for place, one in enumerate(sent)))
 
 
 # ---- kills -----------------------------------------------------------------------------------------------------------
+
+
+_BEGINNING = threading.Lock()
 
 
 @dataclass
@@ -254,19 +274,16 @@ def print_kills(options: Options) -> None:
 def campaign(proxy: Proxy, kills: int, seed: int) -> list[Talk]:
     """Conversations that go on while the proxy is killed at any moment and started again."""
     over, rng = threading.Event(), random.Random(seed)
-    talks = [Talk(number) for number in range(2 * _KILLED_AT_ONCE)]
+    talks: list[Talk] = []
     proxy.start()
-    threads = [
-        threading.Thread(target=talk_on, args=(talks[at::_KILLED_AT_ONCE], proxy, over))
-        for at in range(_KILLED_AT_ONCE)
-    ]
+    threads = [threading.Thread(target=talk_on, args=(talks, proxy, over)) for _ in range(_KILLED_AT_ONCE)]
     for thread in threads:
         thread.start()
     try:
         for _ in range(kills):
-            wanted = sum(talk.answers for talk in talks) + rng.randint(0, _ANSWERS_BETWEEN)
+            wanted = _answers(talks) + rng.randint(0, _ANSWERS_BETWEEN)
             latest = time.monotonic() + _LONGEST_BETWEEN
-            while sum(talk.answers for talk in talks) < wanted and time.monotonic() < latest:
+            while _answers(talks) < wanted and time.monotonic() < latest:
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, _SECONDS_BEHIND))
             proxy.kill()
@@ -279,12 +296,20 @@ def campaign(proxy: Proxy, kills: int, seed: int) -> list[Talk]:
     return talks
 
 
+def _answers(talks: list[Talk]) -> int:
+    return sum(talk.answers for talk in list(talks))
+
+
 def talk_on(talks: list[Talk], proxy: Proxy, over: threading.Event) -> None:
-    """Turns of some conversations, one after another, until it is over; what was begun is brought to its end."""
+    """Turns of two conversations, one after another, until it is over; what was begun is brought to its end."""
+    mine: list[Talk] = []
     while not over.is_set():
-        for talk in talks:
-            if not talk.history:
-                talk.history = [_SYSTEM]
+        mine = [talk for talk in mine if talk.answers < _LONGEST_TALK]
+        while len(mine) < 2:
+            with _BEGINNING:
+                mine.append(Talk(len(talks), [_SYSTEM]))
+                talks.append(mine[-1])
+        for talk in mine:
             talk.history.append(user(f"Turn {talk.answers} of {talk.number}: " + "go on with the work. " * 120))
             _insist(talk, proxy)
 

@@ -100,7 +100,9 @@ class Tasks:
             was_ours = is_new or (was_ours and stored.created_at == row.created_at)
             if not was_ours:
                 raise IllegalTransition("exists", uuid=row.uuid, status=stored.status.value)
-            return stored if owned_for is None else take(statements, row.uuid, None, owned_for, process_identity())[0]
+            if owned_for is None or stored.lease_owner is not None:
+                return stored
+            return take(statements, row.uuid, None, owned_for, process_identity())[0]
 
         return self._db.change(action)
 
@@ -196,7 +198,9 @@ class Tasks:
             )
             return True
 
-        self._db.change(action, done=lambda statements: _counters(require(statements, uuid)) == expected or None)
+        # What a power failure loses of them the log still says.
+        done = lambda statements: _counters(require(statements, uuid)) == expected or None  # noqa: E731
+        self._db.change(action, done=done, durable=False)
 
     def set_totals(self, uuid: str, /, *, epoch: int | None = None, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
@@ -207,7 +211,7 @@ class Tasks:
 
         self._db.change(action)
 
-    def update(self, uuid: str, /, *, epoch: int | None = None, **columns: Any) -> TaskRow:
+    def update(self, uuid: str, /, *, epoch: int | None = None, durable: bool = True, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""
         refuse_unknown(columns, CHANGEABLE)
 
@@ -216,7 +220,7 @@ class Tasks:
             update_row(statements, uuid, columns, utc_now())
             return require(statements, uuid)
 
-        return self._db.change(action)
+        return self._db.change(action, durable=durable)
 
     def erase(self, uuid: str) -> None:
         """Take out the row of a task whose name is buried, with its notices and figures."""

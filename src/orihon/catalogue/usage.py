@@ -87,7 +87,8 @@ class UsageTable:
             return True
 
         # Only the task's owner adds to it: where the answer was lost, the row is as we left it or as it was before.
-        self._db.change(action, done=lambda statements: _like(statements, row) == added or None)
+        # What a power failure loses of them the log still says.
+        self._db.change(action, done=lambda statements: _like(statements, row) == added or None, durable=False)
 
     def replace(self, uuid: str, rows: Iterable[UsageRow]) -> None:
         """These rows, and no others, are what the task has used."""

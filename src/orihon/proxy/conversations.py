@@ -96,6 +96,7 @@ class Conversations:
         self._most_open = most_open
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._lock = threading.Lock()
+        self._freed = threading.Condition(self._lock)
         self._stripes = [threading.RLock() for _ in range(_STRIPES)]
         self._rebuild()
 
@@ -225,13 +226,13 @@ class Conversations:
             conversation = self._opened(uuid)
             if conversation is None:
                 return None
-            with self._lock:
+            with self._freed:
                 if not conversation.is_busy and conversation.task.is_open:  # or it was put to rest just now
                     conversation.is_busy = True
                     return conversation
-            if time.monotonic() > deadline:
-                return None
-            time.sleep(_NAP)
+                if time.monotonic() > deadline:
+                    return None
+                self._freed.wait(_NAP)
 
     def _still(
         self, conversation: Conversation | None, request: Request, digests: Sequence[bytes], chains: Sequence[bytes]
@@ -311,8 +312,9 @@ class Conversations:
     def release(self, conversation: Conversation) -> None:
         """The request is over."""
         conversation.used_at = time.monotonic()
-        with self._lock:
+        with self._freed:
             conversation.is_busy = False
+            self._freed.notify_all()
 
     def rest(self, *, idle: float) -> None:
         """Pause what nobody has used for so many seconds, and the oldest of what is too many."""

@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -28,6 +29,8 @@ from orihon.settings import Settings
 from orihon.tasks.door import Door, close_door, open_door
 
 LOOPBACK = "127.0.0.1"
+#: Answers that are kept at the same time: each waits for the disk.
+_THREADS = 32
 PORT = 8378
 _BACKLOG = 512
 _WORD_BYTES = 24
@@ -121,6 +124,8 @@ class ProxyServer:
     async def _run(self, ready: Callable[[], object] | None) -> None:
         assert self._server is not None
         open_door(self.service.base.path, os.getpid(), Door(self.port, self._word))
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="orihon-proxy"))
         if ready is not None:
             ready()
         try:

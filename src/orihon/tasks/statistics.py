@@ -133,7 +133,8 @@ class TaskStatistics:
     def correct(self, correction: Correction) -> None:
         """Count by this from now on."""
         if correction != self.correction:
-            self.catalogue.tasks.update(self.uuid, correction=correction.factor, epoch=self.lease.epoch)
+            factor, epoch = correction.factor, self.lease.epoch
+            self.catalogue.tasks.update(self.uuid, correction=factor, epoch=epoch, durable=False)  # learned again
             self.message_store.correction = correction
 
     def _request_tokens(self) -> int:

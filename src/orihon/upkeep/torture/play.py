@@ -209,7 +209,7 @@ def judge(trial: Trial, before: State, after: State, got: State) -> None:
             trial.fail("lost", f"{uuid} is {found['status']}, not {kept['status']} or {wanted['status']}")
         if found["is_here"]:
             _judge_records(trial, uuid, kept, wanted, found)
-        elif kept["is_here"] and wanted["is_here"]:
+        elif kept["is_here"] and wanted["is_here"] and any(kept["streams"].values()):  # a record founds the folder
             trial.fail("lost", f"{uuid} has no folder")
 
 
