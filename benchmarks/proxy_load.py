@@ -157,7 +157,7 @@ def print_mixing(options: Options, *, both: tuple[bool, ...] = (False, True)) ->
 
 
 def mixing(count: int, *, has_ids: bool, seed: int) -> Counter[str]:
-    """Turn by turn in random order, some hundred under way at a time. Every third conversation begins with the very words of others."""
+    """Turn by turn in random order, some hundred under way. Every third begins with the words of others."""
     histories: dict[int, list[dict[str, Any]]] = {
         number: [_SYSTEM, user("Hello." if number % 3 == 0 else f"Hello, this is about {number}.")]
         for number in range(count)

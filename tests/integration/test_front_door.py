@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -23,6 +24,7 @@ from orihon.errors import (
     TaskBusy,
     ToolCallError,
 )
+from orihon.tasks.owning import Ownership, TaskOpening
 from tests.services import Database
 
 SMALL = {"llm": {"provider": "openai", "openai": {"context_length": 4000}}}
@@ -291,6 +293,55 @@ def test_threads_that_ask_for_one_key_get_one_task(tmp_path: Path) -> None:
     assert base.task("dropped").add("user", "2") == 2, "a handle that was dropped is still this program's"
     base.task("one").complete()
     base.task("dropped").complete()
+
+
+def test_who_opens_a_task_does_not_wait_for_who_opens_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, is_opening, may_go_on = Base(tmp_path), threading.Event(), threading.Event()
+    opens = TaskOpening.to_run
+
+    def to_run(self: TaskOpening, owned: Ownership) -> Any:
+        if owned.row().key.task_id == "slow":
+            is_opening.set()
+            assert may_go_on.wait(600)
+        return opens(self, owned)
+
+    monkeypatch.setattr(TaskOpening, "to_run", to_run)
+    slow = threading.Thread(target=lambda: base.task("slow").close())
+    slow.start()
+    assert is_opening.wait(600)
+    quick = threading.Thread(target=lambda: base.task("quick").close(), daemon=True)
+    quick.start()
+    quick.join(600)
+    assert not quick.is_alive()
+    may_go_on.set()
+    slow.join()
+    assert {row.key.task_id for row in base.needed_catalogue().tasks.running()} == {"slow", "quick"}
+    base.close()
+
+
+def test_a_new_task_waits_for_the_disk_with_its_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def fsync(fd: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{fd}").readlink().name)
+        sync(fd)
+
+    base = Base(tmp_path)
+    base.task("first").close()  # makes what every base has
+    monkeypatch.setattr(os, "fsync", fsync)
+    task = base.task("second", title="of two")
+    assert synced == []
+    task.add("user", "Hello")
+    needed = {"metadata.json", "writer.json", "messages.jsonl", task.context.uuid, "running"}
+    assert set(synced) == needed, "all that the record stands on, names included"
+    assert len(synced) == len(needed)
+    synced.clear()
+    task.add("user", "Again")
+    assert synced == ["messages.jsonl"]
+    assert task.row.metadata["title"] == "of two"
+    task.complete()
+    base.close()
 
 
 def test_a_message_of_several_parts_is_stored_whole_or_not_at_all(tmp_path: Path) -> None:

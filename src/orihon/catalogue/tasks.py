@@ -202,14 +202,14 @@ class Tasks:
         done = lambda statements: _counters(require(statements, uuid)) == expected or None  # noqa: E731
         self._db.change(action, done=done, durable=False)
 
-    def set_totals(self, uuid: str, /, *, epoch: int | None = None, **totals: int) -> None:
+    def set_totals(self, uuid: str, /, *, epoch: int | None = None, durable: bool = True, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
 
         def action(statements: Statements) -> None:
             refuse_stale(require(statements, uuid), epoch)
             set_totals(statements, uuid, totals, utc_now())
 
-        self._db.change(action)
+        self._db.change(action, durable=durable)
 
     def update(self, uuid: str, /, *, epoch: int | None = None, durable: bool = True, **columns: Any) -> TaskRow:
         """Set columns that are nobody's business but the caller's (``CHANGEABLE``)."""

@@ -74,7 +74,7 @@ class TaskContextManager(Asking, TaskStatistics):
         a finished one is refused. ``is_resumed`` insists on an old (True) or a new (False) task. ``lease`` is what a
         worker's claim gave it; the task is opened with it, and with no other. What a queue of this process has handed
         out is opened with its claim. A new task inherits from the last one that is finished on its key, from the one
-        that ``inherit_from`` names, or (``inherit=False``) nothing, for good. ``begins`` are columns of a new task's row
+        that ``inherit_from`` names, or (``inherit=False``) nothing, for good. ``begins`` are columns of a new row
         (``metadata``, ``model``, ``context_length``). Another design writes the key first, then the UUID: the base is
         then the one of the configuration.
         """

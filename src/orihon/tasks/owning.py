@@ -105,7 +105,7 @@ class Ownership:
 
     def keep(self, beat: Callable[[], object] | None = None) -> None:
         """Renew the lease from now on, by ``beat`` where there is more to do than that."""
-        self._heartbeat = Heartbeat(beat or self.renew, self.lease.seconds / 3, self.uuid)
+        self._heartbeat = Heartbeat(beat or self.renew, self.lease.seconds / 3, self.uuid, group=self.catalogue.where)
 
     def rest(self) -> None:
         """No beat starts any more: the lease runs out unless it is renewed by hand."""

@@ -38,6 +38,7 @@ class TaskStatistics:
     counts: TaskCounts
     calls: UsageBook
     model: str
+    _figures: Mapping[str, int] | None = None  # as they were written last
 
     if TYPE_CHECKING:
 
@@ -168,7 +169,9 @@ class TaskStatistics:
         try:
             tail = self.task_store.tail
             figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
-            self.catalogue.tasks.set_totals(self.uuid, **figures, epoch=self.lease.epoch)
+            if figures != self._figures:
+                self.catalogue.tasks.set_totals(self.uuid, **figures, epoch=self.lease.epoch, durable=False)
+                self._figures = figures
         except StorageError as error:
             logger.warning("%s: the statistics could not be written: %s", self.uuid, error)
         self.counts.write()

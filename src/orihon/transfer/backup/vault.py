@@ -416,7 +416,7 @@ class BackupRepository:
     def locked(self) -> Iterator[None]:
         """The block in which this process, and nobody else, changes the vault."""
         self._take_lock()
-        sign = Heartbeat(self._give_sign, _SIGN_SECONDS, "backup")
+        sign = Heartbeat(self._give_sign, _SIGN_SECONDS, "backup", group="backup")
         try:
             self._known = {name.rpartition("/")[2] for name in self._names("pieces")}
             yield
