@@ -203,10 +203,13 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--minutes", type=float, default=60.0, help="most that the kills may take")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    options = Options(given.data, given.conversations, given.kills, given.streams, given.rounds, given.seed)
+    options = Options(
+        given.data, given.conversations, given.kills, given.streams, given.rounds, given.seed, given.minutes
+    )
     for part in given.parts or ("replay", "weight", "mixing", "kills", "streams"):
         PARTS[part](options)
 

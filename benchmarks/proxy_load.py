@@ -47,6 +47,7 @@ class Options:
     streams: int
     rounds: int
     seed: int
+    minutes: float
 
 
 @contextmanager
@@ -254,7 +255,7 @@ def print_kills(options: Options) -> None:
         upstream = Upstream(script=lambda key, number: {"content": f"Answer {number} for {key}. " * 40}, pause=0.02)
         with upstream.serving():
             proxy = Proxy(folder, upstream.address, "--window", str(_KILLED_WINDOW))
-            talks = campaign(proxy, options.kills, options.seed)
+            talks = campaign(proxy, options.kills, options.seed, began + 60 * options.minutes)
             outcome = _what_is_left(proxy, talks)
     print(
         f"{proxy.kills:,} kills of the proxy: {sum(talk.answers for talk in talks):,} acknowledged answers in"
@@ -271,8 +272,8 @@ def print_kills(options: Options) -> None:
             print(f"    {said}: {count}", flush=True)
 
 
-def campaign(proxy: Proxy, kills: int, seed: int) -> list[Talk]:
-    """Conversations that go on while the proxy is killed at any moment and started again."""
+def campaign(proxy: Proxy, kills: int, seed: int, give_up: float) -> list[Talk]:
+    """Conversations that go on while the proxy is killed at any moment and started again, or until it is late."""
     over, rng = threading.Event(), random.Random(seed)
     talks: list[Talk] = []
     proxy.start()
@@ -281,6 +282,8 @@ def campaign(proxy: Proxy, kills: int, seed: int) -> list[Talk]:
         thread.start()
     try:
         for _ in range(kills):
+            if time.perf_counter() > give_up:
+                break
             wanted = _answers(talks) + rng.randint(0, _ANSWERS_BETWEEN)
             latest = time.monotonic() + _LONGEST_BETWEEN
             while _answers(talks) < wanted and time.monotonic() < latest:

@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 import sys
-import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -22,6 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from orihon.guard.logs import enter_task
+from orihon.tasks import heartbeat
 from orihon.tasks.heartbeat import Heartbeat
 from orihon.texts import set_language
 from tests.catalogues import KINDS, CataloguePlace
@@ -141,13 +141,19 @@ def _no_language_of_earlier_tests() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_heartbeats_of_earlier_tests() -> Iterator[None]:
     """A task that a test has left open says nothing in the log of a later one, and takes nothing from it."""
-    before = set(threading.enumerate())
+    before = set(_heartbeats())
     yield
-    for thread in set(threading.enumerate()) - before:
-        heartbeat = getattr(getattr(thread, "_target", None), "__self__", None)
-        if isinstance(heartbeat, Heartbeat):
-            _STOPPED.append(heartbeat)
-            heartbeat._stopped.set()
+    for left in set(_heartbeats()) - before:
+        _STOPPED.append(left)
+        left.stop()
+
+
+def _heartbeats() -> list[Heartbeat]:
+    found: list[Heartbeat] = []
+    for pulse in list(heartbeat._PULSES.values()):
+        with pulse._changed:
+            found += [one for _, _, one in pulse._due]
+    return found
 
 
 @pytest.fixture
