@@ -57,7 +57,7 @@ def test_a_client_goes_on_when_the_proxy_is_killed_under_it(tmp_path: Path) -> N
         assert running is not None
         os.kill(running.pid, signal.SIGKILL)
         killed.append(running.pid)
-        return CutConnection()
+        return CutConnection(0)
 
     steps = client.steps(folder)
     steps[5:5] = [kill]

@@ -202,9 +202,15 @@ class Tasks:
         done = lambda statements: _counters(require(statements, uuid)) == expected or None  # noqa: E731
         self._db.change(action, done=done, durable=False)
 
-    def set_totals(self, uuid: str, /, *, epoch: int | None = None, durable: bool = True, **totals: int) -> None:
+    def set_totals(self, uuid: str, /, *, epoch: int | None = None, **totals: int) -> None:
         """Set totals (``TOTALS``); the others stay."""
+        self._set_totals(uuid, totals, epoch, durable=True)
 
+    def note_totals(self, uuid: str, totals: Mapping[str, int], *, epoch: int | None = None) -> None:
+        """The same without waiting for the disk: of a task that is being worked on, its records say them again."""
+        self._set_totals(uuid, totals, epoch, durable=False)
+
+    def _set_totals(self, uuid: str, totals: Mapping[str, int], epoch: int | None, *, durable: bool) -> None:
         def action(statements: Statements) -> None:
             refuse_stale(require(statements, uuid), epoch)
             set_totals(statements, uuid, totals, utc_now())

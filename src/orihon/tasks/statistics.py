@@ -170,7 +170,7 @@ class TaskStatistics:
             tail = self.task_store.tail
             figures = {"total_messages": tail.seq, "view_tokens": tail.view_tokens}
             if figures != self._figures:
-                self.catalogue.tasks.set_totals(self.uuid, **figures, epoch=self.lease.epoch, durable=False)
+                self.catalogue.tasks.note_totals(self.uuid, figures, epoch=self.lease.epoch)
                 self._figures = figures
         except StorageError as error:
             logger.warning("%s: the statistics could not be written: %s", self.uuid, error)
