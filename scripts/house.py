@@ -33,7 +33,7 @@ BUDGETS: dict[str, tuple[int, int]] = {
     "modules at its root": (4, 4),
     "names in __all__": (25, 25),
     "Python lines in src": (103_500, 75_000),
-    "files in src": (545, 545),
+    "files in src": (550, 550),
     "places that acquire a lease": (1, 1),
     "tests for the scratch folder": (0, 0),
     "spellings of mask.key": (1, 1),

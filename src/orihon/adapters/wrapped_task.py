@@ -181,12 +181,12 @@ class _WrappedConversation(Conversation):
             found = self._repeated(element, digest, log[place:], folds)
             if not found:
                 break
-            self.steps.append(ConversationStep(digest, [seq for seq, _ in found], found[0][1].role == "tool"))
+            self.steps.append(_step(digest, [seq for seq, _ in found], found[0][1]))
             place += len(found)
             if self._goes_on(log, place, len(self.steps), digests):
                 place -= 1  # the next step became part of the same message
         for seq, message in log[place:]:
-            self.steps.append(ConversationStep(b"", [seq], message.role == "tool"))
+            self.steps.append(_step(b"", [seq], message))
 
     def _spoken(self) -> Iterable[tuple[int, Message]]:
         """The log without what the system says before it and beside it."""
@@ -225,6 +225,10 @@ class _WrappedConversation(Conversation):
     def _says(self, stored: Message, said: Message) -> bool:
         masked = said.map_strings(self.task.context.base.redactor.mask)
         return _meaning(stored) in (_meaning(said), _meaning(masked))
+
+
+def _step(digest: bytes, seqs: list[int], first: Message) -> ConversationStep:
+    return ConversationStep(digest, seqs, first.role == "tool", first.role == "assistant")
 
 
 def _is_gone(folds: Sequence[Fold], seq: int) -> bool:

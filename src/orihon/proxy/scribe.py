@@ -73,7 +73,7 @@ class Scribe:
 
     def written(self) -> list[Said]:
         """The messages for the log."""
-        return [Said(_noted(line)) for line in self.lines]
+        return [Said(noted(line)) for line in self.lines]
 
     def close(self) -> list[Said]:
         """Every call that is open answered in words."""
@@ -143,7 +143,8 @@ def beside_of(message: Message) -> str:
     return str(notes_of(message.extra).get(BESIDE) or "")
 
 
-def _noted(line: ScribeLine) -> Message:
+def noted(line: ScribeLine) -> Message:
+    """The message with what the log shall know of it."""
     notes: dict[str, Any] = {**notes_of(line.message.extra)}
     if line.marks:
         notes[STEPS] = line.marks

@@ -129,6 +129,15 @@ class Folding:
 
         return self._changed("rewind", recorded)
 
+    def fold_away(self, first: int, last: int, notice: str, *, made_by: str = "") -> None:
+        """Take a run out of the view, a notice in its place; a fold that reaches across its edge is opened before."""
+        for fold in self._store.state()[0]:
+            if fold.start_seq < first <= fold.end_seq or fold.start_seq <= last < fold.end_seq:
+                self.unfold(fold.id, made_by=made_by)
+                self.fold_away(first, last, notice, made_by=made_by)  # others may have been inside of it
+                return
+        self.compress([PlannedFold(first, last, notice, reason=REWIND)], strategy=REWIND, made_by=made_by)
+
     def undo(self, compression_id: int | None = None, *, made_by: str = "") -> Compression:
         """Take back the last change, or a given one."""
         return self._step("undo", compression_id, made_by)
